@@ -195,9 +195,10 @@ def load_model_weights(
         )
     for name, parameter in parameters.items():
         if parameter.shape != weights[name].shape:
-            found, expected = tuple(weights[name].shape), tuple(parameter.shape)
+            stored_shape, expected = tuple(weights[name].shape), tuple(parameter.shape)
             raise CheckpointError(
-                f"{location} does not fit the config: {name} must have shape {expected}, but has {found}"
+                f"{location} does not fit the config: {name} must have shape {expected}, but has "
+                f"{stored_shape}"
             )
         copy(parameter, weights[name])
 

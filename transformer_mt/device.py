@@ -22,20 +22,20 @@ def choose_device(name: str) -> torch.device:
         raise InputError(f"the device must be auto, cpu, cuda, cuda:N or mps, but is {name}")
     local_rank = int(os.environ.get("LOCAL_RANK", 0)) if int(os.environ.get("WORLD_SIZE", 1)) > 1 else None
     count = torch.cuda.device_count()
-    own = "cuda" if local_rank is None else f"cuda:{local_rank % (count or local_rank + 1)}"
+    default = "cuda" if local_rank is None else f"cuda:{local_rank % (count or local_rank + 1)}"
     if name == "auto":
         if torch.cuda.is_available():
-            return torch.device(own)
+            return torch.device(default)
         if torch.backends.mps.is_available() and local_rank is None:
             return torch.device("mps")
         if (problem := _driver_problem()) is not None:
             say_once(f"note: computing on the CPU, because {problem}")
         return torch.device("cpu")
-    if ":" in name and local_rank is not None and name != own:
+    if ":" in name and local_rank is not None and name != default:
         raise InputError(
             f"the device must be cuda with several processes, each of which takes its own GPU, but is {name}"
         )
-    device = torch.device(own if name == "cuda" else name)
+    device = torch.device(default if name == "cuda" else name)
     if device.type == "cuda" and (device.index or 0) >= count:
         problem = _driver_problem()
         reason = f": {problem}" if problem else f": this machine has {count} CUDA GPUs; use cpu"
@@ -55,8 +55,8 @@ def _driver_problem() -> str | None:
     is_hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
     if torch.cuda.is_available() or is_hidden or not _DRIVER_FILE.exists():
         return None
-    found = re.search(r"\b\d{3,}\.[\d.]+", _DRIVER_FILE.read_text(encoding="utf-8"))
-    driver, cuda = f"NVIDIA's driver {found[0] if found else 'here'}", torch.version.cuda
+    version = re.search(r"\b\d{3,}\.[\d.]+", _DRIVER_FILE.read_text(encoding="utf-8"))
+    driver, cuda = f"NVIDIA's driver {version[0] if version else 'here'}", torch.version.cuda
     if cuda is None:
         return (
             f"torch {torch.__version__} is built for CPUs only, and {driver} is here: install another build"
@@ -95,8 +95,8 @@ def _has_code_for(major: int, minor: int) -> bool:
         kind, _, number = name.rstrip("af").partition("_")  # such as sm_90a or compute_120
         if not number.isdecimal():  # of AMD
             return True
-        own = int(number[:-1]), int(number[-1])
-        if own <= (major, minor) and (kind == "compute" or own[0] == major):
+        capability = int(number[:-1]), int(number[-1])
+        if capability <= (major, minor) and (kind == "compute" or capability[0] == major):
             return True
     return False
 

@@ -48,13 +48,13 @@ def read_objects(path: Path) -> list[Any]:
     """The objects of a file with one JSON object per line; lines that are none, as a crash may leave, are
     skipped.
     """
-    found = []
+    objects = []
     for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
-            found.append(json.loads(line))
+            objects.append(json.loads(line))
         except json.JSONDecodeError:
             continue
-    return found
+    return objects
 
 
 def digest(*paths: Path) -> str:

@@ -231,11 +231,11 @@ def _fonts(texts: Sequence[str]) -> tuple[list[str], str | None]:
     from matplotlib import font_manager
     from matplotlib.ft2font import FT2Font
 
-    there = {font.name: font.fname for font in reversed(font_manager.fontManager.ttflist)}
-    fonts = ["DejaVu Sans", *[name for name in _CJK if name in there][:1]]
+    installed = {font.name: font.fname for font in reversed(font_manager.fontManager.ttflist)}
+    fonts = ["DejaVu Sans", *[name for name in _CJK if name in installed][:1]]
     drawn: set[int] = set()
     for name in fonts:
-        drawn |= FT2Font(there[name]).get_charmap().keys()
+        drawn |= FT2Font(installed[name]).get_charmap().keys()
     missing = sorted({c for text in texts for c in text if ord(c) not in drawn and c.isprintable()})
     if not missing:
         return fonts, None

@@ -92,8 +92,8 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
 def _chain(arguments: argparse.Namespace) -> int:
     if arguments.texts:
         raise InputError("with a YAML file the texts must be named in it, but some are given")
-    own = ("model", "out", "fresh", "command")
-    others = {key: value for key, value in vars(arguments).items() if key not in own}
+    flags = ("model", "out", "fresh", "command")
+    others = {key: value for key, value in vars(arguments).items() if key not in flags}
     if given := [key for key, value in others.items() if value not in (None, [], "auto")]:
         raise InputError(Setting(given[0]), " must be left out with a YAML file of the whole chain")
     if has_ranks():

@@ -30,11 +30,11 @@ def _classify(arguments: argparse.Namespace) -> int:
     classifier = Classifier(loaded.model, loaded.tokenizer, loaded.config)
     texts = texts_of(arguments)
     while chunk := list(islice(texts, _CHUNK)):
-        for text, found in zip(chunk, classifier.classify(chunk)):
+        for text, labelled in zip(chunk, classifier.classify(chunk)):
             print(
-                json.dumps({"text": text, **asdict(found)}, ensure_ascii=False)
+                json.dumps({"text": text, **asdict(labelled)}, ensure_ascii=False)
                 if arguments.json
-                else found.label,
+                else labelled.label,
                 flush=True,
             )
     return 0

@@ -157,14 +157,18 @@ def _systems(texts: list[str]) -> list[_Named]:
             f"each system must be given once, but {twice} is there twice; use NAME=PATH for seeds"
         )
     explicit = {name for name, _ in named}
-    found = []
-    for (name, _), paths, own in zip(named, paths_of, short):
+    systems = []
+    for (name, _), paths, short_name in zip(named, paths_of, short):
         if len(paths) > 1 and any(path.is_dir() for path in paths):
             raise InputError(f"{paths[0]}: a model must be a system of its own, but has a comma after it")
         if not name:
-            name = own if short.count(own) == 1 and own not in explicit else ",".join(map(str, paths))
-        found.append(_Named(name, paths))
-    return found
+            name = (
+                short_name
+                if short.count(short_name) == 1 and short_name not in explicit
+                else ",".join(map(str, paths))
+            )
+        systems.append(_Named(name, paths))
+    return systems
 
 
 def _short_name(path: Path) -> str:
@@ -231,7 +235,7 @@ def _translated(
     for system, of_files in zip(named, read):
         run = of_files or translated(run_of(system.paths[0]), tests, arguments.device)
         runs.setdefault(system.name, []).append(run)
-    return [System(name, found) for name, found in runs.items()]
+    return [System(name, outputs) for name, outputs in runs.items()]
 
 
 def _word_counts(config: "Config | None") -> "Counter[str] | None":

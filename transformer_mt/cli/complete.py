@@ -46,11 +46,11 @@ def _complete(arguments: argparse.Namespace) -> int:
     completer = Completer(LoadedModel.load(arguments.model, ("decoder",), arguments.device), decode)
     for number, text in enumerate(texts_of(arguments), start=1):
         try:
-            found = completer.complete(text)[: arguments.n_best]
+            continuations = completer.complete(text)[: arguments.n_best]
         except InputError as error:
             raise InputError(f"text {number}: ", *error.parts) from None
         if arguments.json:
-            print(json.dumps({"text": text, "completions": found}, ensure_ascii=False), flush=True)
+            print(json.dumps({"text": text, "completions": continuations}, ensure_ascii=False), flush=True)
         else:
-            print("\n".join(found), flush=True)
+            print("\n".join(continuations), flush=True)
     return 0

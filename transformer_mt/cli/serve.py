@@ -111,9 +111,9 @@ def _serve(arguments: argparse.Namespace) -> int:
     def offers_of(model: Path) -> list[Offer]:
         offers = []
         for options in _directions(model, arguments.direction):
-            own = argparse.Namespace(**{**chosen, "model": str(model), "ensemble": [], **options})
+            model_arguments = argparse.Namespace(**{**chosen, "model": str(model), "ensemble": [], **options})
             name = model.resolve().name
-            offers.append(Offer(name, _direction_served(model, options), partial(_load, own)))
+            offers.append(Offer(name, _direction_served(model, options), partial(_load, model_arguments)))
         return offers
 
     if not (arguments.models or arguments.watch):
@@ -185,10 +185,10 @@ def _directions(model: Path, wanted: list[tuple[str, str]]) -> list[dict[str, st
         return [named]
     served = [direction for direction in data.directions if not wanted or direction in wanted]
     if not served or len(served) > _MOST_DIRECTIONS:
-        found = "none" if not served else f"{len(served):,}"
+        count = "none" if not served else f"{len(served):,}"
         raise InputError(
             f"{model}: must serve 1 to {_MOST_DIRECTIONS} of its {len(data.directions):,} directions, but "
-            f"would serve {found}; name them with ",
+            f"would serve {count}; name them with ",
             Setting("direction"),
         )
     return [{"from": source, "to": target} for source, target in served]
@@ -214,10 +214,10 @@ class _Equipment:
             if not files or served is None or (len(served) == 1 and files == [None]):
                 continue
             if (wrong := next((direction for direction in files if direction not in served), ())) != ():
-                there = ", ".join(map(":".join, served))
+                known = ", ".join(map(":".join, served))
                 raise InputError(
                     Setting(name),
-                    f" must be FROM:TO=FILE with a direction that is served ({there}), but names "
+                    f" must be FROM:TO=FILE with a direction that is served ({known}), but names "
                     f"{'none' if wrong is None else ':'.join(wrong)}",
                 )
 

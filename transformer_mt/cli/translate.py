@@ -187,16 +187,16 @@ def _work(
     for chunk in chunks:
         refuse_binary(chunk, first, arguments.input or "standard input")
         lines = [_decode(line, number) for number, line in enumerate(chunk, start=first)]
-        own = None if prefixes is None else [next(prefixes, None) for _ in lines]
-        if own is not None and None in own:
+        line_prefixes = None if prefixes is None else [next(prefixes, None) for _ in lines]
+        if line_prefixes is not None and None in line_prefixes:
             raise InputError(
                 f"{arguments.prefixes}: must have one prefix per input line, but ends at line "
-                f"{first + own.index(None) - 1}"
+                f"{first + line_prefixes.index(None) - 1}"
             )
         skipped = min(max(0, done - first + 1), len(lines))
         first += len(lines)
         if skipped < len(lines):
-            rest = None if own is None else [prefix or "" for prefix in own[skipped:]]
+            rest = None if line_prefixes is None else [prefix or "" for prefix in line_prefixes[skipped:]]
             yield Task(first - len(lines) + skipped, lines[skipped:], rest)
     if arguments.prefixes and prefixes is not None and next(prefixes, None) is not None:
         raise InputError(
@@ -317,10 +317,12 @@ def _with_ranks(
     while sent := ranks.broadcast(next(work, None) if ranks.is_rank_zero else None):
         task = Task(*sent)
         share = ranks.share(len(task.lines))
-        lines, own = task.lines[share.start : share.stop], task.options(options).of_lines(share)
-        results = enumerate(translator.stream(lines, own), start=task.first + share.start)
-        mine = [(number, _format(number, result, arguments), result.problems) for number, result in results]
-        everyones = ranks.gather(mine)
+        lines, line_options = task.lines[share.start : share.stop], task.options(options).of_lines(share)
+        results = enumerate(translator.stream(lines, line_options), start=task.first + share.start)
+        formatted = [
+            (number, _format(number, result, arguments), result.problems) for number, result in results
+        ]
+        everyones = ranks.gather(formatted)
         if output is not None:
             for number, text, problems in chain.from_iterable(everyones):
                 _write(text, number, problems, output)

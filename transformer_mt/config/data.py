@@ -196,8 +196,8 @@ class DataConfig(Section):
         if config.init_from and "kind" not in config.model.model_fields_set:
             return  # the kind is the parent's; checked again with it
         kind = config.model.kind
-        own = [corpus for corpus in (*self.valid_sets, *self.test) if not corpus.is_held_out]
-        sets = [*self.entries, *own]
+        separate = [corpus for corpus in (*self.valid_sets, *self.test) if not corpus.is_held_out]
+        sets = [*self.entries, *separate]
         if wrong := next((corpus for corpus in sets if corpus.objective not in BY_KIND[kind]), None):
             raise ValueError(
                 f"objective must be {' or '.join(BY_KIND[kind])} with model.kind: {kind}, but "
@@ -279,8 +279,8 @@ class DataConfig(Section):
         """Source and target language of the training corpora, each pair once, in order; none where all are
         plain text.
         """
-        each = (entry.directions(self.languages) for entry in self.entries)
-        return list(dict.fromkeys(direction for several in each for direction in several))
+        of_entries = (entry.directions(self.languages) for entry in self.entries)
+        return list(dict.fromkeys(direction for several in of_entries for direction in several))
 
     @property
     def languages_used(self) -> list[str]:

@@ -26,17 +26,17 @@ def marks(section: type[BaseModel], dotted: str) -> set[Mark]:
     """The marks of a key, and of the sections that it is in. The path may lead into a corpus."""
     name, _, rest = dotted.partition(".")
     field = section.model_fields[name]
-    found = {mark for mark in field.metadata if isinstance(mark, Mark)}
+    marked = {mark for mark in field.metadata if isinstance(mark, Mark)}
     below = [kind for kind in _sections(field) if rest.split(".")[0] in kind.model_fields]
-    return found | marks(below[0], rest) if rest and below else found
+    return marked | marks(below[0], rest) if rest and below else marked
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested values by their dotted paths, as an override names them."""
-    found: dict[str, Any] = {}
+    dotted: dict[str, Any] = {}
     for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return found
+        dotted |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return dotted
 
 
 def _sections(field: FieldInfo) -> list[type[BaseModel]]:

@@ -70,9 +70,9 @@ def shipped(path: Path) -> Path:
         return path
     package = Path(__file__).parent.parent
     folders = [package / "configs", package.parent / "configs"]  # of an installed package, and of a checkout
-    found = [folder / f"{path.name}.yaml" for folder in folders if (folder / f"{path.name}.yaml").exists()]
-    if found:
-        return found[0]
+    files = [folder / f"{path.name}.yaml" for folder in folders if (folder / f"{path.name}.yaml").exists()]
+    if files:
+        return files[0]
     names = sorted({file.stem for folder in folders for file in folder.glob("*.yaml")})
     raise InputError(
         f"{path}: no such config file, and no config that ships with the package: {', '.join(names)}"
@@ -98,13 +98,13 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
         hint = f"; did you mean {path.parent / near[0]}?" if near else ""
         raise InputError(f"{path}: no such config file{hint}") from None
     except IsADirectoryError:
-        own = path / "config.yaml"
-        hint = f"; its config is {own}" if own.exists() else ""
+        run_config = path / "config.yaml"
+        hint = f"; its config is {run_config}" if run_config.exists() else ""
         raise InputError(f"{path}: a config must be a YAML file, but is a folder{hint}") from None
     except UnicodeDecodeError as error:
-        found = f"byte {error.object[error.start]:#04x} is not"
-        found = "is UTF-16" if error.object[:2] in (b"\xff\xfe", b"\xfe\xff") else found
-        raise InputError(f"{path}: a config must be in UTF-8, but {found}; save it as UTF-8") from None
+        problem = f"byte {error.object[error.start]:#04x} is not"
+        problem = "is UTF-16" if error.object[:2] in (b"\xff\xfe", b"\xfe\xff") else problem
+        raise InputError(f"{path}: a config must be in UTF-8, but {problem}; save it as UTF-8") from None
     except OSError as error:
         raise InputError(f"{path}: a config must be readable, but is not: {error.strerror}") from None
     try:

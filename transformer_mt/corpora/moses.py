@@ -44,10 +44,10 @@ def read_moses_zip(path: str, languages: list[str]) -> Iterator[tuple[str, str]]
 
 def _member(archive: zipfile.ZipFile, path: str, language: str) -> str:
     names = archive.namelist()
-    found = [name for name in names if name.endswith(f".{language}")]
-    if len(found) != 1:
+    matching = [name for name in names if name.endswith(f".{language}")]
+    if len(matching) != 1:
         raise InputError(
             f"{path}: must have one file that ends in .{language}, but has {', '.join(names) or 'none'}; set "
             "`columns` to its languages"
         )
-    return found[0]
+    return matching[0]

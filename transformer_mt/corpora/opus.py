@@ -40,8 +40,8 @@ class OpusCorpus(Corpus):
         return True
 
     def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
-        own = self.languages or list(languages)
-        return read_moses_zip(str(_zip_file(self, own)), own)
+        codes = self.languages or list(languages)
+        return read_moses_zip(str(_zip_file(self, codes)), codes)
 
 
 def _zip_file(corpus: OpusCorpus, languages: list[str]) -> Path:
@@ -57,21 +57,21 @@ def _address(corpus: OpusCorpus, first: str, second: str) -> str:
     """Where the zip file is. InputError if OPUS does not have it."""
     service = os.environ.get("TRANSFORMER_MT_OPUS", _SERVICE)
     query = {"corpus": corpus.opus, "source": first, "target": second, "preprocessing": "moses"}
-    found = _corpora(service, {**query, "version": corpus.version}, corpus)
-    for entry in found:
+    matches = _corpora(service, {**query, "version": corpus.version}, corpus)
+    for entry in matches:
         if (url := str(entry.get("url"))).endswith(".zip"):
             return url
     versions = sorted({str(entry.get("version")) for entry in _corpora(service, query, corpus)})
-    there = f"; its versions are {', '.join(versions)}" if versions else ""
+    hint = f"; its versions are {', '.join(versions)}" if versions else ""
     raise InputError(
-        f"{corpus.describe()}: OPUS must have it for {first} and {second}, but has not{there}; its codes "
+        f"{corpus.describe()}: OPUS must have it for {first} and {second}, but has not{hint}; its codes "
         "of the languages may differ: set `languages: [en, zh_CN]`"
     )
 
 
 def _corpora(service: str, query: dict[str, str], corpus: OpusCorpus) -> list[dict[str, Any]]:
     answer = fetch_json(service, query, corpus.describe())
-    found = answer.get("corpora") if isinstance(answer, dict) else None
-    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
+    entries = answer.get("corpora") if isinstance(answer, dict) else None
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise WorkError(f"{service}: must answer with a list of corpora, but does not; try again later")
-    return found
+    return entries

@@ -115,15 +115,15 @@ def _column(name: str | int, columns: list[str], location: str) -> int:
             raise InputError(f"{location}: must have a column {name}, but has {len(columns)}")
         return name - 1
     if name not in columns:
-        there = ", ".join(column if len(column) <= 40 else f"{column[:40]}…" for column in columns)
+        names = ", ".join(column if len(column) <= 40 else f"{column[:40]}…" for column in columns)
         gap = next((gap for gap in ";|\t," if len(columns) == 1 and gap in columns[0]), None)
         if gap is not None:
             raise InputError(
-                f"{location}: must have a column `{name}`, but its only column is {there}; is {gap!r} what "
+                f"{location}: must have a column `{name}`, but its only column is {names}; is {gap!r} what "
                 f"stands between columns? Then set `delimiter: {json.dumps(gap)}`"
             )
         raise InputError(
-            f"{location}: no column `{name}`; the columns are {there}; set `columns: [source, target]`, or "
+            f"{location}: no column `{name}`; the columns are {names}; set `columns: [source, target]`, or "
             "for a table without header their numbers, `columns: [1, 2]`"
         )
     return columns.index(name)
@@ -153,8 +153,8 @@ def _read_named(
 def _missing(row: dict[str, Any], columns: list[str]) -> str | None:
     """The column that the row lacks."""
     nested = row.get("translation")
-    there = nested if isinstance(nested, dict) and not all(name in row for name in columns) else row
-    return next((name for name in columns if name not in there), None)
+    fields = nested if isinstance(nested, dict) and not all(name in row for name in columns) else row
+    return next((name for name in columns if name not in fields), None)
 
 
 def _json_row(line: str, location: str) -> dict[str, Any]:

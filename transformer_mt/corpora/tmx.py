@@ -24,7 +24,7 @@ def read_tmx(path: str, languages: list[str]) -> Iterator[tuple[str, str]]:
     from lxml import etree
 
     seen: dict[str, None] = {}
-    found = False
+    has_pairs = False
     with open_bytes(path) as file:
         # No entities, no DTD, no network: a corpus must not read other files or grow without bound.
         units = etree.iterparse(
@@ -43,16 +43,16 @@ def read_tmx(path: str, languages: list[str]) -> Iterator[tuple[str, str]]:
                 pair = _of_languages(texts, languages)
                 _forget(element)
                 if pair is not None:
-                    found = True
+                    has_pairs = True
                     yield pair
         except etree.XMLSyntaxError as error:
             raise InputError(f"{path}: must be a TMX file, but its XML is damaged: {error.msg}") from None
         except DAMAGED as error:
             raise InputError(f"{path}: cannot be read: {error}") from None
-    if not found:
-        there = ", ".join(list(seen)[:10]) or "no text"
+    if not has_pairs:
+        codes = ", ".join(list(seen)[:10]) or "no text"
         raise InputError(
-            f"{path}: must have units in {languages[0]} and {languages[1]}, but has {there}; set `columns`"
+            f"{path}: must have units in {languages[0]} and {languages[1]}, but has {codes}; set `columns`"
         )
 
 
@@ -100,15 +100,15 @@ def _of_languages(texts: dict[str, str], languages: list[str]) -> tuple[str, str
     """
     codes = {hyphenated(code): text for code, text in texts.items()}
     wanted = [hyphenated(language) for language in languages]
-    found = {code: code for code in wanted if code in codes}
+    code_of = {code: code for code in wanted if code in codes}
     for code in wanted:
-        if code not in found:
-            left = (other for other in codes if other not in found.values())
+        if code not in code_of:
+            left = (other for other in codes if other not in code_of.values())
             alike = next((other for other in left if other.split("-")[0] == code.split("-")[0]), None)
             if alike is None:
                 return None
-            found[code] = alike
-    return codes[found[wanted[0]]], codes[found[wanted[1]]]
+            code_of[code] = alike
+    return codes[code_of[wanted[0]]], codes[code_of[wanted[1]]]
 
 
 def _forget(unit: Any) -> None:

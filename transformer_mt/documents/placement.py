@@ -83,48 +83,51 @@ class _Placement:
                     yield Mark(position, position, mark.space)
 
     def _of_markup(self, marks: Sequence[Mark], words: range, space: Span) -> tuple[Mark, ...]:
-        found: dict[int, range] = {}
+        words_of: dict[int, range] = {}
         spans: dict[int, Span] = {}
         free = np.zeros(len(self.tgt_words), bool)
         free[list(words)] = True
         for i, mark in enumerate(marks):
             if mark.is_literal and (span := self._find_literal(mark, space)):
-                found[i], spans[i] = range(0), span
+                words_of[i], spans[i] = range(0), span
                 free[(self.tgt_begins < span[1]) & (self.tgt_ends > span[0])] = False
         for i, mark in enumerate(marks):
             span = None if mark.is_literal or mark.is_point else self._within_words(mark, space)
             if span and not any(other[0] < span[1] and span[0] < other[1] for other in spans.values()):
                 inside = [w for w in words if self.tgt_begins[w] < span[1] and self.tgt_ends[w] > span[0]]
-                found[i], spans[i] = range(inside[0], inside[-1] + 1) if inside else range(0), span
+                words_of[i], spans[i] = range(inside[0], inside[-1] + 1) if inside else range(0), span
                 free[inside] = False
         # The longest first: the short ones are then placed next to them, not in the middle of them.
         for i in sorted(range(len(marks)), key=lambda i: marks[i].begin - marks[i].end):
             mark = marks[i]
-            is_around = not (mark.is_point or mark.is_literal) and i not in found
+            is_around = not (mark.is_point or mark.is_literal) and i not in words_of
             if is_around and (chosen := self._find(mark, free)) is not None:
-                found[i] = self._with_punctuation(mark, chosen, free) if self._words_of(mark) else chosen
-                free[list(found[i])] = False
+                words_of[i] = self._with_punctuation(mark, chosen, free) if self._words_of(mark) else chosen
+                free[list(words_of[i])] = False
                 spans[i] = self._with_spaces(
-                    mark, self.tgt_words[found[i][0]][0], self.tgt_words[found[i][-1]][1], space
+                    mark, self.tgt_words[words_of[i][0]][0], self.tgt_words[words_of[i][-1]][1], space
                 )
         pairs = [i for i, mark in enumerate(marks) if not mark.is_point]
         for i, mark in enumerate(marks):
-            if i in found:
+            if i in words_of:
                 continue
             if mark.is_point:
-                others = [(marks[j], spans[j]) for j in found]
+                others = [(marks[j], spans[j]) for j in words_of]
                 position = self._position(mark, words, space, others)
-                found[i], spans[i] = range(0), (position, position)
+                words_of[i], spans[i] = range(0), (position, position)
                 continue
             self.unplaced.append(mark)
             if mark.is_literal:
                 position = self._split(mark.begin, words, space)
-                found[i], spans[i] = range(0), (position, position)
+                words_of[i], spans[i] = range(0), (position, position)
             else:
-                found[i], spans[i] = (words, space) if pairs == [i] else (range(0), (space[1], space[1]))
+                words_of[i], spans[i] = (words, space) if pairs == [i] else (range(0), (space[1], space[1]))
         return tuple(
             replace(
-                mark, begin=spans[i][0], end=spans[i][1], children=self.of(mark.children, found[i], spans[i])
+                mark,
+                begin=spans[i][0],
+                end=spans[i][1],
+                children=self.of(mark.children, words_of[i], spans[i]),
             )
             for i, mark in enumerate(marks)
         )
@@ -164,8 +167,8 @@ class _Placement:
 
     def _word_at(self, position: int, edges: NDArray[np.int_]) -> Span | None:
         """The translation of the source word that begins, or ends, at a position."""
-        there = np.flatnonzero(edges == position)
-        return self._translation_of(there[0]) if len(there) else None
+        words = np.flatnonzero(edges == position)
+        return self._translation_of(words[0]) if len(words) else None
 
     def _translation_of(self, src_word: int) -> Span | None:
         """The target word that stands for a source word most; None if none does."""
@@ -196,15 +199,17 @@ class _Placement:
     def _punctuation(self, mark: Mark, free: NDArray[np.bool_]) -> range | None:
         """The range of free target words that are the same punctuation as all of the mark's."""
         inside = np.flatnonzero((self.src_begins < mark.end) & (self.src_ends > mark.begin))
-        there = [self._translation_of(word) for word in inside.tolist()]
-        if not there or None in there:
+        translations = [self._translation_of(word) for word in inside.tolist()]
+        if not translations or None in translations:
             return None
-        first, last = (self.tgt_words.index(word) for word in (there[0], there[-1]) if word is not None)
-        found = range(first, last + 1)
-        is_same = [self.target[slice(*self.tgt_words[w])] for w in found] == [
+        first, last = (
+            self.tgt_words.index(word) for word in (translations[0], translations[-1]) if word is not None
+        )
+        span = range(first, last + 1)
+        is_same = [self.target[slice(*self.tgt_words[w])] for w in span] == [
             self.source[slice(*self.src_words[w])] for w in inside
         ]
-        return found if is_same and free[list(found)].all() else None
+        return span if is_same and free[list(span)].all() else None
 
     def _find_literal(self, mark: Mark, space: Span) -> Span | None:
         """Where the text of a mark that is not translated stands in the translation: where the text stands
@@ -216,9 +221,9 @@ class _Placement:
                 list(_occurrences(text, self.source)),
                 list(_occurrences(text, self.target)),
             )
-        there, free = self._literals[text]
-        if len(there) == len(free):
-            begin = free[there.index(mark.begin)] if mark.begin in there else -1
+        places, free = self._literals[text]
+        if len(places) == len(free):
+            begin = free[places.index(mark.begin)] if mark.begin in places else -1
         else:
             begin = next((begin for begin in free if space[0] <= begin < space[1]), -1)
             free[:] = [other for other in free if other != begin]
@@ -228,12 +233,12 @@ class _Placement:
         """With the punctuation around these words that the mark also has in the source."""
         inside = (self.src_begins < mark.end) & (self.src_ends > mark.begin)
         letters = np.flatnonzero(inside & self.src_has_letters)
-        own = np.flatnonzero(inside).tolist()
+        words = np.flatnonzero(inside).tolist()
         start, stop = chosen.start, chosen.stop
-        for src_word in reversed([word for word in own if word < letters[0]]):
+        for src_word in reversed([word for word in words if word < letters[0]]):
             if start > 0 and self._adjoins(start - 1, start, start - 1, src_word, free):
                 start -= 1
-        for src_word in [word for word in own if word > letters[-1]]:
+        for src_word in [word for word in words if word > letters[-1]]:
             if stop < len(free) and self._adjoins(stop - 1, stop, stop, src_word, free):
                 stop += 1
         return range(start, stop)
@@ -271,13 +276,16 @@ class _Placement:
         if self.src_has_letters[src_word]:
             free = np.zeros(len(self.tgt_words), bool)
             free[list(words)] = True
-            found = self._find(Mark(*self.src_words[src_word], opening=""), free)
-            return (self.tgt_words[found[0]][0], self.tgt_words[found[-1]][1]) if found else None
-        there = self._translation_of(src_word)
-        if there is None or self.target[slice(*there)] != self.source[slice(*self.src_words[src_word])]:
+            indices = self._find(Mark(*self.src_words[src_word], opening=""), free)
+            return (self.tgt_words[indices[0]][0], self.tgt_words[indices[-1]][1]) if indices else None
+        translation = self._translation_of(src_word)
+        if (
+            translation is None
+            or self.target[slice(*translation)] != self.source[slice(*self.src_words[src_word])]
+        ):
             return None
-        inside = words and self.tgt_words[words[0]][0] <= there[0] < self.tgt_words[words[-1]][1]
-        return there if inside else None
+        inside = words and self.tgt_words[words[0]][0] <= translation[0] < self.tgt_words[words[-1]][1]
+        return translation if inside else None
 
     def _split(self, at: int, words: range, space: Span) -> int:
         """The position with the most of the source's characters before `at` on its left, and the most of the

@@ -99,16 +99,18 @@ def translate_pieces(
         options = Options(align=True, tag=tag, protect=patterns, retry=retry)
         results = repeated.results(parts, translator, options)
         for i, text in enumerate(chunk, start=start):
-            own = list(islice(results, 1 + len(text.inner)))
-            pairs = [(result.source, result.translation) for result in own if "unchanged" not in result.flags]
-            written, unplaced = write(text, [result.n_best[0] for result in own])
-            if text.text.strip() and not own[0].translation.strip():
+            of_text = list(islice(results, 1 + len(text.inner)))
+            pairs = [
+                (result.source, result.translation) for result in of_text if "unchanged" not in result.flags
+            ]
+            written, unplaced = write(text, [result.n_best[0] for result in of_text])
+            if text.text.strip() and not of_text[0].translation.strip():
                 yield Part(
                     markup[i] + written, [f"the text was lost: its translation is empty: {text.text!r}"]
                 )
                 continue
-            unplaced += _lost_parts(text, own[0])
-            problems = [problem for result in own for problem in [*result.problems, *warnings_of(result)]]
+            unplaced += _lost_parts(text, of_text[0])
+            problems = [problem for result in of_text for problem in [*result.problems, *warnings_of(result)]]
             yield Part(markup[i] + written, [*problems, *unplaced], pairs)
         start += len(chunk)
     if done <= len(texts):
@@ -129,10 +131,10 @@ class _RepeatedTexts:
         """The results of the parts, in order."""
         keys = list(map(key_of, parts))
         first = {key: i for i, key in reversed(list(enumerate(keys))) if key not in self._known}
-        asked = sorted(first.values())
-        found = translator.stream([parts[i].text for i in asked], options.of_lines(asked))
+        numbers = sorted(first.values())
+        translations = translator.stream([parts[i].text for i in numbers], options.of_lines(numbers))
         for key in keys:
-            result = self._known.pop(key, None) or next(found)
+            result = self._known.pop(key, None) or next(translations)
             self._left[key] -= 1
             if self._left[key]:  # memory is freed with the last one
                 self._known[key] = result
@@ -194,11 +196,11 @@ def pattern_of(text: MarkedText, protect: str | None = None) -> str | None:
         # A literal `a` is not that in the middle of a word. The large set of letters is compiled only once.
         letter, any_literal = LETTER.pattern, "|".join(map(re.escape, literals))
         patterns = [f"(?<!{letter})(?:{any_literal})(?!{letter})"]
-    own = []
+    expressions = []
     if protect:  # flags may stand only at the beginning of a pattern, or apply to a group
         flags = _FLAGS.match(protect)
-        own = [f"(?{flags[1]}:{protect[flags.end() :]})" if flags else f"(?:{protect})"]
-    return "|".join([*patterns, *own]) or None
+        expressions = [f"(?{flags[1]}:{protect[flags.end() :]})" if flags else f"(?:{protect})"]
+    return "|".join([*patterns, *expressions]) or None
 
 
 def _markup_before(pieces: Sequence[Piece]) -> list[str]:

@@ -30,7 +30,7 @@ def read_hand_links(file: str | Path, pairs: int) -> list[HandLinks]:
     """A line for each of the pairs: `0-0 1?2`, the second a possible link (also `1p2`). InputError for
     anything else.
     """
-    found = []
+    sentences = []
     for number, line in enumerate(read_lines(file), start=1):
         matches = [_LINK.fullmatch(link) for link in line.split()]
         if None in matches:
@@ -40,23 +40,25 @@ def read_hand_links(file: str | Path, pairs: int) -> list[HandLinks]:
             )
         links = [(match[2], (int(match[1]), int(match[3]))) for match in matches if match]
         sure = frozenset(link for kind, link in links if kind == "-")
-        found.append(HandLinks(sure, frozenset(link for _, link in links)))
-    if len(found) != pairs:
-        raise InputError(f"{file}: must have a line for each of the {pairs:,} pairs, but has {len(found):,}")
-    return found
+        sentences.append(HandLinks(sure, frozenset(link for _, link in links)))
+    if len(sentences) != pairs:
+        raise InputError(
+            f"{file}: must have a line for each of the {pairs:,} pairs, but has {len(sentences):,}"
+        )
+    return sentences
 
 
 def alignment_error(translator: Translator, pairs: Sequence[Pair], hand: Sequence[HandLinks]) -> Score:
     """The alignment error rate in percent (Och and Ney 2003, section 6.1) of the links that the attention
     gives the words of each pair: 1 - (|A and S| + |A and P|) / (|A| + |S|).
     """
-    found = sure = in_sure = in_possible = 0
+    num_links = sure = in_sure = in_possible = 0
     for links, given in zip(_links(translator, pairs), hand):
-        found, sure = found + len(links), sure + len(given.sure)
+        num_links, sure = num_links + len(links), sure + len(given.sure)
         in_sure += len(links & given.sure)
         in_possible += len(links & given.possible)
-    rate = 100 * (1 - (in_sure + in_possible) / max(1, found + sure))
-    precision, recall = 100 * in_possible / max(1, found), 100 * in_sure / max(1, sure)
+    rate = 100 * (1 - (in_sure + in_possible) / max(1, num_links + sure))
+    precision, recall = 100 * in_possible / max(1, num_links), 100 * in_sure / max(1, sure)
     return Score("AER", rate, f"precision {precision:.1f}, recall {recall:.1f}, of {len(pairs):,} pairs")
 
 

@@ -60,15 +60,15 @@ def parts_by_rarest_word(test: EvaluationSet, counts: Counter[str]) -> list[Part
 
 def part_scores(comparison: Comparison, test: EvaluationSet, part: Part) -> dict[str, list[float]]:
     """For each metric the score of each system on the part, the mean over its runs."""
-    found = {}
+    of_parts = {}
     for metric in comparison.metrics:
         values = []
         for system in comparison.systems:
             runs = comparison.statistics[test.name, system.name, metric.name]
             scores = [metric.value(run[part.rows].sum(axis=0).tolist()) for run in runs]
             values.append(sum(scores) / len(scores))
-        found[metric.name] = values
-    return found
+        of_parts[metric.name] = values
+    return of_parts
 
 
 def length_ratio(test: EvaluationSet, translations: Sequence[str]) -> float:
@@ -83,12 +83,12 @@ def flags_of(source: str, translation: str) -> list[str]:
 
 
 def _parts(values: Sequence[int], starts: Sequence[int]) -> list[Part]:
-    found = []
+    parts = []
     for start, end in pairwise([*starts, math.inf]):
         rows = [i for i, value in enumerate(values) if start <= value < end]
         label = f"{start}" if end == start + 1 else f"{start}–{end - 1}"
         if end == math.inf:
             label = f"{start} or more"
         if rows:
-            found.append(Part(label, rows))
-    return found
+            parts.append(Part(label, rows))
+    return parts

@@ -41,7 +41,7 @@ class Classifier:
     def classify(self, texts: Sequence[str]) -> list[Classified]:
         """The label of each text, in order."""
         rows = [[BOS, *ids[: self._most], EOS] for ids in self._tokenizer.encode_src(texts)]
-        found: list[Classified | None] = [None] * len(rows)
+        results: list[Classified | None] = [None] * len(rows)
         device = next(self._model.parameters()).device
         for chosen in batches([len(row) for row in rows], 1, _BATCH_TOKENS):
             arrays = [np.array(rows[i]) for i in chosen]
@@ -50,10 +50,10 @@ class Classifier:
             logits_BL = self._model.output(first_BD).float()[:, self._ids]
             for i, values in zip(chosen, logits_BL.softmax(dim=-1).tolist()):
                 order = sorted(range(len(values)), key=lambda label: -values[label])
-                found[i] = Classified(
+                results[i] = Classified(
                     self._labels[order[0]], {self._labels[label]: values[label] for label in order}
                 )
-        return [one for one in found if one is not None]
+        return [one for one in results if one is not None]
 
     def labels(self, texts: Sequence[str]) -> Iterator[str]:
         """The label of each text, in order."""

@@ -139,9 +139,9 @@ def _cells(
     cells = []
     baseline = scores(metric, runs_of[0]).tolist()
     for name, runs, values, corrected in zip(names, runs_of, samples_of, [None, *holm(p)]):
-        own = scores(metric, runs).tolist()
-        differences = [b - a for a, b in zip(baseline, own)] if len(own) == len(baseline) else []
+        of_metric = scores(metric, runs).tolist()
+        differences = [b - a for a, b in zip(baseline, of_metric)] if len(of_metric) == len(baseline) else []
         disagree = any(d > 0 for d in differences) and any(d < 0 for d in differences)
         low, high = interval(values, metric, runs)
-        cells.append(Cell(test_set, name, metric.name, own, low, high, corrected, disagree))
+        cells.append(Cell(test_set, name, metric.name, of_metric, low, high, corrected, disagree))
     return cells

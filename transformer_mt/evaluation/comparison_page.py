@@ -121,9 +121,9 @@ def _test_facts(
                     "sentences": len(part.rows),
                     "scores": part_scores(comparison, test, part),
                 }
-                for part in found
+                for part in of_part
             ]
-            for name, found in parts.items()
+            for name, of_part in parts.items()
         },
         "ratios": [length_ratio(test, output) for output in outputs],
     }

@@ -57,18 +57,18 @@ def as_json(comparison: Comparison) -> str:
 def notes(comparison: Comparison) -> list[str]:
     """What the numbers are."""
     several = any(len(system.runs) > 1 for system in comparison.systems)
-    found = [f"{name}: {signature}" for name, signature in comparison.signatures]
+    lines = [f"{name}: {signature}" for name, signature in comparison.signatures]
     varied = "sentences and other seeds" if several else "sentences"
-    found.append(f"[ ]: 95 % of the scores with other {varied} of this kind would be in this interval")
+    lines.append(f"[ ]: 95 % of the scores with other {varied} of this kind would be in this interval")
     if several:
-        found.append("±: deviation of the runs of a system")
+        lines.append("±: deviation of the runs of a system")
     if len(comparison.systems) > 1:
-        found.append(f"p: of the difference from {comparison.systems[0].name}, {_test(comparison)}")
+        lines.append(f"p: of the difference from {comparison.systems[0].name}, {_test(comparison)}")
     if small := [test.corpus for test in comparison.tests if len(test.sentences) < _FEW]:
-        found.append(f"fewer than {_FEW} sentences say little about significance: {', '.join(small)}")
+        lines.append(f"fewer than {_FEW} sentences say little about significance: {', '.join(small)}")
     if any(cell.runs_disagree for cell in comparison.cells):
-        found.append("†: with some seeds better, with others worse")
-    return found
+        lines.append("†: with some seeds better, with others worse")
+    return lines
 
 
 def _test(comparison: Comparison) -> str:

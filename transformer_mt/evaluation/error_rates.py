@@ -72,9 +72,9 @@ class ErrorRate(MeanMetric):
     def _errors(self, output: str, reference: str) -> tuple[int, int]:
         if self._lowercase:
             output, reference = output.lower(), reference.lower()
-        found = self._align(" ".join(reference.split()), " ".join(output.split()))
-        errors = found.substitutions + found.deletions + found.insertions
-        return errors, found.hits + found.substitutions + found.deletions
+        alignment = self._align(" ".join(reference.split()), " ".join(output.split()))
+        errors = alignment.substitutions + alignment.deletions + alignment.insertions
+        return errors, alignment.hits + alignment.substitutions + alignment.deletions
 
     def signature(self, references: References) -> str:
         """In sacreBLEU's form, with jiwer's version."""

@@ -25,11 +25,11 @@ def read_translations(file: Path, test: EvaluationSet) -> list[str]:
     """
     suffix = Path(without_compression(str(file))).suffix.lower()
     rows = list(_rows(file)) if suffix in (".jsonl", ".json") else None
-    found = list(read_lines(str(file))) if rows is None else [row["translation"] for row in rows]
-    if len(found) != len(test.sentences):
+    translations = list(read_lines(str(file))) if rows is None else [row["translation"] for row in rows]
+    if len(translations) != len(test.sentences):
         raise InputError(
             f"{file}: must have a translation for each of the {len(test.sentences):,} sentences of "
-            f"{test.corpus}, but has {len(found):,}"
+            f"{test.corpus}, but has {len(translations):,}"
         )
     for number, (row, source) in enumerate(zip(rows or [], test.sources), start=1):
         if row.get("source", source) != source:
@@ -37,7 +37,7 @@ def read_translations(file: Path, test: EvaluationSet) -> list[str]:
                 f"{file}:{number}: must be the translation of the sentence of {test.corpus}, but is that of "
                 f"another: {str(row['source'])[:60]!r} instead of {source[:60]!r}"
             )
-    return found
+    return translations
 
 
 def set_of_file(file: Path, position: int = 0) -> EvaluationSet:

@@ -66,14 +66,16 @@ def measure(
 
 def forms(test: EvaluationSet) -> dict[str, list[EvaluationSentence]]:
     """The test set as it is and in variants of real input, by a name; single words have no references."""
-    found = {"as it is": test.sentences}
+    sentences_of = {"as it is": test.sentences}
     for name, change in CHANGES.items():
-        found[name] = [_changed(change, sentence, number) for number, sentence in enumerate(test.sentences)]
-    found["two sentences a line"] = [
+        sentences_of[name] = [
+            _changed(change, sentence, number) for number, sentence in enumerate(test.sentences)
+        ]
+    sentences_of["two sentences a line"] = [
         _joined(first, second) for first, second in zip(test.sentences[::2], test.sentences[1::2])
     ]
-    found["single words"] = [(word, ()) for word in _words(test)]
-    return {name: sentences for name, sentences in found.items() if sentences}
+    sentences_of["single words"] = [(word, ()) for word in _words(test)]
+    return {name: sentences for name, sentences in sentences_of.items() if sentences}
 
 
 def _changed(change: Change, sentence: EvaluationSentence, number: int) -> EvaluationSentence:

@@ -40,8 +40,8 @@ class SacrebleuMetric(Metric):
     ) -> Statistics:
         """What sacreBLEU counts in each sentence, such as n-grams."""
         streams = list(zip_longest(*references))  # None where a sentence has fewer references than others
-        found = self._metric._extract_corpus_statistics(list(translations), streams)
-        return np.array(found, np.float64)
+        counts = self._metric._extract_corpus_statistics(list(translations), streams)
+        return np.array(counts, np.float64)
 
     def value(self, sums: Sequence[float]) -> float:
         """sacreBLEU's score."""

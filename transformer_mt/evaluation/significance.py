@@ -78,12 +78,12 @@ def randomisation_p(
     generator = np.random.default_rng(_SEED)
     sums = np.concatenate([baseline.sum(axis=0), system.sum(axis=0)])
     moved = np.concatenate([system - baseline, baseline - system], axis=1)
-    found = []
+    differences = []
     for start in range(0, samples, _BLOCK):
         size = min(_BLOCK, samples - start)
         changes = generator.integers(0, 2, (size, len(baseline))).astype(np.float64)
-        found.append(sums + changes @ moved)
-    values = _values(metric, np.concatenate(found), 2)
+        differences.append(sums + changes @ moved)
+    values = _values(metric, np.concatenate(differences), 2)
     whole = scores(metric, [baseline, system])
     return _share_at_least(values[1] - values[0], whole[1] - whole[0], whole)
 

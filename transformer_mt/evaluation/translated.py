@@ -19,7 +19,7 @@ def translated(folder: RunFolder, tests: Sequence[EvaluationSet], device: str) -
     config, weights = folder.config(), folder.weights_digest()
     usual = config.data.source_lang, config.data.target_lang
     tags = folder.tokenizer().control_ids if any(test.tag for test in tests) else {}
-    translator, found = None, []
+    translator, outputs = None, []
     for test in tests:
         if test.tag and test.tag not in tags:
             say(f"{folder}: translates {test.corpus} without {test.tag}, which it does not have")
@@ -38,5 +38,5 @@ def translated(folder: RunFolder, tests: Sequence[EvaluationSet], device: str) -
             except WorkError as error:  # the folder of a shared model may be read-only
                 say(f"warning: {error}")
             kept = [row["translation"] for row in evaluation.rows]
-        found.append(kept)
-    return found
+        outputs.append(kept)
+    return outputs

@@ -234,12 +234,12 @@ def _set_other_aside(forward: Path, synthetic: Sequence[Path]) -> None:
 def _check_directions(path: Path, backward: DataConfig, forward: DataConfig) -> None:
     wanted = forward.target_lang, forward.source_lang
     # A corpus may call the languages by the names of its columns.
-    own = (backward.source_lang, backward.target_lang)
-    known = backward.directions if len(backward.directions) > 1 else [own]
+    direction = (backward.source_lang, backward.target_lang)
+    known = backward.directions if len(backward.directions) > 1 else [direction]
     if wanted not in known:
-        found = ", ".join(f"{source} to {target}" for source, target in known)
+        directions = ", ".join(f"{source} to {target}" for source, target in known)
         raise InputError(
-            f"{path}: backward must translate {wanted[0]} to {wanted[1]}, but translates {found}"
+            f"{path}: backward must translate {wanted[0]} to {wanted[1]}, but translates {directions}"
         )
 
 

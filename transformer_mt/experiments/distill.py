@@ -119,8 +119,8 @@ def _check_student(plan: Plan, config: Config) -> None:
     """InputError, before any work, if the student cannot learn from its teachers or cannot become int8."""
     import_ctranslate2()
     build_metrics(config.evaluate, config.data.target_lang, _MEASURED)  # an extra that is missing
-    known, mine = _directions(RunFolder(plan.teachers[0]).config().data), _directions(config.data)
-    if missing := [direction for direction in mine if direction not in known]:
+    known, wanted = _directions(RunFolder(plan.teachers[0]).config().data), _directions(config.data)
+    if missing := [direction for direction in wanted if direction not in known]:
         names = ", ".join(f"{source} to {target}" for source, target in known)
         source, target = missing[0]
         raise InputError(
@@ -220,12 +220,12 @@ def _distilled_entries(
     """The student's training entries: the teachers' translations of the sources of the config's entries and
     of `more_text`, and where asked the entries themselves.
     """
-    found: list[Corpus] = []
+    distilled: list[Corpus] = []
     data, device = config.data, config.train.device
     entries = data.entries
     for number, entry in enumerate(entries, start=1):
         if entry.is_text:  # it is learned from as it stands
-            found.append(entry)
+            distilled.append(entry)
             continue
         file = folder / ("distilled.jsonl" if len(entries) == 1 else f"distilled-{number}.jsonl")
         languages = data.languages_of(entry)
@@ -233,12 +233,14 @@ def _distilled_entries(
         columns = _translate(plan, device, text, entry.tag, languages, file, ranks)
         kept = entry.model_dump(include=set(Corpus.model_fields), exclude={"filter", "reverse"})
         kept |= {"source_lang": languages[0], "target_lang": languages[1]}
-        found.append(FileCorpus(**kept, file=str(file), columns=list(columns), filter=FilterConfig()))
+        distilled.append(FileCorpus(**kept, file=str(file), columns=list(columns), filter=FilterConfig()))
     if more_text is not None:
         file, languages = folder / "distilled-text.jsonl", (data.source_lang, data.target_lang)
         columns = _translate(plan, device, more_text, None, languages, file, ranks)
-        found.append(FileCorpus(name="text", file=str(file), columns=list(columns), filter=FilterConfig()))
-    return [*found, *(entry for entry in entries if plan.with_references and not entry.is_text)]
+        distilled.append(
+            FileCorpus(name="text", file=str(file), columns=list(columns), filter=FilterConfig())
+        )
+    return [*distilled, *(entry for entry in entries if plan.with_references and not entry.is_text)]
 
 
 def _translate(

@@ -173,12 +173,12 @@ def _is_same_training(file: Path, new: Config) -> bool:
         old = load_config(file)
     except InputError:  # none there, or one of another version
         return False
-    each = []
+    settings = []
     for config in (old, new):
         train = config.train.model_copy(update={"device": new.train.device})
         scored = {"decode": new.decode, "evaluate": new.evaluate, "train": train}
-        each.append(given_settings(config.model_copy(update=scored)))
-    return each[0] == each[1]  # what is not given may be a parent's
+        settings.append(given_settings(config.model_copy(update=scored)))
+    return settings[0] == settings[1]  # what is not given may be a parent's
 
 
 def _last_line(log: Path) -> str:

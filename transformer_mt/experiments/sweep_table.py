@@ -76,8 +76,11 @@ def _compare(done: Sequence[Job], sweep: Sweep) -> Comparison | None:
     ]
     systems = []
     for variant in sweep.variants:
-        if mine := [job for job in done if job.variant == variant]:
-            runs = [[read_translations(*outputs) for outputs in zip(_outputs(job), tests)] for job in mine]
+        if jobs_of_variant := [job for job in done if job.variant == variant]:
+            runs = [
+                [read_translations(*outputs) for outputs in zip(_outputs(job), tests)]
+                for job in jobs_of_variant
+            ]
             systems.append(System(variant, runs))
     # TER is slow, and the table is made after each training
     rules, target_lang = config.evaluate, config.data.target_lang
@@ -101,18 +104,19 @@ def _row(
     metric: tuple[str, str],
     comparison: Comparison | None,
 ) -> Row | None:
-    mine = [job for job in done if job.variant == variant]
-    if not mine:
+    jobs_of_variant = [job for job in done if job.variant == variant]
+    if not jobs_of_variant:
         return None
     speeds = [
-        [entry["tokens_per_second"] for entry in done[job] if entry["event"] == "train"] for job in mine
+        [entry["tokens_per_second"] for entry in done[job] if entry["event"] == "train"]
+        for job in jobs_of_variant
     ]
     return Row(
         variant,
-        [job.seed for job in mine],
-        [entry for entry in done[mine[0]] if entry["event"] == "start"][-1]["parameters"],
+        [job.seed for job in jobs_of_variant],
+        [entry for entry in done[jobs_of_variant[0]] if entry["event"] == "start"][-1]["parameters"],
         statistics.mean(map(statistics.median, speeds)) if all(speeds) else None,
-        [value for job in mine if (value := _kept(done[job], metric)) is not None],
+        [value for job in jobs_of_variant if (value := _kept(done[job], metric)) is not None],
         [cell for cell in comparison.cells if cell.system == variant] if comparison else [],
     )
 

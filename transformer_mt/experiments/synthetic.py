@@ -114,8 +114,8 @@ class SyntheticCorpusTask:
     @property
     def languages(self) -> tuple[str, str]:
         """The source and the target language of the pairs."""
-        own = self.translator.source_lang, self.translator.target_lang
-        return own if self.is_source else (own[1], own[0])
+        direction = self.translator.source_lang, self.translator.target_lang
+        return direction if self.is_source else (direction[1], direction[0])
 
     def facts(self) -> dict[str, str]:
         """What the corpus is made from."""
@@ -238,7 +238,7 @@ def _translated(step: SyntheticCorpusTask, lines: Sequence[str], ranks: Ranks) -
     """The rows of these lines, on each rank; each translates its share."""
     translator = step.translator
     results = translator.stream(lines[ranks.rank :: ranks.size], Options(tag=step.tag))
-    mine = [
+    of_rank = [
         {
             translator.target_lang: result.translation,
             translator.source_lang: result.source,
@@ -247,7 +247,7 @@ def _translated(step: SyntheticCorpusTask, lines: Sequence[str], ranks: Ranks) -
         }
         for result in results
     ]
-    shares = ranks.gather(mine)
+    shares = ranks.gather(of_rank)
     return [shares[i % ranks.size][i // ranks.size] for i in range(len(lines))]
 
 

@@ -27,6 +27,6 @@ def reasons_against(model: ModelConfig) -> list[str]:
         if (score := getattr(scores, side)) != "scaled_dot":
             reasons.append(f"model.attention.score must be scaled_dot, but is {score} ({side})")
     for key, value in (("window", 0), ("cross", "global"), ("hard", False)):
-        if (found := getattr(model.attention, key)) != value:
-            reasons.append(f"model.attention.{key} must be {value}, but is {found}")
+        if (present := getattr(model.attention, key)) != value:
+            reasons.append(f"model.attention.{key} must be {value}, but is {present}")
     return reasons

@@ -63,12 +63,12 @@ def write_fast_tokenizer(
 
 def _merges(proto: sentencepiece_model_pb2.ModelProto, ids: dict[str, int]) -> list[tuple[str, str]]:
     """The pairs of pieces that make a piece, the best score first, as SentencePiece merges them."""
-    found: list[tuple[float, int, tuple[str, str]]] = []
+    merges: list[tuple[float, int, tuple[str, str]]] = []
     for piece in proto.pieces:
         if piece.type in (_CONTROL, _BYTE):
             continue
         text = piece.piece
         for cut in range(1, len(text)):
             if text[:cut] in ids and text[cut:] in ids:
-                found.append((-piece.score, len(found), (text[:cut], text[cut:])))
-    return [pair for _, _, pair in sorted(found)]
+                merges.append((-piece.score, len(merges), (text[:cut], text[cut:])))
+    return [pair for _, _, pair in sorted(merges)]

@@ -101,6 +101,6 @@ def reasons_against_language_pieces(data: DataConfig) -> list[str]:
     if len(data.targets) > 1:
         return [f"data.train must have one target language, but has {len(data.targets)}"]
     if data.has_language_pieces:
-        found = str(data.language_pieces).lower()
-        return [f"data.language_pieces must be false, but is {found}; its parent has several languages"]
+        present = str(data.language_pieces).lower()
+        return [f"data.language_pieces must be false, but is {present}; its parent has several languages"]
     return []

@@ -88,14 +88,14 @@ def _with_ids(folder: Path, names: list[str]) -> None:
     AutoTokenizer.from_pretrained(folder).save_pretrained(folder)
     file = folder / "tokenizer.json"
     facts = json.loads(file.read_text(encoding="utf-8"))
-    own = facts["model"]["vocab"]
+    vocabulary = facts["model"]["vocab"]
     known = {token["content"]: token for token in facts["added_tokens"]}
     usual = {**next(iter(known.values()))}
     last = max(i for i, name in enumerate(names) if name in known)
     facts["added_tokens"] = [
         {**known.get(name, usual), "id": i, "content": name}
         for i, name in enumerate(names[: last + 1])
-        if name in known or name not in own
+        if name in known or name not in vocabulary
     ]
     write_json(file, facts)
 

@@ -92,33 +92,33 @@ def prove(ours: Translator, target: ExportFormat, folder: Path, sentences: Seque
     """Translate with our model and with the runtime of the exported one in `folder`, and compare."""
     results = list(show_progress(ours.stream(sentences), "proof", len(sentences), unit="sentences"))
     pairs = [(result.source, output) for result in results if (output := target.expected(result))]
-    found = target.translate(folder, [source for source, _ in pairs])
+    outputs = target.translate(folder, [source for source, _ in pairs])
     left_out = len(results) - len(pairs)
     expected = [output for _, output in pairs]
-    return compare(expected, found, target.quantization, ours.target_lang, left_out)
+    return compare(expected, outputs, target.quantization, ours.target_lang, left_out)
 
 
 def compare(
     expected: Sequence[Output],
-    found: Sequence[Output],
+    outputs: Sequence[Output],
     quantization: str,
     target_lang: str,
     left_out: int = 0,
 ) -> Proof:
-    """WorkError if the translations `found` differ from ours by more than they may."""
+    """WorkError if the `outputs` differ from ours by more than they may."""
     if not expected:
         raise WorkError(
             f"the export must be compared on sentences it can translate whole, but all {left_out} are "
             "divided or stopped at their length limit; it was not kept, give shorter ones with ",
             Setting("probe"), ", or train the model longer",
         )  # fmt: skip
-    alike = [(a, b) for a, b in zip(expected, found) if a.translation == b.translation]
+    alike = [(a, b) for a, b in zip(expected, outputs) if a.translation == b.translation]
     difference = max((abs(a.score - b.score) / max(1.0, abs(a.score)) for a, b in alike), default=0.0)
     # SacreBLEU's word splitters are extras. Lines of fewer than four words have no four-gram.
     num_words = sum(len(output.translation.split()) for output in expected)
     is_short = num_words < _FEW_WORDS * len(expected)
     tokenize = "char" if is_short or has_no_word_spaces(target_lang) else "13a"
-    translations = [output.translation for output in found]
+    translations = [output.translation for output in outputs]
     references = [[output.translation] for output in expected]
     score = build_bleu(target_lang, tokenize, lowercase=False).score([], translations, references)
     # SacreBLEU's is 0 where no line has four characters

@@ -72,9 +72,9 @@ def _reasons_against(config: Config) -> list[str]:
     if not is_encoder:
         needed["model.output_bias"] = (c.output_bias, False)
     reasons = [
-        f"{key} must be {value}, but is {found}".replace("True", "true").replace("False", "false")
-        for key, (found, value) in needed.items()
-        if found != value
+        f"{key} must be {value}, but is {present}".replace("True", "true").replace("False", "false")
+        for key, (present, value) in needed.items()
+        if present != value
     ]
     if c.activation == "swiglu":
         reasons.append("model.activation must be relu, gelu or silu, but is swiglu")
@@ -173,18 +173,18 @@ def _prove(run: TrainedRun, folder: Path, texts: list[str]) -> str:
         if len(ids) > most:
             continue
         ours = [*[BOS] * (kind in _HALVES), *ids, *[EOS] * (kind != "decoder")]
-        there = tokenizer(text)["input_ids"]
-        if there != ours:
+        foreign = tokenizer(text)["input_ids"]
+        if foreign != ours:
             raise WorkError(
-                f"the export must divide texts as the run does, but {text!r} has the ids {there} there, and "
-                f"{ours} here; it was not kept"
+                f"the export must divide texts as the run does, but {text!r} has the ids {foreign} there, "
+                f"and {ours} here; it was not kept"
             )
         read, written = torch.tensor([ours]), torch.tensor([[BOS, *ids]])
         logits = run.model(
             read, torch.ones_like(read, dtype=torch.bool), read if kind in _HALVES else written
         )
-        there = theirs(read) if kind in _HALVES else theirs(read, decoder_input_ids=written)
-        difference = (there.logits - logits).abs().max()
+        foreign = theirs(read) if kind in _HALVES else theirs(read, decoder_input_ids=written)
+        difference = (foreign.logits - logits).abs().max()
         largest, compared = max(largest, float(difference)), compared + 1
     if largest > _LOGITS or not compared:
         raise WorkError(

@@ -134,11 +134,11 @@ def _translate(folder: Path, sentences: Sequence[str], home: str) -> list[Output
 
     package = Package(folder)
     translator = ctranslate2.Translator(str(folder / "model"), device="cpu")
-    found = []
+    outputs = []
     for sentence in sentences:
         (best,) = apply_packaged_translation(package, sentence, translator, WholeText(), num_hypotheses=1)
-        found.append(Output(best.value.strip(), best.score))
-    return found
+        outputs.append(Output(best.value.strip(), best.score))
+    return outputs
 
 
 def _code(language: str) -> str:

@@ -91,9 +91,11 @@ class ToHuggingFace:
             needed["tokenizer.shared"] = (config.tokenizer.shared, True, where)
             needed["model.tie_embeddings"] = (model.tie_embeddings, True, where)
         reasons = [
-            f"{key} must be {value}{where}, but is {found}".replace("True", "true").replace("False", "false")
-            for key, (found, value, where) in needed.items()
-            if found != value
+            f"{key} must be {value}{where}, but is {present}".replace("True", "true").replace(
+                "False", "false"
+            )
+            for key, (present, value, where) in needed.items()
+            if present != value
         ]
         if model.activation == "swiglu":
             reasons.append("model.activation must be relu, gelu or silu, but is swiglu")
@@ -137,11 +139,11 @@ class ToHuggingFace:
                 if self._prompt:
                     begin = [model.config.decoder_start_token_id, *self._prompt]
                     inputs["decoder_input_ids"] = torch.tensor([begin] * len(texts))
-                found = model.generate(
+                generated = model.generate(
                     **inputs, return_dict_in_generate=True, output_logits=True, output_scores=True
                 )
-                texts = tokenizer.decode(found.sequences, skip_special_tokens=True)
-                scores = _scores(model, found, 1 + len(self._prompt))
+                texts = tokenizer.decode(generated.sequences, skip_special_tokens=True)
+                scores = _scores(model, generated, 1 + len(self._prompt))
                 outputs |= {i: Output(*output) for i, output in zip(rows, zip(texts, scores))}
                 bar.update(len(rows))
         return [outputs[i] for i in range(len(sentences))]
@@ -188,7 +190,7 @@ def model_config(c: ModelConfig, tokenizer: Tokenizer, positions: int) -> dict[s
     """What their config.json must hold."""
     name, kind = class_of(c)
     sizes = [len(order) for order in orders(tokenizer)]
-    found = {
+    facts = {
         "architectures": [name],
         "model_type": kind,
         "vocab_size": sizes[0],
@@ -205,13 +207,13 @@ def model_config(c: ModelConfig, tokenizer: Tokenizer, positions: int) -> dict[s
         **_special_ids(c, tokenizer),
     }
     for side, layers in (("encoder", c.num_encoder_layers), ("decoder", c.num_decoder_layers)):
-        found |= {f"{side}_layers": layers, f"{side}_attention_heads": c.num_heads, f"{side}_ffn_dim": c.d_ff}
+        facts |= {f"{side}_layers": layers, f"{side}_attention_heads": c.num_heads, f"{side}_ffn_dim": c.d_ff}
     if kind == "marian":
-        found |= {
+        facts |= {
             "decoder_vocab_size": sizes[-1],
             "share_encoder_decoder_embeddings": tokenizer.shared and c.tie_embeddings,
         }
-    return found
+    return facts
 
 
 def class_of(c: ModelConfig) -> tuple[str, str]:
@@ -248,12 +250,12 @@ def _never(config: Config, tokenizer: Tokenizer) -> dict[str, Any]:
     PAD of an imported model before: there the others share out its probability, and nothing else may be taken
     out.
     """
-    there = ids_there(tokenizer)
+    foreign = ids_there(tokenizer)
     if config.model.output_bias and tokenizer.numberings:
-        return {"suppress_tokens": [there[PAD]], "renormalize_logits": True}
+        return {"suppress_tokens": [foreign[PAD]], "renormalize_logits": True}
     # The piece of a language must not be suppressed where it is the one that is asked for.
     tags = [] if config.data.language_pieces == "both" else tokenizer.never_written
-    return {"suppress_tokens": [there[i] for i in (PAD, UNK, BOS, *tags)]}
+    return {"suppress_tokens": [foreign[i] for i in (PAD, UNK, BOS, *tags)]}
 
 
 def _is_m2m(model: ModelConfig) -> bool:
@@ -267,25 +269,25 @@ def _forced(data: DataConfig, tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def _special_ids(model: ModelConfig, tokenizer: Tokenizer) -> dict[str, Any]:
-    there = ids_there(tokenizer)
+    foreign = ids_there(tokenizer)
     return {
-        "pad_token_id": there[PAD],
-        "bos_token_id": there[BOS],
-        "eos_token_id": there[EOS],
-        "decoder_start_token_id": there[EOS if model.decoder_start == "eos" else BOS],
+        "pad_token_id": foreign[PAD],
+        "bos_token_id": foreign[BOS],
+        "eos_token_id": foreign[EOS],
+        "decoder_start_token_id": foreign[EOS if model.decoder_start == "eos" else BOS],
         "forced_eos_token_id": None,
     }
 
 
-def _scores(model: Any, found: Any, begin: int) -> list[float]:
+def _scores(model: Any, generated: Any, begin: int) -> list[float]:
     """log P / length^a of each output."""
-    if getattr(found, "sequences_scores", None) is not None:
-        return [float(score) for score in found.sequences_scores]
+    if getattr(generated, "sequences_scores", None) is not None:
+        return [float(score) for score in generated.sequences_scores]
     # Not from found.scores, in which what is suppressed has no probability
-    steps = model.compute_transition_scores(found.sequences, found.logits, normalize_logits=True)
+    steps = model.compute_transition_scores(generated.sequences, generated.logits, normalize_logits=True)
     penalty, end = model.generation_config.length_penalty, model.generation_config.eos_token_id
     scores = []
-    for row, tokens in zip(steps.tolist(), found.sequences[:, begin:].tolist()):
+    for row, tokens in zip(steps.tolist(), generated.sequences[:, begin:].tolist()):
         length = tokens.index(end) + 1 if end in tokens else len(tokens)
         scores.append(math.fsum(row[:length]) / length**penalty)
     return scores

@@ -12,8 +12,8 @@ from transformer_mt.errors import InputError
 def check_is_new(out: Path) -> None:
     """InputError if there is something at `out`."""
     if out.exists():
-        found = "a folder is there" if out.is_dir() else "a file is there"
-        raise InputError(f"{out}: must be a new folder, but {found}; remove it or name another")
+        obstacle = "a folder is there" if out.is_dir() else "a file is there"
+        raise InputError(f"{out}: must be a new folder, but {obstacle}; remove it or name another")
 
 
 @contextlib.contextmanager

@@ -93,20 +93,20 @@ def _sentencepiece(folder: Path) -> list[bytes]:
     for names in (["source.spm", "target.spm"], ["sentencepiece.model"], ["spm.model"]):
         if all((folder / name).exists() for name in names):
             return [(folder / name).read_bytes() for name in names]
-    found = "bpe.model, of Moses and subword-nmt" if (folder / "bpe.model").exists() else "neither"
+    present = "bpe.model, of Moses and subword-nmt" if (folder / "bpe.model").exists() else "neither"
     raise InputError(
-        f"{folder}: must hold source.spm and target.spm, or sentencepiece.model, but holds {found}"
+        f"{folder}: must hold source.spm and target.spm, or sentencepiece.model, but holds {present}"
     )
 
 
 def _numbering(pieces: list[str], config: dict[str, Any]) -> Numbering:
     """What is no piece of the model, such as padding, has an id after the others."""
-    there = {piece: i for i, piece in enumerate(pieces)}
+    foreign = {piece: i for i, piece in enumerate(pieces)}
     names = {
-        "pad": "<blank>" if "<blank>" in there else "<pad>",
+        "pad": "<blank>" if "<blank>" in foreign else "<pad>",
         "unk": config.get("unk_token", "<unk>"),
         "bos": config.get("bos_token", "<s>"),
         "eos": config.get("eos_token", "</s>"),
     }
-    special = {key: there.setdefault(name, len(there)) for key, name in names.items()}
-    return Numbering.of(there, special)
+    special = {key: foreign.setdefault(name, len(foreign)) for key, name in names.items()}
+    return Numbering.of(foreign, special)

@@ -50,11 +50,11 @@ def fetched(name: str, revision: str | None = None) -> tuple[Path, str | None]:
         return _in_cache(name, revision, error)
     wanted = [file for file in _names(info) if _WEIGHTS.fullmatch(file) or _FILES.fullmatch(file)]
     files = [download(name, file, str(info.sha), name, "model") for file in wanted]
-    found = files[0].parent, str(info.sha)
+    folder_and_commit = files[0].parent, str(info.sha)
     kept = _kept(name, revision)
     kept.parent.mkdir(parents=True, exist_ok=True)
-    write_text(kept, json.dumps([str(found[0]), found[1]]))
-    return found
+    write_text(kept, json.dumps([str(folder_and_commit[0]), folder_and_commit[1]]))
+    return folder_and_commit
 
 
 def _with_weights(hub: Any, name: str, revision: str | None) -> Any:

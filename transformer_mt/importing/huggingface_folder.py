@@ -76,7 +76,9 @@ def _model(folder: Path, config: dict[str, Any], shared: bool, has_bias: bool) -
         "decoder_ffn_dim": (config.get("decoder_ffn_dim"), config.get("encoder_ffn_dim")),
     }  # fmt: skip
     reasons = [
-        f"{key} must be {must}, but is {found}" for key, (found, must) in fields.items() if found != must
+        f"{key} must be {must}, but is {present}"
+        for key, (present, must) in fields.items()
+        if present != must
     ]
     if activation not in _ACTIVATIONS:
         reasons.append(f"activation_function must be {', '.join(_ACTIVATIONS)}, but is {activation}")

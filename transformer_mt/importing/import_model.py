@@ -41,8 +41,8 @@ def import_model(
     InputError, with every reason, where it is not a model that can be held exactly.
     """
     if out.exists():
-        found = "a folder is there" if out.is_dir() else "a file is there"
-        raise InputError(f"{out}: must be a new folder, but {found}; remove it or name another")
+        obstacle = "a folder is there" if out.is_dir() else "a file is there"
+        raise InputError(f"{out}: must be a new folder, but {obstacle}; remove it or name another")
     foreign = _read(folder)
     config = _config(foreign, folder, name, languages)
     before_writing()

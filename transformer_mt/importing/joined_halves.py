@@ -99,9 +99,9 @@ def _as_whole(half: Config) -> Config:
 
 def _reasons(joined: Config, configs: dict[str, Config], halves: Halves) -> list[str]:
     """Why the halves do not fit: all at once."""
-    found = []
+    reasons = []
     if joined.model.decoder_start != "bos":
-        found.append(f"`model.decoder_start` must be bos, but is {joined.model.decoder_start}")
+        reasons.append(f"`model.decoder_start` must be bos, but is {joined.model.decoder_start}")
     for part, half in configs.items():
         keys = {f"model.{key}": (getattr(joined.model, key), getattr(half.model, key)) for key in _SAME}
         if part == "decoder":
@@ -110,12 +110,12 @@ def _reasons(joined: Config, configs: dict[str, Config], halves: Halves) -> list
         keys[f"model.{depth}"] = getattr(joined.model, depth), getattr(half.model, depth)
         if half.model.has_max_positions:
             keys["data.max_length"] = joined.data.max_length, half.data.max_length
-        found += [
-            f"`{key}` must be {theirs!r}, as in {halves.folders[part]}, but is {mine!r}"
-            for key, (mine, theirs) in keys.items()
-            if mine != theirs
+        reasons += [
+            f"`{key}` must be {theirs!r}, as in {halves.folders[part]}, but is {left!r}"
+            for key, (left, theirs) in keys.items()
+            if left != theirs
         ]
-    return found
+    return reasons
 
 
 def _write(out: Path, config: Config, runs: dict[str, RunFolder]) -> None:
@@ -156,7 +156,7 @@ def _weights(config: Config, tokenizer: Tokenizer, halves: dict[str, dict[str, T
 
 def _scored(runs: dict[str, RunFolder]) -> ScoredSentences:
     """The sentences that the halves were selected by, which the whole must not train on."""
-    each = [ScoredSentences.read(run.scored_file) for run in runs.values()]
-    known = [scored.for_children for scored in each if scored is not None]
-    inherited = frozenset().union(*known) if len(known) == len(each) else None
+    sets = [ScoredSentences.read(run.scored_file) for run in runs.values()]
+    known = [scored.for_children for scored in sets if scored is not None]
+    inherited = frozenset().union(*known) if len(known) == len(sets) else None
     return ScoredSentences(frozenset(), inherited)

@@ -32,25 +32,32 @@ def m2m_tokenizer(folder: Path, config: dict[str, Any], facts: dict[str, Any]) -
     except OSError as error:
         raise InputError(f"{folder}: must hold {_MODEL}, but: {error.strerror}") from None
     if (folder / "vocab.json").exists():  # of M2M-100
-        there = {str(piece): int(i) for piece, i in read_json(folder / "vocab.json").items()}
+        foreign = {str(piece): int(i) for piece, i in read_json(folder / "vocab.json").items()}
         codes = _CODES[facts.get("language_codes", "m2m100")].split()
-        form, added = "__{}__", {f"__{code}__": len(there) + i for i, code in enumerate(codes)}
+        form, added = "__{}__", {f"__{code}__": len(foreign) + i for i, code in enumerate(codes)}
     else:
         processor = processor_of(model)
         pieces = [processor.id_to_piece(i) for i in range(processor.vocab_size())]
-        there = _SPECIAL | {piece: i + 1 for i, piece in enumerate(pieces) if i + 1 not in _SPECIAL.values()}
+        foreign = _SPECIAL | {
+            piece: i + 1 for i, piece in enumerate(pieces) if i + 1 not in _SPECIAL.values()
+        }
         form, added = "{}", _added(folder)
     for name in _names(folder, facts):
-        if name not in added and name not in there:
-            added[name] = max([*there.values(), *added.values()]) + 1
+        if name not in added and name not in foreign:
+            added[name] = max([*foreign.values(), *added.values()]) + 1
     languages = [name for name in added if name not in _SPECIAL and name != "<mask>"]
     if not languages:
         raise InputError(f"{folder}: must name its languages in {_KEYS[0]} of tokenizer_config.json")
-    there |= {f">>{name.strip('_')}<<" if name in languages else name: i for name, i in added.items()}
-    free = sorted(set(range(config["vocab_size"])) - set(there.values()))
-    there |= {f"madeupword{number:04d}": i for number, i in enumerate(free)}
-    special = {"pad": there["<pad>"], "unk": there["<unk>"], "bos": there["<s>"], "eos": there["</s>"]}
-    return Tokenizer(model, numberings=[Numbering.of(there, special, form)])
+    foreign |= {f">>{name.strip('_')}<<" if name in languages else name: i for name, i in added.items()}
+    free = sorted(set(range(config["vocab_size"])) - set(foreign.values()))
+    foreign |= {f"madeupword{number:04d}": i for number, i in enumerate(free)}
+    special = {
+        "pad": foreign["<pad>"],
+        "unk": foreign["<unk>"],
+        "bos": foreign["<s>"],
+        "eos": foreign["</s>"],
+    }
+    return Tokenizer(model, numberings=[Numbering.of(foreign, special, form)])
 
 
 def _added(folder: Path) -> dict[str, int]:
@@ -62,5 +69,5 @@ def _added(folder: Path) -> dict[str, int]:
 def _names(folder: Path, facts: dict[str, Any]) -> Iterable[str]:
     """The names of the languages' pieces, in the order of their ids."""
     others = read_json(folder / "special_tokens_map.json", {})
-    found = [name for said in (facts, others) for key in _KEYS for name in said.get(key) or []]
-    return dict.fromkeys(name["content"] if isinstance(name, dict) else str(name) for name in found)
+    names = [name for said in (facts, others) for key in _KEYS for name in said.get(key) or []]
+    return dict.fromkeys(name["content"] if isinstance(name, dict) else str(name) for name in names)

@@ -142,10 +142,10 @@ def _numbering(file: Path) -> Numbering:
     pieces = _pieces_of_model(file) if file.suffix == ".spm" else _pieces_of_yaml(file)
     if missing := [piece for piece in ("</s>", "<unk>") if piece not in pieces]:
         raise InputError(f"{file}: must hold </s> and <unk>, but has no {missing[0]}")
-    there = {piece: i for piece, i in pieces.items() if piece != "<pad>"}
-    there["<pad>"] = len(there)
-    pad = there["<pad>"]
-    return Numbering.of(there, {"pad": pad, "unk": there["<unk>"], "bos": pad, "eos": there["</s>"]})
+    foreign = {piece: i for piece, i in pieces.items() if piece != "<pad>"}
+    foreign["<pad>"] = len(foreign)
+    pad = foreign["<pad>"]
+    return Numbering.of(foreign, {"pad": pad, "unk": foreign["<unk>"], "bos": pad, "eos": foreign["</s>"]})
 
 
 def _pieces_of_model(file: Path) -> dict[str, int]:
@@ -155,7 +155,7 @@ def _pieces_of_model(file: Path) -> dict[str, int]:
 
 def _pieces_of_yaml(file: Path) -> dict[str, int]:
     """A loader of YAML would read some pieces as numbers, dates or nothing."""
-    found: dict[str, int] = {}
+    ids: dict[str, int] = {}
     text = re.sub(r"^\? (.*)\n: ", r"\1: ", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
     for number, line in enumerate(text.split("\n"), start=1):
         match = re.fullmatch(r"(.+?): +(\d+)\s*", line)
@@ -164,24 +164,24 @@ def _pieces_of_yaml(file: Path) -> dict[str, int]:
                 raise InputError(f"{file}:{number}: must be a piece and its number, but is {line[:60]!r}")
             continue
         piece = match[1]
-        found[yaml.safe_load(piece) if piece[0] in "\"'" else piece] = int(match[2])
-    return found
+        ids[yaml.safe_load(piece) if piece[0] in "\"'" else piece] = int(match[2])
+    return ids
 
 
 def _tensors(file: Path, model: ModelConfig, weights: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     """The weights by their names in transformers."""
-    found: dict[str, np.ndarray] = {}
+    tensors: dict[str, np.ndarray] = {}
     pairs = marian.names(model.num_encoder_layers, model.num_decoder_layers, model.norm == "pre")
     try:
-        found |= marian.embeddings(weights)
-        for there, name in pairs:
+        tensors |= marian.embeddings(weights)
+        for foreign, name in pairs:
             tensor = weights[name]
-            found[there] = tensor.T if marian.is_transposed(there) else tensor.reshape(-1)
+            tensors[foreign] = tensor.T if marian.is_transposed(foreign) else tensor.reshape(-1)
         bias = weights["decoder_ff_logit_out_b"].reshape(-1)
     except KeyError as error:
         raise InputError(f"{file}: the weights must hold {error.args[0]}, but do not") from None
-    found[BIAS] = np.append(bias, 0.0).astype(bias.dtype)[None]
-    return {name: torch.from_numpy(np.ascontiguousarray(tensor)) for name, tensor in found.items()}
+    tensors[BIAS] = np.append(bias, 0.0).astype(bias.dtype)[None]
+    return {name: torch.from_numpy(np.ascontiguousarray(tensor)) for name, tensor in tensors.items()}
 
 
 def _decode(decoder: dict[str, Any]) -> dict[str, Any]:

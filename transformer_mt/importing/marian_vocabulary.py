@@ -35,25 +35,25 @@ def numbered_by_its_model(tokenizer: Tokenizer) -> Tokenizer:
     """Without a numbering where the SentencePiece model has the same, as in what this project exports."""
     if len(tokenizer.models) == 1 and len(tokenizer.numberings) == 1:
         processor = processor_of(tokenizer.models[0])
-        own = [processor.id_to_piece(i) for i in range(processor.vocab_size())]
-        if own == tokenizer.numberings[0].pieces:
+        names = [processor.id_to_piece(i) for i in range(processor.vocab_size())]
+        if names == tokenizer.numberings[0].pieces:
             return Tokenizer(tokenizer.models[0])
     return tokenizer
 
 
 def _numbering(file: Path, config: dict[str, Any], facts: dict[str, Any]) -> Numbering:
-    there = read_json(file)
+    foreign = read_json(file)
     usual = {"unk": "<unk>", "eos": "</s>", "pad": "<pad>"}
     said = {name: facts.get(f"{name}_token") or piece for name, piece in usual.items()}
     names = {
         name: str(piece["content"] if isinstance(piece, dict) else piece) for name, piece in said.items()
     }
-    if missing := [piece for piece in names.values() if piece not in there]:
+    if missing := [piece for piece in names.values() if piece not in foreign]:
         raise InputError(f"{file}: must hold {', '.join(names.values())}, but has no {missing[0]}")
-    special = {name: int(there[piece]) for name, piece in names.items()}
+    special = {name: int(foreign[piece]) for name, piece in names.items()}
     start = config.get("decoder_start_token_id", special["pad"])
-    is_joint = config.get("decoder_vocab_size", len(there)) == len(there)
-    special["bos"] = int(start) if is_joint and 0 <= int(start) < len(there) else special["pad"]
+    is_joint = config.get("decoder_vocab_size", len(foreign)) == len(foreign)
+    special["bos"] = int(start) if is_joint and 0 <= int(start) < len(foreign) else special["pad"]
     if special["bos"] == special["eos"]:
         raise InputError(f"{file.parent}: decoder_start_token_id must not be that of {names['eos']}, but is")
-    return Numbering.of({str(piece): int(i) for piece, i in there.items()}, special)
+    return Numbering.of({str(piece): int(i) for piece, i in foreign.items()}, special)

@@ -64,8 +64,8 @@ def _imported(folder: Path, name: str, languages: Languages, revision: str | Non
         for chosen in (Languages(), languages):
             facts = [__version__, str(folder.resolve()), stats, vars(chosen)]
             outs.append(root / hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24])
-        if there := next((out for out in outs if out.exists()), None):
-            return RunFolder(there)
+        if existing := next((out for out in outs if out.exists()), None):
+            return RunFolder(existing)
         for chosen, out in zip((Languages(), languages), outs):
             try:
                 from transformer_mt.importing.import_model import import_model  # imports torch

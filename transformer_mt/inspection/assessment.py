@@ -29,9 +29,9 @@ def assessment(inspection: Inspection) -> str:
             f"Good enough{few or f': about {usable:,} usable pairs'}. First, {first}; no other setting needs "
             "to change."
         )
-    pairs, report, finding = max(serious, key=lambda found: (found[2].must_be_corrected, found[0]))
-    of_all = total if report.is_training else report.rows
-    is_bad = finding.must_be_corrected or pairs >= _MUST * of_all
+    pairs, report, finding = max(serious, key=lambda entry: (entry[2].must_be_corrected, entry[0]))
+    total_rows = total if report.is_training else report.rows
+    is_bad = finding.must_be_corrected or pairs >= _MUST * total_rows
     grade = "Not good enough yet" if is_bad else "Good enough after a correction"
     is_setting = finding.action.startswith(("filter:", "data."))
     action = f"set {finding.action}" if is_setting else finding.action

@@ -66,10 +66,10 @@ class TokenisedCheck:
         weight = weight_of(row)
         if not weight:
             return
-        found = [is_tokenised(text, language) for text, language in zip(pair, self._languages)]
-        if any(found):
+        is_split = [is_tokenised(text, language) for text, language in zip(pair, self._languages)]
+        if any(is_split):
             self._finding.add(row, pair, weight)
-            for side, is_found in zip(self._sides, found):
+            for side, is_found in zip(self._sides, is_split):
                 self._sides[side] += is_found
 
     def findings(self) -> list[Finding]:
@@ -273,15 +273,15 @@ class RepetitionCheck:
 
     def _many(self, side: int, what: str) -> Finding:
         action = "check that these are translations; no setting removes them"
-        found, sample = Finding(what, action, weight=0.2), self._sides[side]
+        finding, sample = Finding(what, action, weight=0.2), self._sides[side]
         for group in sample.groups():
             if len(group.partners) >= self.MANY and self._is_represented(sample, group):
-                found.add(-1, group.example, group.pairs * sample.weight)
+                finding.add(-1, group.example, group.pairs * sample.weight)
         if sample.weight > 1:
             for count, group in self._frequent_sides[side].frequent(self._LARGE):
                 if len(group.partners) >= self.MANY:
-                    found.add(-1, group.example, count)
-        return found
+                    finding.add(-1, group.example, count)
+        return finding
 
     def _is_represented(self, sample: GroupSample, group: Group) -> bool:
         """Whether the sample may count the group for others, too. A large one would be counted many times, or

@@ -224,15 +224,15 @@ def _without_damaged(corpus: Corpus, data: DataConfig) -> tuple[Corpus, list[Fin
 
 
 def _shifted(blocks: BlockSample, languages: tuple[str, str], rows: int) -> list[Finding]:
-    found = []
+    findings = []
     for shift in find_shifts(blocks.blocks(), languages):
         pairs = min(rows, round(shift.lines * blocks.stride))
         first, last = shift.blocks[0].start, shift.blocks[-1].start + len(shift.blocks[-1].pairs)
         note = f"in rows {first + 1:,} to {last:,}, target line N{shift.by:+d} fits source line N"
         finding = Finding("shifted lines", "add or remove lines in one of the files", pairs, note=note)
         finding.examples = _examples(shift.blocks)
-        found.append(finding)
-    return found
+        findings.append(finding)
+    return findings
 
 
 def _examples(blocks: Sequence[Block]) -> list[Example]:

@@ -142,5 +142,5 @@ class FrequentKeys:
         first.
         """
         least = max(2.0, share * self._total)
-        found = [(count, self._groups[key]) for key, count in self._counts.items() if count >= least]
-        return sorted(found, key=lambda each: -each[0])
+        groups = [(count, self._groups[key]) for key, count in self._counts.items() if count >= least]
+        return sorted(groups, key=lambda group: -group[0])

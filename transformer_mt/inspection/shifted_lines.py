@@ -61,9 +61,9 @@ class _Tokens:
         lines: list[int] = []
         self.block_of = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
         for line, text in enumerate(text for block in blocks for text in block):
-            found = {ids.setdefault(word, len(ids)) for word in split(text.lower()[:500])}
-            words += found
-            lines += [line] * len(found)
+            ids_of_words = {ids.setdefault(word, len(ids)) for word in split(text.lower()[:500])}
+            words += ids_of_words
+            lines += [line] * len(ids_of_words)
         self.words, self.lines = np.array(words, np.int64), np.array(lines, np.int64)
         self.count = np.bincount(self.words, minlength=len(ids))
         # Words of many lines say little; words of one line nothing.
@@ -79,14 +79,14 @@ class _Tokens:
         """
         vectors = np.zeros((len(self.block_of), signatures.shape[1]), np.float32)
         is_even = self.block_of[self.lines] % 2 == 0
-        for mine in (is_even, ~is_even):
+        for side in (is_even, ~is_even):
             word_vectors = np.zeros((len(self.count), signatures.shape[1]), np.float32)
-            _add_rows(word_vectors, self.words[~mine], signatures, self.lines[~mine])
+            _add_rows(word_vectors, self.words[~side], signatures, self.lines[~side])
             norms = np.linalg.norm(word_vectors, axis=1, keepdims=True)
             weights = np.log(len(self.block_of) / np.maximum(self.count, 1))[:, None].astype(np.float32)
             word_vectors *= weights / np.maximum(norms, 1e-9)
-            order = np.argsort(self.lines[mine], kind="stable")
-            _add_rows(vectors, self.lines[mine][order], word_vectors, self.words[mine][order])
+            order = np.argsort(self.lines[side], kind="stable")
+            _add_rows(vectors, self.lines[side][order], word_vectors, self.words[side][order])
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
 
 
@@ -137,13 +137,13 @@ def _shifted(blocks: Sequence[Block], scores: np.ndarray) -> list[Shift]:
     others = np.sort(scores, axis=1)[:, :-2]
     margin = scores.max(1) - unshifted
     is_shifted = (best != MOST) & (margin > 4 * others.std(1)) & (margin > 0.3 * scores.max(1))
-    found = []
+    shifted = []
     for column in np.unique(best[is_shifted]):
         where = np.flatnonzero(is_shifted & (best == column))
         parts = _shifted_parts(scores[:, column] - unshifted, where)
         lines = sum(part * len(block.pairs) for part, block in zip(parts, blocks))
-        found.append(Shift(int(column) - MOST, [blocks[int(i)] for i in where], float(lines)))
-    return sorted(found, key=lambda shift: -shift.lines)
+        shifted.append(Shift(int(column) - MOST, [blocks[int(i)] for i in where], float(lines)))
+    return sorted(shifted, key=lambda shift: -shift.lines)
 
 
 def _shifted_parts(margin: np.ndarray, where: np.ndarray) -> np.ndarray:

@@ -36,7 +36,7 @@ class TermsCheck:
         terms = [term.source for term in self._glossary.terms]
         nowhere = [term for term in terms if not self._in_sources[term]]
         one_side = [term for term in terms if self._in_sources[term] and not self._in_both[term]]
-        found = [
+        sentences = [
             f"{self._file}: {len(terms):,} terms; of {self._pairs:,} training pairs looked at "
             f"{self._pairs_with_terms:,} have a term on both sides."
         ]
@@ -46,5 +46,5 @@ class TermsCheck:
         ):
             if which:
                 shown = ", ".join(which[:_SHOWN]) + (" ..." if len(which) > _SHOWN else "")
-                found.append(f"{len(which):,} terms {what}: {shown}.")
-        return found
+                sentences.append(f"{len(which):,} terms {what}: {shown}.")
+        return sentences

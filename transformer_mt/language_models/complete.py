@@ -41,8 +41,8 @@ class Completer:
         limit = min(left, max(self._decode.max_length or MOST, least) + 1)
         request = Request([], limit, prompt=ids)
         wanted = self._decode.num_hypotheses
-        ((_, found),) = self._engine.search([request], self._decode, wanted)
+        ((_, hypotheses),) = self._engine.search([request], self._decode, wanted)
         as_read = self._tokenizer.decode_tgt(ids)  # not always as it was given: normalised
-        texts = [self._tokenizer.decode_tgt([*ids, *hypothesis.tokens]) for hypothesis in found]
+        texts = [self._tokenizer.decode_tgt([*ids, *hypothesis.tokens]) for hypothesis in hypotheses]
         whole = (text.rstrip() + one[len(as_read) :] if one.startswith(as_read) else one for one in texts)
         return list(dict.fromkeys(whole)) or [text]

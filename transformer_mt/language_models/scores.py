@@ -37,8 +37,8 @@ def text_scores(loaded: LoadedModel, corpus: AnySet, rows: Sequence[Pair]) -> li
     data, tokenizer = loaded.config.data, loaded.tokenizer
     objective = data.objective_of(corpus)
     if objective == "classification":
-        found = Classifier(loaded.model, tokenizer, loaded.config).labels([text for text, _ in rows])
-        right = sum(label.strip() == predicted for (_, label), predicted in zip(rows, found))
+        labels = Classifier(loaded.model, tokenizer, loaded.config).labels([text for text, _ in rows])
+        right = sum(label.strip() == predicted for (_, label), predicted in zip(rows, labels))
         return [Score("accuracy", 100 * right / len(rows), f"texts:{len(rows)}|labels:{len(data.labels)}")]
     before, before_tgt = data.pieces_before(corpus), data.target_piece(data.languages_of(corpus))
     most = data.max_length - 1 - len(before)

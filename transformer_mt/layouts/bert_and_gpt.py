@@ -28,14 +28,14 @@ def _bert(c: ModelConfig, ours: Weights) -> Named:
     yield "bert.embeddings.token_type_embeddings.weight", tokens.new_zeros(2, c.d_model)
     yield from _same(ours, "src_embedding.norm", "bert.embeddings.LayerNorm")
     for i in range(c.num_encoder_layers):
-        layer, there = f"encoder.layers.{i}", f"bert.encoder.layer.{i}"
+        layer, foreign = f"encoder.layers.{i}", f"bert.encoder.layer.{i}"
         for part in ("query", "key", "value"):
-            yield from _same(ours, f"{layer}.self_attention.{part}", f"{there}.attention.self.{part}")
-        yield from _same(ours, f"{layer}.self_attention.output", f"{there}.attention.output.dense")
-        yield from _same(ours, f"{layer}.self_residual.norm", f"{there}.attention.output.LayerNorm")
-        yield from _same(ours, f"{layer}.feed_forward.inner", f"{there}.intermediate.dense")
-        yield from _same(ours, f"{layer}.feed_forward.outer", f"{there}.output.dense")
-        yield from _same(ours, f"{layer}.ffn_residual.norm", f"{there}.output.LayerNorm")
+            yield from _same(ours, f"{layer}.self_attention.{part}", f"{foreign}.attention.self.{part}")
+        yield from _same(ours, f"{layer}.self_attention.output", f"{foreign}.attention.output.dense")
+        yield from _same(ours, f"{layer}.self_residual.norm", f"{foreign}.attention.output.LayerNorm")
+        yield from _same(ours, f"{layer}.feed_forward.inner", f"{foreign}.intermediate.dense")
+        yield from _same(ours, f"{layer}.feed_forward.outer", f"{foreign}.output.dense")
+        yield from _same(ours, f"{layer}.ffn_residual.norm", f"{foreign}.output.LayerNorm")
     yield from _same(ours, "head.inner", "cls.predictions.transform.dense")
     yield from _same(ours, "head.norm", "cls.predictions.transform.LayerNorm")
     yield "cls.predictions.decoder.weight", tokens if c.tie_embeddings else ours["output.weight"]
@@ -54,27 +54,27 @@ def _gpt2(c: ModelConfig, ours: Weights) -> Named:
     yield "transformer.wte.weight", tokens * math.sqrt(c.d_model)
     yield "transformer.wpe.weight", ours["tgt_embedding.positions.embedding.weight"]
     for i in range(c.num_decoder_layers):
-        layer, there = f"decoder.layers.{i}", f"transformer.h.{i}"
-        yield from _same(ours, f"{layer}.self_residual.norm", f"{there}.ln_1")
+        layer, foreign = f"decoder.layers.{i}", f"transformer.h.{i}"
+        yield from _same(ours, f"{layer}.self_residual.norm", f"{foreign}.ln_1")
         parts = [f"{layer}.self_attention.{part}" for part in ("query", "key", "value")]
-        yield f"{there}.attn.c_attn.weight", torch.cat([ours[f"{part}.weight"] for part in parts]).T
-        yield f"{there}.attn.c_attn.bias", torch.cat([ours[f"{part}.bias"] for part in parts])
-        yield from _transposed(ours, f"{layer}.self_attention.output", f"{there}.attn.c_proj")
-        yield from _same(ours, f"{layer}.ffn_residual.norm", f"{there}.ln_2")
-        yield from _transposed(ours, f"{layer}.feed_forward.inner", f"{there}.mlp.c_fc")
-        yield from _transposed(ours, f"{layer}.feed_forward.outer", f"{there}.mlp.c_proj")
+        yield f"{foreign}.attn.c_attn.weight", torch.cat([ours[f"{part}.weight"] for part in parts]).T
+        yield f"{foreign}.attn.c_attn.bias", torch.cat([ours[f"{part}.bias"] for part in parts])
+        yield from _transposed(ours, f"{layer}.self_attention.output", f"{foreign}.attn.c_proj")
+        yield from _same(ours, f"{layer}.ffn_residual.norm", f"{foreign}.ln_2")
+        yield from _transposed(ours, f"{layer}.feed_forward.inner", f"{foreign}.mlp.c_fc")
+        yield from _transposed(ours, f"{layer}.feed_forward.outer", f"{foreign}.mlp.c_proj")
     yield from _same(ours, "decoder.final_norm", "transformer.ln_f")
     yield "lm_head.weight", tokens if c.tie_embeddings else ours["output.weight"]
 
 
-def _same(ours: Weights, name: str, there: str) -> Named:
+def _same(ours: Weights, name: str, foreign: str) -> Named:
     for kind in ("weight", "bias"):
-        yield f"{there}.{kind}", ours[f"{name}.{kind}"]
+        yield f"{foreign}.{kind}", ours[f"{name}.{kind}"]
 
 
-def _transposed(ours: Weights, name: str, there: str) -> Named:
-    yield f"{there}.weight", ours[f"{name}.weight"].T
-    yield f"{there}.bias", ours[f"{name}.bias"]
+def _transposed(ours: Weights, name: str, foreign: str) -> Named:
+    yield f"{foreign}.weight", ours[f"{name}.weight"].T
+    yield f"{foreign}.bias", ours[f"{name}.bias"]
 
 
 def _independent(named: Named) -> dict[str, Tensor]:

@@ -65,11 +65,11 @@ def tied_names(c: ModelConfig, shared: bool) -> tuple[str, ...]:
 
 def _layer(ours: str, theirs: str, is_decoder: bool) -> Iterator[ForeignWeight]:
     attentions = [("self", "self_attn"), ("cross", "encoder_attn")][: 1 + is_decoder]
-    for name, there in attentions:
+    for name, foreign in attentions:
         for part, letter in (("query", "q"), ("key", "k"), ("value", "v")):
-            yield from _from_stream(f"{ours}.{name}_attention.{part}", f"{theirs}.{there}.{letter}_proj")
-        yield from _to_stream(f"{ours}.{name}_attention.output", f"{theirs}.{there}.out_proj")
-        yield from _norm(f"{ours}.{name}_residual.norm", f"{theirs}.{there}_layer_norm")
+            yield from _from_stream(f"{ours}.{name}_attention.{part}", f"{theirs}.{foreign}.{letter}_proj")
+        yield from _to_stream(f"{ours}.{name}_attention.output", f"{theirs}.{foreign}.out_proj")
+        yield from _norm(f"{ours}.{name}_residual.norm", f"{theirs}.{foreign}_layer_norm")
     yield from _from_stream(f"{ours}.feed_forward.inner", f"{theirs}.fc1")
     yield from _to_stream(f"{ours}.feed_forward.outer", f"{theirs}.fc2")
     yield from _norm(f"{ours}.ffn_residual.norm", f"{theirs}.final_layer_norm")
@@ -105,24 +105,24 @@ def to_huggingface(
 ) -> dict[str, Tensor]:
     """Our weights as theirs. `rows` are our ids in the order of their ids, of both sides or of each."""
     order, of_side = stream_order(c.d_model), dict(zip(("src", "tgt"), (rows[0], rows[-1])))
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for weight in foreign_weights(c, len(rows) == 1):
         tensor = weights[weight.ours]
         for axis in weight.stream:
             tensor = tensor.index_select(axis, order)
-        found[weight.theirs] = (
+        tensors[weight.theirs] = (
             tensor if weight.vocabulary is None else tensor[list(of_side[weight.vocabulary])]
         )
     if c.position == "learned":
         for ours, name in zip(("src", "tgt"), POSITIONS):
             table = weights[f"{ours}_embedding.positions.embedding.weight"].index_select(1, order)
-            found[name] = torch.cat([table.new_zeros(_UNUSED_POSITIONS, c.d_model), table])
+            tensors[name] = torch.cat([table.new_zeros(_UNUSED_POSITIONS, c.d_model), table])
     if c.position != "sinusoidal_fairseq":  # M2M-100 keeps neither a bias nor its sinusoids
         bias = weights["output.bias"][list(rows[-1])] if c.output_bias else torch.zeros(len(rows[-1]))
-        found[BIAS] = bias.masked_fill(bias <= NEVER / 2, 0.0)[None]
+        tensors[BIAS] = bias.masked_fill(bias <= NEVER / 2, 0.0)[None]
     if c.position == "sinusoidal":
-        found |= dict.fromkeys(POSITIONS, positions_there(positions, c.d_model))
-    return {name: tensor.detach().float().contiguous().clone() for name, tensor in found.items()}
+        tensors |= dict.fromkeys(POSITIONS, positions_there(positions, c.d_model))
+    return {name: tensor.detach().float().contiguous().clone() for name, tensor in tensors.items()}
 
 
 def from_huggingface(
@@ -132,15 +132,17 @@ def from_huggingface(
     `never` are our ids of what is never written.
     """
     order, of_side = stream_order(c.d_model).argsort(), dict(zip(("src", "tgt"), (rows[0], rows[-1])))
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for weight in foreign_weights(c, len(rows) == 1):
         tensor = weights[weight.theirs].float()
         for axis in weight.stream:
             tensor = tensor.index_select(axis, order)
-        found[weight.ours] = tensor if weight.vocabulary is None else tensor[list(of_side[weight.vocabulary])]
+        tensors[weight.ours] = (
+            tensor if weight.vocabulary is None else tensor[list(of_side[weight.vocabulary])]
+        )
     if c.output_bias:
         bias = weights[BIAS][0].float() if BIAS in weights else torch.zeros(len(rows[-1]))
         bias = bias[list(rows[-1])]
         bias[list(never)] = NEVER
-        found["output.bias"] = bias
-    return {name: tensor.contiguous() for name, tensor in found.items()}
+        tensors["output.bias"] = bias
+    return {name: tensor.contiguous() for name, tensor in tensors.items()}

@@ -14,18 +14,18 @@ def names(encoder_layers: int, decoder_layers: int, pre_norm: bool) -> Iterator[
     for side, depth in (("encoder", encoder_layers), ("decoder", decoder_layers)):
         attentions = [("self_attn", "self"), ("encoder_attn", "context")][: 1 + (side == "decoder")]
         for number in range(depth):
-            there, here = f"model.{side}.layers.{number}", f"{side}_l{number + 1}"
+            foreign, ours_name = f"model.{side}.layers.{number}", f"{side}_l{number + 1}"
             for attention, short in attentions:
                 for part, letter in (("q_proj", "q"), ("k_proj", "k"), ("v_proj", "v"), ("out_proj", "o")):
-                    yield f"{there}.{attention}.{part}.weight", f"{here}_{short}_W{letter}"
-                    yield f"{there}.{attention}.{part}.bias", f"{here}_{short}_b{letter}"
+                    yield f"{foreign}.{attention}.{part}.weight", f"{ours_name}_{short}_W{letter}"
+                    yield f"{foreign}.{attention}.{part}.bias", f"{ours_name}_{short}_b{letter}"
                 for kind, norm in zip(("weight", "bias"), _NORMS):
-                    yield f"{there}.{attention}_layer_norm.{kind}", f"{here}_{short}_Wo_{norm}{after}"
+                    yield f"{foreign}.{attention}_layer_norm.{kind}", f"{ours_name}_{short}_Wo_{norm}{after}"
             for part, digit in (("fc1", "1"), ("fc2", "2")):
-                yield f"{there}.{part}.weight", f"{here}_ffn_W{digit}"
-                yield f"{there}.{part}.bias", f"{here}_ffn_b{digit}"
+                yield f"{foreign}.{part}.weight", f"{ours_name}_ffn_W{digit}"
+                yield f"{foreign}.{part}.bias", f"{ours_name}_ffn_b{digit}"
             for kind, norm in zip(("weight", "bias"), _NORMS):
-                yield f"{there}.final_layer_norm.{kind}", f"{here}_ffn_ffn_{norm}{after}"
+                yield f"{foreign}.final_layer_norm.{kind}", f"{ours_name}_ffn_ffn_{norm}{after}"
         if pre_norm:
             for kind, norm in zip(("weight", "bias"), _NORMS):
                 yield f"model.{side}.layer_norm.{kind}", f"{side}_top_{norm}"
@@ -43,14 +43,14 @@ def with_pad(rows: np.ndarray) -> np.ndarray:
 
 def embeddings(weights: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """The matrices with a row for each piece, by their names in transformers, each with a row for <pad>."""
-    found = {}
+    tensors = {}
     if "Wemb" in weights:
-        found["model.shared.weight"] = with_pad(weights["Wemb"])
+        tensors["model.shared.weight"] = with_pad(weights["Wemb"])
     else:
         for side in ("encoder", "decoder"):
-            found[f"model.{side}.embed_tokens.weight"] = with_pad(weights[f"{side}_Wemb"])
+            tensors[f"model.{side}.embed_tokens.weight"] = with_pad(weights[f"{side}_Wemb"])
     if "decoder_ff_logit_out_W" in weights:
-        found["lm_head.weight"] = with_pad(weights["decoder_ff_logit_out_W"].T)
+        tensors["lm_head.weight"] = with_pad(weights["decoder_ff_logit_out_W"].T)
     elif "decoder_ff_logit_out_Wt" in weights:
-        found["lm_head.weight"] = with_pad(weights["decoder_ff_logit_out_Wt"])
-    return found
+        tensors["lm_head.weight"] = with_pad(weights["decoder_ff_logit_out_Wt"])
+    return tensors

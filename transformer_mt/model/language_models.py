@@ -56,8 +56,8 @@ class EncoderModel(TranslationModel):
 
     @property
     def attentions(self) -> dict[str, list[MultiHeadAttention]]:
-        own = [layer.self_attention for layer in self.encoder.layers]
-        return {"cross": [], "encoder": own, "decoder": []}
+        modules = [layer.self_attention for layer in self.encoder.layers]
+        return {"cross": [], "encoder": modules, "decoder": []}
 
 
 class DecoderModel(TranslationModel):
@@ -102,5 +102,5 @@ class DecoderModel(TranslationModel):
 
     @property
     def attentions(self) -> dict[str, list[MultiHeadAttention]]:
-        own = [layer.self_attention for layer in self.decoder.layers]
-        return {"cross": [], "encoder": [], "decoder": own}
+        modules = [layer.self_attention for layer in self.decoder.layers]
+        return {"cross": [], "encoder": [], "decoder": modules}

@@ -96,13 +96,13 @@ def _paired(paths: Sequence[str], languages: tuple[str, str]) -> list[tuple[_Tex
 
 def _text(path: str, languages: tuple[str, str]) -> _Text:
     name = Path(without_compression(path)).name
-    found = [
+    candidates = [
         (match.start(), match.group().lower() == language.lower(), side, match)
         for side, language in enumerate(languages)
         for match in _code_in_names(language).finditer(name)
     ]
-    if found:  # the last code counts: Europarl.de-en.en is English
-        _, _, side, match = max(found, key=lambda each: each[:2])
+    if candidates:  # the last code counts: Europarl.de-en.en is English
+        _, _, side, match = max(candidates, key=lambda candidate: candidate[:2])
         return _Text(path, side, f"{Path(path).parent}/{name[: match.start()]}*{name[match.end() :]}")
     lines = list(islice(read_lines(path), 0, _ROWS * _STRIDE, _STRIDE))
     shares = [_share_in(lines, language) for language in languages]
@@ -145,10 +145,12 @@ def _table(path: str, suffix: str, languages: tuple[str, str]) -> Guess:
         return Guess(_corpus(path, None, None), f"{path}: {' and '.join(languages)} of `translation`")
     chosen, shares = _by_text(rows[1:] or rows, languages)
     if min(shares) < 0.5:
-        found = " and ".join(f"{share:.0%} of its rows in {lang}" for share, lang in zip(shares, languages))
+        described = " and ".join(
+            f"{share:.0%} of its rows in {lang}" for share, lang in zip(shares, languages)
+        )
         raise InputError(
             f"{path}: must have a column in {languages[0]} and one in {languages[1]}, but the best two have "
-            f"{found}; name the columns so in its first line, or write the corpus into a config by hand, "
+            f"{described}; name the columns so in its first line, or write the corpus into a config by hand, "
             "with `columns`"
         )
     header = ""
@@ -202,15 +204,15 @@ def _by_name(names: Sequence[Any], languages: tuple[str, str]) -> list[str] | No
     with the very codes, as pt and pt_BR.
     """
     words = {name: name.strip().lower() for name in names if isinstance(name, str)}
-    found: dict[int, str] = {}
+    sides: dict[int, str] = {}
     for is_exact in (True, False):
         for side, language in enumerate(languages):
             fitting = {language.lower()} if is_exact else {base_code(language), *names_of(language)}
             for name, word in words.items():
                 fits = word in fitting or (not is_exact and _NAMES.get(word) == side)
-                if fits and name not in found.values():
-                    found.setdefault(side, name)
-    return [found[0], found[1]] if len(found) == 2 else None
+                if fits and name not in sides.values():
+                    sides.setdefault(side, name)
+    return [sides[0], sides[1]] if len(sides) == 2 else None
 
 
 def _are_names(names: Sequence[str], columns: Sequence[Sequence[str]], languages: tuple[str, str]) -> bool:

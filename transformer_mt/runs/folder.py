@@ -104,10 +104,10 @@ class RunFolder:
     def config(self, decode: dict[str, Any] | None = None) -> Config:
         """The config, with the given settings of `decode` changed. InputError if there is none."""
         if not self.path.is_dir():
-            there = Path("runs") / self.path.name
+            candidate = Path("runs") / self.path.name
             hint = (
-                f"did you mean {there}?"
-                if there.is_dir()
+                f"did you mean {candidate}?"
+                if candidate.is_dir()
                 else "a model is the folder of a run, such as runs/demo"
             )
             raise InputError(f"{self}: no such folder; {hint}")

@@ -156,14 +156,14 @@ def with_parent(config: Config, parent: Config) -> Config:
         # The parent has never seen a source without
         both = parent.data.language_pieces == "both"
         filled = changed(filled, "data", language_pieces="both" if both else True)
-    mine, theirs = flat(filled.model_dump()), flat(parent.model_dump())
-    fixed = [key for key in mine if key.startswith(("model.", "tokenizer.")) and key != "tokenizer.file"]
+    child, theirs = flat(filled.model_dump()), flat(parent.model_dump())
+    fixed = [key for key in child if key.startswith(("model.", "tokenizer.")) and key != "tokenizer.file"]
     if parent.model.has_max_positions:
         fixed.append("data.max_length")
     reasons = [
-        f"`{key}` must be {theirs.get(key)!r}, as in {config.init_from}, but is {mine[key]!r}"
+        f"`{key}` must be {theirs.get(key)!r}, as in {config.init_from}, but is {child[key]!r}"
         for key in fixed
-        if mine[key] != theirs.get(key) and Mark.CHANGEABLE not in marks(Config, key)
+        if child[key] != theirs.get(key) and Mark.CHANGEABLE not in marks(Config, key)
     ]
     if config.tokenizer.file:
         reasons.append("`tokenizer.file` must be left out with init_from, which brings its own vocabulary")
@@ -182,11 +182,11 @@ def with_vocabulary(config: Config, tokenizer: Tokenizer) -> Config:
     facts = {"shared": tokenizer.shared, **tokenizer_settings(tokenizer.models[0])}
     before_tags = facts["vocab_size"] - len(tokenizer.control_ids)
     for key, value in facts.items():
-        found = getattr(given, key)
-        is_without_tags = key == "vocab_size" and before_tags <= found <= value
-        if key in given.model_fields_set and found != value and not is_without_tags:
+        wanted = getattr(given, key)
+        is_without_tags = key == "vocab_size" and before_tags <= wanted <= value
+        if key in given.model_fields_set and wanted != value and not is_without_tags:
             reasons.append(
-                f"`tokenizer.{key}` must be {value!r}, as in tokenizer.file, but is {found!r}; leave it out"
+                f"`tokenizer.{key}` must be {value!r}, as in tokenizer.file, but is {wanted!r}; leave it out"
             )
     kinds = [tokenizer_settings(model)["kind"] for model in tokenizer.models]
     if given.bpe_dropout and set(kinds) != {"bpe"}:
@@ -266,14 +266,14 @@ def with_keys_of(config: Config, other: Config, sections: Sequence[str]) -> Conf
         raise InputError(*parts[1:]) from None
 
 
-def _filled(mine: BaseModel, theirs: BaseModel) -> dict[str, Any]:
+def _filled(child: BaseModel, theirs: BaseModel) -> dict[str, Any]:
     values = theirs.model_dump()
-    for name in mine.model_fields_set:
-        own, other = getattr(mine, name), getattr(theirs, name)
-        if isinstance(own, str) and own == "auto":
+    for name in child.model_fields_set:
+        value, other = getattr(child, name), getattr(theirs, name)
+        if isinstance(value, str) and value == "auto":
             continue
-        both = isinstance(own, BaseModel) and isinstance(other, BaseModel)
-        values[name] = _filled(own, other) if both else mine.model_dump()[name]
+        both = isinstance(value, BaseModel) and isinstance(other, BaseModel)
+        values[name] = _filled(value, other) if both else child.model_dump()[name]
     return values
 
 

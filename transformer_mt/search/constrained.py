@@ -80,10 +80,10 @@ class _Phrases:
 
     def __init__(self, phrases: Sequence[Sequence[Sequence[int]]], device: torch.device | None) -> None:
         most = max(1, max(map(len, phrases)))
-        self.P = max((len(phrase) for own in phrases for phrase in own), default=1)
+        self.P = max((len(phrase) for of_sentence in phrases for phrase in of_sentence), default=1)
         table = torch.full((len(phrases), most, self.P), -1, device=device)
-        for b, own in enumerate(phrases):
-            for c, phrase in enumerate(own):
+        for b, of_sentence in enumerate(phrases):
+            for c, phrase in enumerate(of_sentence):
                 table[b, c, : len(phrase)] = torch.tensor(phrase)
         self._table = table
         self._sizes = (table >= 0).sum(dim=2)  # (B, C)

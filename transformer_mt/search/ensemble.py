@@ -42,10 +42,10 @@ class Ensemble(nn.Module):
 
     def step(self, tokens: Tensor, state: EnsembleState) -> tuple[Tensor, EnsembleState]:
         pairs = zip(self.models, state.states)
-        logits, states = zip(*(model.step(tokens, own) for model, own in pairs))  # type: ignore[operator]
+        logits, states = zip(*(model.step(tokens, model_state) for model, model_state in pairs))  # type: ignore[operator]
         return _mean(logits), EnsembleState(tuple(states))
 
 
 def _mean(logits: Sequence[Tensor]) -> Tensor:
-    log_probs = torch.stack([F.log_softmax(own.float(), dim=-1) for own in logits])
+    log_probs = torch.stack([F.log_softmax(of_model.float(), dim=-1) for of_model in logits])
     return log_probs.logsumexp(dim=0) - math.log(len(logits))

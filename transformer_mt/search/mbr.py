@@ -27,10 +27,10 @@ def expected_utilities(
     """
     counts = Counter(samples)
     texts = list(counts)
-    own = np.array(list(counts.values()), dtype=np.float64)
+    weights = np.array(list(counts.values()), dtype=np.float64)
     utilities_NN = _chrf(texts) if utility == "chrf" else _bleu(texts, target_lang)
     np.fill_diagonal(utilities_NN, 100.0)
-    totals_N = utilities_NN @ own - 100.0
+    totals_N = utilities_NN @ weights - 100.0
     expected = dict(zip(texts, (totals_N / max(1, len(samples) - 1)).tolist()))
     return [expected[sample] for sample in samples]
 

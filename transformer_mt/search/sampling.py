@@ -117,16 +117,16 @@ def sample(
             if not len(kept):
                 break
             if len(kept) * W < len(rows):
-                for of_all, part in zip(all_samples, (drawn, log_prob, ended)):
-                    of_all[rows] = part
-                own = kept[:, None] * W + torch.arange(W, device=device)
-                state = state.select(own)  # type: ignore[assignment]
+                for whole, part in zip(all_samples, (drawn, log_prob, ended)):
+                    whole[rows] = part
+                rows_kept = kept[:, None] * W + torch.arange(W, device=device)
+                state = state.select(rows_kept)  # type: ignore[assignment]
                 drawn, log_prob, ended, alive, limits, rows = (
-                    part[own.flatten()] for part in (drawn, log_prob, ended, alive, limits, rows)
+                    part[rows_kept.flatten()] for part in (drawn, log_prob, ended, alive, limits, rows)
                 )
                 searched = rows.tolist()
-    for of_all, part in zip(all_samples, (drawn, log_prob, ended)):
-        of_all[rows] = part
+    for whole, part in zip(all_samples, (drawn, log_prob, ended)):
+        whole[rows] = part
     results: list[list[Hypothesis]] = [[] for _ in range(B)]
     for i, (tokens, value, length) in enumerate(zip(*(part.tolist() for part in all_samples))):
         if length:

@@ -16,8 +16,8 @@ def known_code(code: str, known: Iterable[str]) -> str:
     if code in codes or not code:
         return code
     wanted = _parts(_OLD.get(code.lower(), code))
-    found = [(sum(part in wanted for part in _parts(other)), other) for other in codes]
-    same = [(fits, other) for fits, other in found if _parts(other)[0] == wanted[0]]
+    candidates = [(sum(part in wanted for part in _parts(other)), other) for other in codes]
+    same = [(fits, other) for fits, other in candidates if _parts(other)[0] == wanted[0]]
     best = max(same, key=lambda one: one[0], default=(0, code))
     is_other_script = best[0] and len({_parts(best[1])[1], wanted[1]} - {""}) > 1
     return code if is_other_script else best[1]

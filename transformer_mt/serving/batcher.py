@@ -88,11 +88,13 @@ class Batcher:
             translator = translator.with_settings(protect_usual=request_options.protect_usual)
 
         def work() -> list[Translation]:
-            own = translator
+            chosen = translator
             if request_options.terms:
-                languages, behind = (own.source_lang, own.target_lang), own.resources.glossary
-                own = own.with_resources(glossary=Glossary(request_options.terms, languages, behind=behind))
-            return own.translate(lines, n_best, align=align, protect=protect)
+                languages, behind = (chosen.source_lang, chosen.target_lang), chosen.resources.glossary
+                chosen = chosen.with_resources(
+                    glossary=Glossary(request_options.terms, languages, behind=behind)
+                )
+            return chosen.translate(lines, n_best, align=align, protect=protect)
 
         self.lines += len(lines)
         try:

@@ -46,9 +46,9 @@ class Directions:
 
     def targets_of(self, source: str) -> list[str]:
         """The languages that one is translated to, by one model first."""
-        found = [target for known, target in self.models if known == source]
-        found += [target for pivot in found for known, target in self.models if known == pivot]
-        return [target for target in dict.fromkeys(found) if target != source]
+        targets = [target for known, target in self.models if known == source]
+        targets += [target for pivot in targets for known, target in self.models if known == pivot]
+        return [target for target in dict.fromkeys(targets) if target != source]
 
     def sources_of(self, target: str) -> list[str]:
         """The languages that are translated to one."""
@@ -71,7 +71,7 @@ class Directions:
         """The languages the server knows, the likeliest first."""
         codes = list(dict.fromkeys(among or [code for pair in self.models for code in pair]))
         probabilities = self._identifier.probabilities(text)
-        found = [
+        guesses = [
             Detected(
                 code,
                 round(
@@ -84,7 +84,7 @@ class Directions:
             )
             for code in codes
         ]
-        return sorted(found, key=lambda each: -each.confidence)
+        return sorted(guesses, key=lambda guess: -guess.confidence)
 
     def other_language(self, text: str, among: Sequence[str]) -> str | None:
         """The language of a text that is clearly in none of these; None for others, and for short ones."""

@@ -36,11 +36,11 @@ class TranslatedFiles:
         path = PurePath(name.replace("\\", "/"))
         stem = _NO_NAME.sub("_", path.stem).encode()[:_NAME_BYTES].decode(errors="ignore")
         kept = f"{stem.strip('. ') or 'file'}_{target}{_NO_NAME.sub('', path.suffix)}"
-        own = f"{secrets.token_urlsafe(16)}.{kept}"
+        key = f"{secrets.token_urlsafe(16)}.{kept}"
         with self._lock:
             if not Path(self._folder.name).is_dir():  # a cleaner of /tmp has removed it
                 self._folder, self._kept = _new_folder(), {}
-        path = Path(self._folder.name) / own
+        path = Path(self._folder.name) / key
         try:
             path.write_bytes(content)
         except OSError:
@@ -48,8 +48,8 @@ class TranslatedFiles:
             raise
         with self._lock:
             self._forget()
-            self._kept[own] = self._clock(), len(content)
-        return own
+            self._kept[key] = self._clock(), len(content)
+        return key
 
     def close(self) -> None:
         """Remove all files."""
@@ -66,9 +66,9 @@ class TranslatedFiles:
     def _forget(self) -> None:
         """Remove the files whose time is over, and the oldest where they are too many or too large."""
         old, size = self._clock() - _SECONDS, sum(size for _, size in self._kept.values())
-        for name, (added, own) in list(self._kept.items()):
+        for name, (added, length) in list(self._kept.items()):
             if len(self._kept) < _MOST and size <= _MOST_BYTES and added >= old:
                 return
-            size -= own
+            size -= length
             del self._kept[name]
             (Path(self._folder.name) / name).unlink(missing_ok=True)

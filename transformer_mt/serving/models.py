@@ -110,18 +110,18 @@ class Models:
 
     def _update(self, is_first: bool = False) -> None:
         """Read the folders that are new or changed, but none that still changes: it may be half a copy."""
-        there: dict[Path, _Stats] = {}
+        current: dict[Path, _Stats] = {}
         if self._watched is not None:
-            there = {path: _stats_of(path) for path in sorted(self._watched.iterdir()) if path.is_dir()}
+            current = {path: _stats_of(path) for path in sorted(self._watched.iterdir()) if path.is_dir()}
         folders: dict[Path, _Folder] = {}
-        for path in sorted({*there, *self._folders}):
-            stats, known = there.get(path, ()), self._folders.get(path)
+        for path in sorted({*current, *self._folders}):
+            stats, known = current.get(path, ()), self._folders.get(path)
             is_quiet = is_first or self._seen.get(path, ()) == stats
             if is_quiet and stats and (known is None or known.stats != stats):
                 known = _Folder(stats, self._read(path, known.offers if known else ()))
             if known is not None and (stats or not is_quiet):
                 folders[path] = known
-        self._folders, self._seen = folders, there
+        self._folders, self._seen = folders, current
         offers = [*self._given, *(offer for folder in folders.values() for offer in folder.offers)]
         self._failed &= set(offers)
         self._second &= set(offers)
@@ -140,8 +140,8 @@ class Models:
         before = self.directions.models
         chosen: dict[Direction, Model] = {}
         for direction in dict.fromkeys(offer.direction for offer in offers):
-            mine = [offer for offer in offers if offer.direction == direction]
-            if (model := self._first_of(mine, before.get(direction))) is not None:
+            of_direction = [offer for offer in offers if offer.direction == direction]
+            if (model := self._first_of(of_direction, before.get(direction))) is not None:
                 chosen[direction] = model
         self.directions.models = chosen
         kept = set(chosen.values())
@@ -203,7 +203,7 @@ def _stats_of(folder: Path) -> _Stats:
     """Names, sizes and times of the files of a model, without those that go while we look; none where we may
     not look, as into lost+found.
     """
-    found = []
+    stats = []
     try:
         paths = [*folder.iterdir(), *folder.glob("model/*")]
     except PermissionError:
@@ -212,5 +212,5 @@ def _stats_of(folder: Path) -> _Stats:
         with suppress(OSError):
             if path.suffix in _ENDINGS:
                 stat = path.stat()
-                found.append((path.name, stat.st_size, stat.st_mtime_ns))
-    return tuple(sorted(found))
+                stats.append((path.name, stat.st_size, stat.st_mtime_ns))
+    return tuple(sorted(stats))

@@ -70,17 +70,17 @@ class EnginePool:
     def close(self) -> None:
         self._pool.shutdown()
 
-    def _call(self, *asked: Any) -> list[Any]:
+    def _call(self, *arguments: Any) -> list[Any]:
         """What a process answers. If it dies, all are started again, and it is retried once."""
         pool = self._pool
         try:
-            return pool.submit(_call, *asked).result()
+            return pool.submit(_call, *arguments).result()
         except BrokenProcessPool:
             with self._lock:
                 if self._pool is pool:
                     self._end_processes()
                     self._pool = self._start()
-            return self._pool.submit(_call, *asked).result()
+            return self._pool.submit(_call, *arguments).result()
 
     def _end_processes(self) -> None:
         """The others of a pool that lost one ignore SIGTERM, which is all it sends them."""

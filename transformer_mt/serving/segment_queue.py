@@ -264,8 +264,8 @@ class QueuedEngine:
             _Task(self, i, sum(len(src) for src, _ in part), done, run=partial(compute, part))
             for i, part in enumerate(parts)
         ]
-        found = dict(self._results(tasks, done))
-        return [result for i in range(len(parts)) for result in found[i]]
+        results = dict(self._results(tasks, done))
+        return [result for i in range(len(parts)) for result in results[i]]
 
     def _results(self, tasks: Sequence[_Task], done: "SimpleQueue[Any]") -> Iterator[tuple[int, Any]]:
         """The results as they come. GivenUpError after `give_up`."""
@@ -273,13 +273,13 @@ class QueuedEngine:
             return
         self.segments.add(self, tasks)
         for _ in tasks:
-            found = done.get()
-            if found is None or self.is_given_up:
+            result = done.get()
+            if result is None or self.is_given_up:
                 raise GivenUpError
-            if isinstance(found, Exception):
+            if isinstance(result, Exception):
                 self.give_up()
-                raise found
-            yield found
+                raise result
+            yield result
 
 
 def _of_like_size(batch: Sequence[_Task]) -> Iterator[list[_Task]]:

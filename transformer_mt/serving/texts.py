@@ -22,10 +22,10 @@ async def translate_texts(
 ) -> list[list[str]]:
     """For each text its translation and up to `alternatives` others; each line is translated by itself."""
     lines = [_lines(text) for text in texts]
-    every = [line for own in lines for line in own]
+    every = [line for of_line in lines for line in of_line]
     n_best = _n_best(batcher, alternatives)
     results = iter(await batcher.translate(every, n_best, request_options=request_options))
-    of_texts = [_by_rank(list(islice(results, len(own)))) for own in lines]
+    of_texts = [_by_rank(list(islice(results, len(of_line)))) for of_line in lines]
     return [
         ["\n".join(candidate.translation for candidate in of_rank) for of_rank in ranks] for ranks in of_texts
     ]
@@ -92,13 +92,13 @@ async def translate_document(
             except QueueFullError:  # a file waits: what is done of it would be lost
                 await asyncio.sleep(_PAUSE)
     progress(len(texts), len(texts))
-    found = dict(zip(first, results))
-    written = [found[key] for key in keys]
+    translations = dict(zip(first, results))
+    written = [translations[key] for key in keys]
     return await asyncio.to_thread(lambda: document.written(_written(document.pieces, written)[0]))
 
 
 def _written(pieces: Sequence[Piece], results: Sequence[Translation]) -> list[str]:
-    found = []
+    texts = []
     for of_rank in _by_rank(results) or [[]]:
         candidates = iter(of_rank)
         written = [
@@ -107,8 +107,8 @@ def _written(pieces: Sequence[Piece], results: Sequence[Translation]) -> list[st
             else write(piece, list(islice(candidates, 1 + len(piece.inner))))[0]
             for piece in pieces
         ]
-        found.append("".join(written))
-    return found
+        texts.append("".join(written))
+    return texts
 
 
 def without_markup(text: str) -> str:

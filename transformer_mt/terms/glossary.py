@@ -76,7 +76,7 @@ class Glossary:
         spans = find_words(text)
         words = [text[begin:end] for begin, end in spans]
         stems = [self._stems[0](word) for word in words]
-        found: list[Match] = []
+        matches: list[Match] = []
         i = 0
         while i < len(words):
             if (entry := self._at(i, words, stems)) is None:
@@ -84,11 +84,11 @@ class Glossary:
                 continue
             last = i + len(entry.stems) - 1
             begin, end = spans[i][0], spans[last][1]
-            term, here = entry.term, text[begin:end]
-            stays = here if here.casefold() == term.source.casefold() else term.source
-            found.append(Match(begin, end, term.targets or (stays,), term.source))
+            term, words_as_written = entry.term, text[begin:end]
+            stays = words_as_written if words_as_written.casefold() == term.source.casefold() else term.source
+            matches.append(Match(begin, end, term.targets or (stays,), term.source))
             i = last + 1
-        return found
+        return matches
 
     def _at(self, i: int, words: Sequence[str], stems: Sequence[str]) -> _Entry | None:
         """The longest term that begins with word i; of several that in this very form."""
@@ -97,39 +97,39 @@ class Glossary:
             n = len(entry.stems)
             if best is not None and n < len(best.stems):
                 break
-            here = words[i : i + n]
-            if entry.stems != stems[i : i + n] or (entry.is_name and here != entry.words):
+            window = words[i : i + n]
+            if entry.stems != stems[i : i + n] or (entry.is_name and window != entry.words):
                 continue
-            if here == entry.words:
+            if window == entry.words:
                 return self._longer(entry, i, words, stems)
             best = best or entry
         return self._longer(best, i, words, stems)
 
     def _longer(
-        self, own: _Entry | None, i: int, words: Sequence[str], stems: Sequence[str]
+        self, entry: _Entry | None, i: int, words: Sequence[str], stems: Sequence[str]
     ) -> _Entry | None:
         """The term, or a longer one of the glossary behind."""
         other = self._behind._at(i, words, stems) if self._behind else None
-        return other if other and (own is None or len(other.stems) > len(own.stems)) else own
+        return other if other and (entry is None or len(other.stems) > len(entry.stems)) else entry
 
     def is_rendered(self, match: Match, translation: str, exactly: bool = False) -> bool:
         """Whether a translation has one of the targets of a match, in any inflected form or, `exactly`, as it
         stands; capitals do not count.
         """
         form = partial(casefolded, language=self.languages[1]) if exactly else self._stems[1]
-        there = [form(word) for word in self._words(translation)]
-        return any(_holds(there, [form(word) for word in self._words(target)]) for target in match.targets)
+        forms = [form(word) for word in self._words(translation)]
+        return any(_holds(forms, [form(word) for word in self._words(target)]) for target in match.targets)
 
     def in_both(self, source: str, target: str) -> list[Match]:
         """The terms of a source text of which the target text has the translation, with that one alone."""
-        found = []
+        terms = []
         for match in self.find(source):
             for one in match.targets:
                 alone = replace(match, targets=(one,))
                 if self.is_rendered(alone, target):
-                    found.append(alone)
+                    terms.append(alone)
                     break
-        return found
+        return terms
 
     @staticmethod
     def _words(text: str) -> list[str]:

@@ -72,17 +72,17 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 def _columns(row: list[str], languages: tuple[str, str]) -> tuple[int, int] | None:
     """The columns of source and target that a first row names; None where it is a term."""
     names = [cell.strip().casefold() for cell in row]
-    found = []
+    columns = []
     for language, usual in zip(languages, _HEADERS):
         code = hyphenated(language)
         exact = [i for i, name in enumerate(names) if hyphenated(name) == code or name in usual]
         close = [
             i for i, name in enumerate(names) if _CODE.fullmatch(name) and base_code(name) == base_code(code)
         ]
-        found.append(next(iter(exact + close), None))
-    if found[0] is None or found[1] is None:
+        columns.append(next(iter(exact + close), None))
+    if columns[0] is None or columns[1] is None:
         return None
-    return found[0], found[1]
+    return columns[0], columns[1]
 
 
 def _normal(text: str) -> str:
@@ -107,12 +107,12 @@ def _of_tbx(path: Path, languages: tuple[str, str]) -> Iterator[Term]:
 
 def _terms_of(entry: Any, language: str) -> list[str]:
     """The terms in the language: those of exactly its code, else those of its variants."""
-    found: dict[bool, list[str]] = {True: [], False: []}
+    terms: dict[bool, list[str]] = {True: [], False: []}
     for part in entry.iterfind("{*}langSet"), entry.iterfind("{*}langSec"):
         for of_language in part:
             code = of_language.get(_LANGUAGE, "")
             if base_code(code) == base_code(language):
                 is_same = hyphenated(code) == hyphenated(language)
                 texts = ("".join(term.xpath(".//text()")) for term in of_language.iter("{*}term"))
-                found[is_same] += [_normal(" ".join(text.split())) for text in texts if text.strip()]
-    return found[True] or found[False]
+                terms[is_same] += [_normal(" ".join(text.split())) for text in texts if text.strip()]
+    return terms[True] or terms[False]

@@ -33,11 +33,11 @@ def edges(line: str, language: str) -> tuple[str, str, str]:
 
 def match_end(source: str, translation: str, language: str) -> str:
     """The translation with a final stop if the source has one, and without if it has none."""
-    own, wanted = _FINAL.search(translation), _FINAL.search(source)
-    if not translation.strip() or bool(own) == bool(wanted):
+    end, wanted = _FINAL.search(translation), _FINAL.search(source)
+    if not translation.strip() or bool(end) == bool(wanted):
         return translation
-    if own:
-        return translation[: own.start(1)] + translation[own.end(1) :]
+    if end:
+        return translation[: end.start(1)] + translation[end.end(1) :]
     assert wanted is not None
     stop, words = wanted[1], translation.rstrip()
     own_stops = _STOPS.get(base_code(language))

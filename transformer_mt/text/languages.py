@@ -56,10 +56,10 @@ def names_of(code: str) -> set[str]:
         return set()
     base = base_code(code)
     try:
-        own = Locale(base).languages.get(base)
+        endonym = Locale(base).languages.get(base)
     except UnknownLocaleError:
-        own = None
-    return {name.lower() for name in (Locale("en").languages.get(base), own) if name}
+        endonym = None
+    return {name.lower() for name in (Locale("en").languages.get(base), endonym) if name}
 
 
 def language_name(code: str) -> str:

@@ -25,8 +25,8 @@ _CHANGED = {
 
 def changed_by_nfkc(language: str) -> str:
     """Characters of the language that NFKC replaces, for a message; empty where it replaces none."""
-    found = _CHANGED.get(base_code(language), "")
-    return found or ("its full-width or composed characters" if has_no_word_spaces(language) else "")
+    changed = _CHANGED.get(base_code(language), "")
+    return changed or ("its full-width or composed characters" if has_no_word_spaces(language) else "")
 
 
 def normalization_for(*languages: str) -> str:

@@ -30,7 +30,7 @@ def encoding_repair() -> Callable[[str], str]:
             normalization=None,
         )
         # Escaped twice (&amp;quot;), as the Moses scripts do with text that was escaped already.
-        twice = _ESCAPE.sub(lambda found: html.unescape(found[0]), fixed)
+        twice = _ESCAPE.sub(lambda match: html.unescape(match[0]), fixed)
         return " ".join(twice.split("\n"))
 
     return repair

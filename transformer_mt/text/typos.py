@@ -15,7 +15,7 @@ _LETTERS_OF_A_TYPO = 40
 
 
 def _neighbours() -> dict[str, str]:
-    found: dict[str, str] = {}
+    neighbours_of: dict[str, str] = {}
     for rows in _KEYBOARDS:
         for number, row in enumerate(rows):
             for position, key in enumerate(row):
@@ -23,8 +23,8 @@ def _neighbours() -> dict[str, str]:
                 for other in (number - 1, number + 1):
                     if 0 <= other < len(rows):
                         neighbours += rows[other][position : position + 1]
-                found[key] = neighbours
-    return found
+                neighbours_of[key] = neighbours
+    return neighbours_of
 
 
 _NEIGHBOURS = _neighbours()

@@ -21,5 +21,5 @@ def find_words(text: str) -> list[Span]:
 
 def split_words(text: str) -> list[str]:
     """The same as texts."""
-    found: list[str] = _WORDS.findall(text)
-    return found
+    words: list[str] = _WORDS.findall(text)
+    return words

@@ -10,9 +10,9 @@ from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.text.normalization import changed_by_nfkc
 
 
-def notes_on(asked: Config, config: Config, data: PreparedData) -> Iterator[str]:
+def notes_on(written: Config, config: Config, data: PreparedData) -> Iterator[str]:
     """Notes on a resolved config, on what the user asked for, and on the prepared validation sets."""
-    if config.train.monitor == "chrF" != asked.train.monitor:
+    if config.train.monitor == "chrF" != written.train.monitor:
         yield (
             "note: the validation references have fewer than four of BLEU's tokens on average; "
             "train.monitor is chrF instead of BLEU"

@@ -36,20 +36,20 @@ def check_early(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.device
     check_loggers(train.loggers)
     dtype = choose_precision(train.precision, device)
     _refuse_bf16_weights(config, dtype)
-    found = {
+    settings = {
         "train.device": device.type,
         "train.precision": str(dtype).removeprefix("torch."),
         "fresh": fresh,
     }
-    refuse_different_ranks(config, found, ranks)
+    refuse_different_ranks(config, settings, ranks)
     if device.type == "cuda":
         _refuse_shared_gpu(f"{socket.gethostname()} {torch.cuda.get_device_properties(device).uuid}", ranks)
     return device, dtype
 
 
-def _refuse_shared_gpu(own: str, ranks: Ranks) -> None:
+def _refuse_shared_gpu(uuid: str, ranks: Ranks) -> None:
     """InputError if two ranks were given the same GPU, which NCCL does not allow."""
-    gpus = ranks.gather(own)
+    gpus = ranks.gather(uuid)
     for rank, gpu in enumerate(gpus):
         if (first := gpus.index(gpu)) < rank:
             raise InputError(

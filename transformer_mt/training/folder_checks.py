@@ -56,9 +56,9 @@ def check_config(config: Config, before: Config | None, folder: RunFolder, fresh
 
 def refuse_foreign_tokenizer(folder: RunFolder, tokenizer: Tokenizer) -> None:
     """InputError if the new run would overwrite a vocabulary that the user put into its folder."""
-    there = [file for file in tokenizer_files(folder.path) if file.exists()]
-    if there and not folder.config_file.exists() and there[0].read_bytes() not in tokenizer.models:
+    files = [file for file in tokenizer_files(folder.path) if file.exists()]
+    if files and not folder.config_file.exists() and files[0].read_bytes() not in tokenizer.models:
         raise InputError(
-            f"{there[0]}: a new run's folder must not hold a vocabulary, which it would overwrite; to train "
+            f"{files[0]}: a new run's folder must not hold a vocabulary, which it would overwrite; to train "
             "with it, put it elsewhere and name it in `tokenizer.file`"
         )

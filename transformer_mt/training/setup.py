@@ -98,9 +98,9 @@ def _open_run(
     inherited = inherited_sentences(folder, parent, saved is not None)
     prepared = Preparation(folder, fresh, saved, before, device, ranks, inherited or frozenset())
     held.callback(prepared.close)
-    asked, config = config, resolve(config, origin, prepared)
+    written, config = config, resolve(config, origin, prepared)
     data, batches = prepared.data, prepared.batches(config)
-    for note in notes_on(asked, config, data):
+    for note in notes_on(written, config, data):
         say(note)
     # 5. With `fresh` the lock is taken after the old folder was moved.
     if ranks.is_rank_zero and lock is None:
@@ -156,14 +156,14 @@ def _scored_sentences(
     """The sentences that a run is selected and scored by, with those of the run it continues."""
     pairs = [(src, target) for valid in data.valid for src, targets in valid.sentences for target in targets]
     pairs += [pair for held_out in data.held_out.values() for pair in held_out]
-    own = keys_of(text for pair in pairs for text in pair)
+    keys_of_set = keys_of(text for pair in pairs for text in pair)
     try:
         with messages_to(lambda text: None):  # `prepare` has reported what is wrong with a set
             keys = evaluation_keys(config.data)
-        own |= keys.sources | keys.targets
+        keys_of_set |= keys.sources | keys.targets
     except InputError as error:  # the data come from the cache, and a test set is out of reach now
         say(f"warning: a run that continues this one may train on its test sentences: {error}")
-    return ScoredSentences(own, inherited)
+    return ScoredSentences(keys_of_set, inherited)
 
 
 def _write_facts(data: PreparedData, folder: RunFolder) -> None:

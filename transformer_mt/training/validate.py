@@ -85,7 +85,7 @@ def validate(
     kept = config.decode.model_dump(include=same)
     greedy = DecodeConfig.model_validate({"beam": 1, **kept})
     translator = Translator.of_config(model, data.tokenizer, config, greedy)
-    found: list[SetScores] = []
+    of_sets: list[SetScores] = []
     samples: list[list[tuple[str, str, str]]] = []
     for valid in data.valid:
         if valid.objective != "translation":
@@ -94,28 +94,28 @@ def validate(
             if valid.objective == "classification":
                 metrics = build_metrics(config.evaluate, config.data.target_lang, _OF_LABELS)
                 labelled = _label_scores(model, valid, data, config, metrics)
-            found.append(SetScores(valid.name, loss, labelled))
+            of_sets.append(SetScores(valid.name, loss, labelled))
             samples.append([])
             continue
         sentences = valid.sentences[: config.train.validate_sentences]
         sources, references = [src for src, _ in sentences], [targets for _, targets in sentences]
-        own = translator.for_set(valid.languages)
-        metrics = build_metrics(config.evaluate, own.target_lang, validation_metrics(config))
+        of_set = translator.for_set(valid.languages)
+        metrics = build_metrics(config.evaluate, of_set.target_lang, validation_metrics(config))
         loss = _loss(model, valid, data, config, device, ranks, micro_batch_tokens)
-        translations = _translate(own, sources, Options(tag=valid.tag), ranks)
+        translations = _translate(of_set, sources, Options(tag=valid.tag), ranks)
         scores = corpus_scores(metrics, sources, translations, references)
-        found.append(SetScores(valid.name, loss, scores))
+        of_sets.append(SetScores(valid.name, loss, scores))
         rows = [(src, targets[0], got) for src, targets, got in zip(sources, references, translations)]
         samples.append(_evenly_chosen(rows, 3))
     model.train()
-    named = [i for i, valid in enumerate(found) if valid.name == config.train.monitor_set]
+    named = [i for i, valid in enumerate(of_sets) if valid.name == config.train.monitor_set]
     # Sets of plain text have no score to take the mean of.
-    deciding = found[named[0]] if named else mean_of([one for one in found if one.scores] or found)
+    deciding = of_sets[named[0]] if named else mean_of([one for one in of_sets if one.scores] or of_sets)
     if config.train.monitor == "loss" and not named:  # which all sets have
-        deciding = replace(deciding, loss=mean(one.loss for one in found))
+        deciding = replace(deciding, loss=mean(one.loss for one in of_sets))
     score = _monitored(deciding, config)
     shown = samples[named[0]] if named else next(filter(None, samples), [])
-    return Validation(deciding, found, score, shown)
+    return Validation(deciding, of_sets, score, shown)
 
 
 def _loss(

@@ -88,8 +88,8 @@ def _folded(columns: NDArray[np.float32], positions: Sequence[Sequence[int]]) ->
     it stands for.
     """
     shares = np.zeros((columns.shape[1], len(positions)), np.float32)
-    for piece, own in enumerate(positions):
-        shares[own, piece] = 1
+    for piece, of_piece in enumerate(positions):
+        shares[of_piece, piece] = 1
     return columns @ (shares / np.maximum(shares.sum(1, keepdims=True), 1))
 
 

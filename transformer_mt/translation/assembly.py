@@ -30,20 +30,20 @@ def candidates_of(
     hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer, unit: Unit, stages: Sequence[Stage]
 ) -> list[Candidate]:
     """The hypotheses of a unit as text, each text once."""
-    found: dict[str, Candidate] = {}
+    by_text: dict[str, Candidate] = {}
     for hypothesis in hypotheses:
         ids = hypothesis.tokens[:-1]
         text = tokenizer.decode_tgt(ids)
         for stage in stages:
             text = stage.text(unit, text)
-        if text not in found:
-            found[text] = Candidate(
+        if text not in by_text:
+            by_text[text] = Candidate(
                 translation=text,
                 score=hypothesis.score,
                 log_prob=hypothesis.log_prob,
                 tokens=tokenizer.pieces_tgt(ids),
             )
-    return list(found.values())
+    return list(by_text.values())
 
 
 def joined(line: TranslatedLine, n_best: int, splitter: Splitter) -> list[Candidate]:
@@ -57,13 +57,13 @@ def joined(line: TranslatedLine, n_best: int, splitter: Splitter) -> list[Candid
         return line.units[0].candidates[:n_best]
     gaps = [translated.unit.segment.gap for translated in line.units]
     ranks = [len(translated.candidates) for translated in line.units if not translated.unit.is_fixed]
-    found = []
+    lines = []
     for rank in range(min([n_best, *ranks]) if ranks else 1):
         candidates = [translated.candidate(rank) for translated in line.units]
         text = splitter.join(gaps, [candidate.translation for candidate in candidates])
         searched = [c for c, translated in zip(candidates, line.units) if not translated.unit.is_fixed]
-        found.append(replace(merge_candidates(searched), translation=f"{before}{text}{after}"))
-    return found
+        lines.append(replace(merge_candidates(searched), translation=f"{before}{text}{after}"))
+    return lines
 
 
 def line_result(
@@ -109,10 +109,10 @@ def line_result(
 
 def each_once(candidates: Sequence[Candidate]) -> list[Candidate]:
     """The first candidate of each text."""
-    found: dict[str, Candidate] = {}
+    by_text: dict[str, Candidate] = {}
     for candidate in candidates:
-        found.setdefault(candidate.translation, candidate)
-    return list(found.values())
+        by_text.setdefault(candidate.translation, candidate)
+    return list(by_text.values())
 
 
 def merge_candidates(candidates: Sequence[Candidate]) -> Candidate:

@@ -122,23 +122,23 @@ def maps(attentions: AttentionMaps, kind: str, layer: str, head: str) -> list[tu
             f" must be cross for this model, but is {kind}: a recurrent {kind} has no self-attention",
         )
     chosen = _select_parts("layer", layer, layers)
-    found = []
+    maps_of_lines = []
     for name, weights in chosen:
         for head_name, part in _select_parts("head", head, list(weights)):
-            found.append((f"{kind} attention, {name}, {head_name}", part))
-    return found
+            maps_of_lines.append((f"{kind} attention, {name}, {head_name}", part))
+    return maps_of_lines
 
 
-def _select_parts(word: str, asked: str, parts: Sequence[Tensor]) -> list[tuple[str, Tensor]]:
-    if asked == "mean":
+def _select_parts(word: str, wanted: str, parts: Sequence[Tensor]) -> list[tuple[str, Tensor]]:
+    if wanted == "mean":
         return [
             (
                 f"mean of {len(parts)} {word}s" if len(parts) > 1 else f"its one {word}",
                 torch.stack(list(parts)).mean(0),
             )
         ]
-    if asked == "all":
+    if wanted == "all":
         return [(f"{word} {i}", part) for i, part in enumerate(parts, start=1)]
-    if not asked.isdecimal() or not 1 <= int(asked) <= len(parts):
-        raise InputError(Setting(word), f" must be 1 to {len(parts)}, all or mean, but is {asked}")
-    return [(f"{word} {asked}", parts[int(asked) - 1])]
+    if not wanted.isdecimal() or not 1 <= int(wanted) <= len(parts):
+        raise InputError(Setting(word), f" must be 1 to {len(parts)}, all or mean, but is {wanted}")
+    return [(f"{word} {wanted}", parts[int(wanted) - 1])]

@@ -36,19 +36,19 @@ class LineAlignment:
 
     def of(self, line: TranslatedLine, source: str, translation: str, rank: int) -> list[AlignedSegment]:
         """The segments of `source` and of its candidate `translation`."""
-        found: list[AlignedSegment] = []
+        segments: list[AlignedSegment] = []
         src = tgt = 0
         if bullets := find_words(line.line.before):
             src, tgt = (max(0, text.find(line.line.before)) for text in (source, translation))
-            found.append(_same(bullets).moved(src, tgt))
+            segments.append(_same(bullets).moved(src, tgt))
             src, tgt = src + len(line.line.before), tgt + len(line.line.before)
         for translated in line.units:
             segment, text = translated.unit.segment.text, translated.candidate(rank).translation
             src = max(src, source.find(segment, src))
             tgt = max(tgt, translation.find(text, tgt))
-            found += [aligned.moved(src, tgt) for aligned in self._segments(translated, text, rank)]
+            segments += [aligned.moved(src, tgt) for aligned in self._segments(translated, text, rank)]
             src, tgt = src + len(segment), tgt + len(text)
-        return [_within(aligned, len(translation)) for aligned in found]
+        return [_within(aligned, len(translation)) for aligned in segments]
 
     def _segments(self, translated: TranslatedUnit, translation: str, rank: int) -> Iterator[AlignedSegment]:
         """The aligned segments of one unit and its translation."""
@@ -70,8 +70,8 @@ class LineAlignment:
             if part.line is None:
                 tgt = max(tgt, translation.find(part.text, tgt))
                 whole = (0, len(part.text))
-                here = identity(whole, whole) if part.is_whole else _same(find_words(part.text))
-                yield here.moved(src, tgt)
+                words = identity(whole, whole) if part.is_whole else _same(find_words(part.text))
+                yield words.moved(src, tgt)
                 tgt += len(part.text)
             else:
                 inside = self.of(part.line, part.text, translation[tgt:], rank)

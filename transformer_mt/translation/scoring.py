@@ -127,10 +127,10 @@ def score(translator: Translator, pairs: Sequence[Pair]) -> list[Scored]:
                 f"{pair.location}: a pair must have at most {most} pieces a side, but has {longest}"
             )
     penalty = LengthPenalty(translator.decode.length_penalty, translator.decode.length_penalty_form)
-    each = iter(translator.token_log_probs([segment for pair in pairs for segment in pair.segments]))
+    of_segments = iter(translator.token_log_probs([segment for pair in pairs for segment in pair.segments]))
     results = []
     for pair in pairs:
-        log_probs = [next(each) for _ in pair.segments]
+        log_probs = [next(of_segments) for _ in pair.segments]
         scores = [sum(values) / penalty(len(values)) for values in log_probs]
         flat = [value for values in log_probs for value in values]
         results.append(

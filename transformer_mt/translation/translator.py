@@ -212,8 +212,11 @@ class Translator:
         stages = self._checked(options, settings)
 
         def again(numbers: Sequence[int], settings: DecodeConfig) -> list[Translation]:
-            chosen, own = [lines[i] for i in numbers], replace(options.of_lines(numbers), retry=False)
-            return list(self._stream(chosen, own, settings, self._checked(own, settings)))
+            chosen, line_options = (
+                [lines[i] for i in numbers],
+                replace(options.of_lines(numbers), retry=False),
+            )
+            return list(self._stream(chosen, line_options, settings, self._checked(line_options, settings)))
 
         results = self._divided(lines, options, settings) or self._stream(lines, options, settings, stages)
         for stage in stages:
@@ -300,8 +303,8 @@ class Translator:
             source_tokens += tokenizer.pieces_src(src)
         n_best = []
         for rank, candidate in enumerate(result.n_best):
-            own = slice(rank * len(searched), (rank + 1) * len(searched))
-            aligned = LineAlignment(tokenizer, searched, pairs[own], attentions[own], stages)
+            ranks = slice(rank * len(searched), (rank + 1) * len(searched))
+            aligned = LineAlignment(tokenizer, searched, pairs[ranks], attentions[ranks], stages)
             n_best.append(
                 replace(candidate, aligned=aligned.of(line, result.source, candidate.translation, rank))
             )

@@ -57,12 +57,12 @@ class UnitSearch:
         self, units: Sequence[Unit], requests: Sequence[Request | None]
     ) -> Iterator[tuple[int, TranslatedUnit]]:
         """(index, result) of the units that have a request and get a translation that no stage refuses."""
-        asked = [(i, request) for i, request in enumerate(requests) if request is not None]
-        if not asked:
+        numbered = [(i, request) for i, request in enumerate(requests) if request is not None]
+        if not numbered:
             return
         wanted = self._settings.num_hypotheses
-        for index, hypotheses in self.engine.search([r for _, r in asked], self._settings, wanted):
-            i = asked[index][0]
+        for index, hypotheses in self.engine.search([r for _, r in numbered], self._settings, wanted):
+            i = numbered[index][0]
             translated = self._translated(units[i], hypotheses) if hypotheses else None
             if translated is not None:
                 yield i, translated
@@ -89,12 +89,12 @@ class UnitSearch:
 
     def recovered(self, units: Sequence[Unit]) -> list[TranslatedUnit]:
         """The units that have no candidate, as the stage that refused them recovers them."""
-        found: dict[int, TranslatedUnit] = {}
+        by_number: dict[int, TranslatedUnit] = {}
         for stage in self._plan.stages:
-            own = [i for i, unit in enumerate(units) if stage in unit.facts and type(stage).refuses]
-            if own:
-                found |= zip(own, stage.recover([units[i] for i in own], self))
-        return [found[i] for i in range(len(units))]
+            refused = [i for i, unit in enumerate(units) if stage in unit.facts and type(stage).refuses]
+            if refused:
+                by_number |= zip(refused, stage.recover([units[i] for i in refused], self))
+        return [by_number[i] for i in range(len(units))]
 
     def translate(self, lines: Sequence[SourceLine]) -> Iterator[TranslatedLine]:
         """Translations of parts of units."""

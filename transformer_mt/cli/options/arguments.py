@@ -91,11 +91,11 @@ def _word(action: argparse.Action) -> str:
 
 def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """The parsers of the commands below, by name."""
-    found: dict[str, argparse.ArgumentParser] = {}
+    parsers: dict[str, argparse.ArgumentParser] = {}
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            found |= action.choices
-    return found
+            parsers |= action.choices
+    return parsers
 
 
 def _options(parser: argparse.ArgumentParser) -> list[str]:

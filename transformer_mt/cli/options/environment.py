@@ -56,5 +56,5 @@ def _words(action: argparse.Action, value: str) -> Iterator[str]:
         values = shlex.split(value) if is_list else [value]
     except ValueError:
         raise ValueError("words with closed quotations") from None
-    for each in values:
-        yield f"{option}={each}" if option else each
+    for item in values:
+        yield f"{option}={item}" if option else item

@@ -43,13 +43,13 @@ def add_external(parser: argparse.ArgumentParser) -> None:
 def files_of_sets(arguments: argparse.Namespace) -> list[tuple[str, list[str]]]:
     """Each source file with those of its references. InputError if the numbers do not fit."""
     sources, references = arguments.source, arguments.reference
-    each = len(references) // max(1, len(sources))
-    if len(references) != each * len(sources) or (sources and not each):
+    per_source = len(references) // max(1, len(sources))
+    if len(references) != per_source * len(sources) or (sources and not per_source):
         raise InputError(
             "each --source needs a --reference, or the same number of them, but there are "
             f"{len(sources)} and {len(references)}"
         )
-    return [(source, references[i * each : (i + 1) * each]) for i, source in enumerate(sources)]
+    return [(source, references[i * per_source : (i + 1) * per_source]) for i, source in enumerate(sources)]
 
 
 def load_evaluation_sets(
@@ -59,13 +59,13 @@ def load_evaluation_sets(
     from transformer_mt.corpora.evaluation_sets import EvaluationSet, read_set
     from transformer_mt.corpora.files import FilesCorpus, read_references
 
-    found: list[EvaluationSet] = []
+    sets: list[EvaluationSet] = []
     if files := files_of_sets(arguments):
         for i, (source, references) in enumerate(files):
             sentences = list(read_references(source, references))
             name = FilesCorpus(source=source, target=references).describe()
-            found.append(EvaluationSet(f"{i}-{Path(source).name}", name, sentences))
-        return _not_empty(found)
+            sets.append(EvaluationSet(f"{i}-{Path(source).name}", name, sentences))
+        return _not_empty(sets)
     if config is None:
         return []
     path = folder.path if folder else None
@@ -75,8 +75,8 @@ def load_evaluation_sets(
             corpus.describe() + _direction(config.data, corpus),
             config.data.languages_of(corpus),
         )
-        found.append(EvaluationSet(f"test-{i}", name, sentences, corpus.tag, languages))
-    return _not_empty(found)
+        sets.append(EvaluationSet(f"test-{i}", name, sentences, corpus.tag, languages))
+    return _not_empty(sets)
 
 
 def select_by_language(
@@ -88,19 +88,19 @@ def select_by_language(
     """The sets of these languages, as a model of the `directions` calls them. InputError if there is none."""
     from transformer_mt.translation.direction import name_in
 
-    found = list(tests)
+    chosen = list(tests)
     for side, language in enumerate((source, target)):
         codes = [direction[side] for direction in directions]
         if language is not None:
             wanted = name_in(codes, language)
-            found = [
-                test for test in found if test.languages and name_in(codes, test.languages[side]) == wanted
+            chosen = [
+                test for test in chosen if test.languages and name_in(codes, test.languages[side]) == wanted
             ]
-    if not found:
-        asked = [f"from {source}"] * bool(source) + [f"into {target}"] * bool(target)
-        there = ", ".join(" to ".join(test.languages) for test in tests if test.languages)
-        raise InputError(f"a test set must be {' '.join(asked)}, but those of the model are {there}")
-    return found
+    if not chosen:
+        requested = [f"from {source}"] * bool(source) + [f"into {target}"] * bool(target)
+        known = ", ".join(" to ".join(test.languages) for test in tests if test.languages)
+        raise InputError(f"a test set must be {' '.join(requested)}, but those of the model are {known}")
+    return chosen
 
 
 def _direction(data: "DataConfig", corpus: "AnySet") -> str:
@@ -120,14 +120,14 @@ def external_metrics(arguments: argparse.Namespace, others: Collection[str]) -> 
     """The metrics of --external, whose names must not be those of the `others`."""
     from transformer_mt.evaluation.external_metric import ExternalMetric
 
-    found = []
+    scorers = []
     for text in arguments.external:
         name, equals, command = text.partition("=")
         if not equals or not name.strip():
             raise InputError(f"--external must be NAME=COMMAND, but is {text}")
-        found.append(ExternalMetric(name.strip(), command))
-    if len({metric.name for metric in found}) < len(found):
+        scorers.append(ExternalMetric(name.strip(), command))
+    if len({metric.name for metric in scorers}) < len(scorers):
         raise InputError("--external must have another name each time, but has one twice")
-    if same := {metric.name for metric in found} & set(others):
+    if same := {metric.name for metric in scorers} & set(others):
         raise InputError(f"--external must have another name than the metrics, but has {same.pop()}")
-    return found
+    return scorers

@@ -92,8 +92,8 @@ def load_translator(
     from transformer_mt.translation.engines.choice import needs_torch
     from transformer_mt.translation.translator import Translator
 
-    engine, asked = arguments.engine, vars(arguments)
-    has = {name: any(map(asked.get, keys)) for name, keys in _NEEDS_TORCH.items()}
+    engine, values = arguments.engine, vars(arguments)
+    has = {name: any(map(values.get, keys)) for name, keys in _NEEDS_TORCH.items()}
     if engine == "auto" and not RunFolder(folder).is_export and needs_torch(settings, **has):
         engine = "torch"
     translator = Translator.load(folder, arguments.device, arguments.dtype, decode, engine, ensemble)
@@ -105,18 +105,18 @@ def load_translator(
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
     translator = _in_direction(translator, arguments, any_direction)
-    return translator.with_files(asked.get("glossary"), asked.get("memory"))
+    return translator.with_files(values.get("glossary"), values.get("memory"))
 
 
 def _assigned(words: list[str]) -> dict[str, Any]:
     """The settings of --set decode.KEY=VALUE."""
-    found = {}
+    settings = {}
     for word in words:
         key, equals, value = word.partition("=")
         if not key.startswith(_DECODE) or not equals:
             raise InputError(f"--set must be decode.KEY=VALUE, but is {word}")
-        found[key.removeprefix(_DECODE)] = value_of(value)
-    return found
+        settings[key.removeprefix(_DECODE)] = value_of(value)
+    return settings
 
 
 def _in_direction(
@@ -132,9 +132,9 @@ def _in_direction(
     if target is None and source is None:
         return translator
     translator = translator.towards(target, source)
-    asked = translator.source_lang, translator.target_lang
-    if asked not in translator.directions:
-        say(f"note: the model was not trained to translate {asked[0]} to {asked[1]}")
+    direction = translator.source_lang, translator.target_lang
+    if direction not in translator.directions:
+        say(f"note: the model was not trained to translate {direction[0]} to {direction[1]}")
     return translator
 
 

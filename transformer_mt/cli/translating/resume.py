@@ -51,13 +51,15 @@ def facts(models: list[Path], settings: dict[str, Any], files: dict[str, str | N
     """
     from transformer_mt.runs.folder import RunFolder
 
-    found = {f"the setting {name}": json.dumps(value, ensure_ascii=False) for name, value in settings.items()}
+    facts_by_name = {
+        f"the setting {name}": json.dumps(value, ensure_ascii=False) for name, value in settings.items()
+    }
     for number, folder in enumerate(models):
         files_of_model = RunFolder(folder).translation_files
-        found["the model" if number == 0 else f"model {number + 1}"] = digest(*files_of_model)
+        facts_by_name["the model" if number == 0 else f"model {number + 1}"] = digest(*files_of_model)
     for name, path in files.items():
-        found[name] = digest(Path(path)) if path and os.path.isfile(path) else "none"
-    return found
+        facts_by_name[name] = digest(Path(path)) if path and os.path.isfile(path) else "none"
+    return facts_by_name
 
 
 def begin(output: Path, now: dict[str, str]) -> None:

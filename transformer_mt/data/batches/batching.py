@@ -294,21 +294,21 @@ class TrainingBatches:
         """This rank's batches of the next update: `accumulate`, or with `update_tokens` as many as needed."""
         if self._update_tokens:
             return self._share(self._next_rows())
-        mine = []
+        batches_of_rank = []
         for i in range(accumulate * self._num_ranks):
             rows = self._next_rows()
             if i % self._num_ranks == self._rank:
-                mine.append(self._make(rows))
-        return mine
+                batches_of_rank.append(self._make(rows))
+        return batches_of_rank
 
     def _share(self, rows: np.ndarray) -> list[Batch]:
         """This rank's share of an update, in batches of at most `batch_tokens`."""
         if self.shape is not None:
             return self._packed_share(rows, self.shape)
-        mine = rows[self._rank :: self._num_ranks]
-        if not len(mine):  # fewer sentences than ranks: this one computes without adding anything
+        rows_of_rank = rows[self._rank :: self._num_ranks]
+        if not len(rows_of_rank):  # fewer sentences than ranks: this one computes without adding anything
             return [self._make(rows[:1]).idle()]
-        return self._make(mine).split(self._batch_tokens)
+        return self._make(rows_of_rank).split(self._batch_tokens)
 
     def _packed_share(self, plan: np.ndarray, shape: RowShape) -> list[Batch]:
         """This rank's rows of an update, in batches of at most `batch_tokens`: the same number on each rank,

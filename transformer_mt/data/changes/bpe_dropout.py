@@ -37,7 +37,7 @@ class BpeDropout(Change):
                 side.end_learning()
 
     def lengths(self, epoch: int) -> Lengths:
-        found: tuple[list[np.ndarray], list[np.ndarray]] = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+        of_parts: tuple[list[np.ndarray], list[np.ndarray]] = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
         first = 0
         for chunk in self.before.chunks(epoch):
             rows = np.arange(first, first + len(chunk[0].lengths))
@@ -45,9 +45,9 @@ class BpeDropout(Change):
                 usual = column.lengths
                 lengths = self._sides[side].lengths(column, rows, 2 * epoch + side)
                 lengths = np.where(lengths < self._max_length, lengths, usual)
-                found[side].append(lengths.astype(np.int32) + 1)
+                of_parts[side].append(lengths.astype(np.int32) + 1)
             first += len(rows)
-        return np.concatenate(found[0]), np.concatenate(found[1])
+        return np.concatenate(of_parts[0]), np.concatenate(of_parts[1])
 
     def rows(self, epoch: int, rows: np.ndarray) -> Sides:
         src, tgt = self.before.rows(epoch, rows)

@@ -50,19 +50,19 @@ def _positions(before: np.ndarray, now: np.ndarray, pieces: Sequence[str]) -> li
     """
     if np.array_equal(before, now):
         return [range(i, i + 1) for i in range(len(before))]
-    each = [[pieces[i] for i in ids.tolist()] for ids in (before, now)]
-    if "".join(each[0]) != "".join(each[1]):
+    spellings = [[pieces[i] for i in ids.tolist()] for ids in (before, now)]
+    if "".join(spellings[0]) != "".join(spellings[1]):
         return None
-    ends, ends_now = (np.cumsum([len(piece) for piece in side]) for side in each)
+    ends, ends_now = (np.cumsum([len(piece) for piece in side]) for side in spellings)
     first = np.searchsorted(ends_now, np.concatenate([[0], ends[:-1]]), "right")
     last = np.searchsorted(ends_now, ends, "left")
     return [range(a, b + 1) for a, b in zip(first.tolist(), last.tolist())]
 
 
-def _joined(each: Sequence[np.ndarray]) -> Links:
+def _joined(parts: Sequence[np.ndarray]) -> Links:
     """The links of all sentences. Those of a target piece share a weight of 1."""
-    rows = np.repeat(np.arange(len(each)), [len(links) for links in each])
-    positions = np.concatenate([np.zeros((0, 2), np.int64), *each])
+    rows = np.repeat(np.arange(len(parts)), [len(links) for links in parts])
+    positions = np.concatenate([np.zeros((0, 2), np.int64), *parts])
     keys = np.column_stack([rows, positions[:, 0]])
     _, which, counts = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
     weights = 1.0 / counts[which.reshape(-1)]

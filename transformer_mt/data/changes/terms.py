@@ -91,13 +91,13 @@ class GlossaryTerms:
         first = len(src) - len(ids)  # control pieces before the text
         if ids != src[first:].tolist():
             return []  # its usual pieces are other ones
-        found: list[PieceTerm] = []
+        terms: list[PieceTerm] = []
         for match in matches:
             begin, end = pieces_of_span(spans, match.begin, match.end)
-            if begin < end and (not found or first + begin >= found[-1][1]):
+            if begin < end and (not terms or first + begin >= terms[-1][1]):
                 pieces = self._tokenizer.encode_src([match.targets[0]], num_threads=1)[0]
-                found.append((first + begin, first + end, pieces))
-        return found
+                terms.append((first + begin, first + end, pieces))
+        return terms
 
 
 _MOST_TERMS, _MOST_WORDS = 3, 3
@@ -146,7 +146,7 @@ class AlignedTerms:
         of_words = np.unique(np.stack([words_of[0][links[:, 0]], words_of[1][links[:, 1]]], axis=1), axis=0)
         words = [self._words.words(ids, of) for ids, of in zip((src, tgt), words_of)]
         wanted = 1 + int(rng.integers(_MOST_TERMS))
-        found: list[tuple[int, int, list[int]]] = []
+        terms: list[tuple[int, int, list[int]]] = []
         for first in rng.permutation(len(words[0])).tolist():
             last = first + int(rng.integers(_MOST_WORDS))
             phrase = self._phrase(of_words, words, first, last)
@@ -155,12 +155,12 @@ class AlignedTerms:
             if phrase is None:
                 continue
             begin, end = _pieces(words_of[0], first, last)
-            if all(end <= other or begin >= stop for other, stop, _ in found):
+            if all(end <= other or begin >= stop for other, stop, _ in terms):
                 target = tgt[slice(*_pieces(words_of[1], *phrase))].tolist()
-                found.append((begin, end, self._other_form(words[1], phrase, target, rng)))
-            if len(found) == wanted:
+                terms.append((begin, end, self._other_form(words[1], phrase, target, rng)))
+            if len(terms) == wanted:
                 break
-        return sorted(found)
+        return sorted(terms)
 
     def _phrase(
         self, links: np.ndarray, words: Sequence[Sequence[str]], first: int, last: int

@@ -89,9 +89,9 @@ class ReasonFile:
         def write_keys() -> None:
             share = keys[:waiting] % np.uint64(_SHARES)
             for i, file in enumerate(shares):
-                mine = share == i
-                table = np.empty(int(mine.sum()), _KEY)
-                table["key"], table["row"] = keys[:waiting][mine], rows[:waiting][mine]
+                is_in_share = share == i
+                table = np.empty(int(is_in_share.sum()), _KEY)
+                table["key"], table["row"] = keys[:waiting][is_in_share], rows[:waiting][is_in_share]
                 file.write(table.tobytes())
 
         try:

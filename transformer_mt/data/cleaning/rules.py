@@ -94,12 +94,12 @@ _NUMBER = re.compile(r"\d+(?:[.,:'’/ \u00a0\u202f-]\d+)*")
 
 def numbers(text: str) -> set[str]:
     """The numbers of two or more digits in a text, without the marks in them and without leading zeros."""
-    found = set()
+    values = set()
     for number in _NUMBER.findall(text):
         digits = "".join(str(unicodedata.decimal(c)) for c in number if c.isdecimal())
         if len(digits) > 1:
-            found.add(digits.lstrip("0") or "0")
-    return found
+            values.add(digits.lstrip("0") or "0")
+    return values
 
 
 def _lacks(numbers: set[str], other: set[str]) -> bool:

@@ -28,8 +28,8 @@ def change_facts(
 
     if needs_links(config):
         finder = TrainingLinks(config, pairs, sizes, tokenizer, raw_pairs)
-        links, own = kept_facts("links", finder, fingerprint, len(pairs))
-        facts.append(own)
+        links, counts = kept_facts("links", finder, fingerprint, len(pairs))
+        facts.append(counts)
     if config.data.terms.share and (glossary := config.data.terms.file) is not None:
         facts.append(digest(Path(glossary)))
     return links, facts

@@ -199,9 +199,9 @@ def evaluation_keys(data: DataConfig) -> EvaluationKeys:
             continue
         try:
             for src, tgt in corpus.read(data.languages):
-                for side, found in ((src, keys.sources), (tgt, keys.targets)):
+                for side, known in ((src, keys.sources), (tgt, keys.targets)):
                     if side.strip():
-                        found.add(sentence_key(side))
+                        known.add(sentence_key(side))
         except UnknownSplitError as error:
             if any(corpus is valid for valid in data.valid_sets):
                 raise

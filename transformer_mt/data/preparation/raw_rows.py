@@ -28,19 +28,19 @@ class RawRows:
         self._config, self._pairs, self._tokenizer = config, pairs, tokenizer
 
     def kept(
-        self, entry: Corpus, own: range, raw: Iterable[tuple[Pair, T]]
+        self, entry: Corpus, rows: range, raw: Iterable[tuple[Pair, T]]
     ) -> Iterator[tuple[Sequence[np.ndarray], T]]:
-        """(its pieces, what stands with its raw pair) of each of the corpus's `own` rows. InputError if there
+        """(its pieces, what stands with its raw pair) of each of the corpus's `rows`. InputError if there
         are fewer.
         """
-        row, raw = own.start, iter(raw)
+        row, raw = rows.start, iter(raw)
         while chunk := list(islice(raw, _ROWS)):
             for ids, (_, fact) in zip(self._encoded([pair for pair, _ in chunk], entry), chunk):
                 # Dropped pairs have no row: those kept follow one another in the same order.
-                if row < own.stop and all(map(np.array_equal, ids, self._ids(row))):
+                if row < rows.stop and all(map(np.array_equal, ids, self._ids(row))):
                     yield ids, fact
                     row += 1
-        if row < own.stop:
+        if row < rows.stop:
             raise InputError(f"{entry.title}: must stay as it was when it was prepared, but has changed")
 
     def _encoded(self, pairs: Sequence[Pair], entry: Corpus) -> Iterator[list[np.ndarray]]:

@@ -33,18 +33,18 @@ def kept_facts(name: str, finder: Finder, fingerprint: str, rows: int) -> tuple[
     folder = cache_root() / f"{name}-{key}"
     arrow, mark = folder / f"{name}.arrow", folder / "fingerprint"
     try:
-        facts, mine = EncodedPairs([arrow]), mark.read_text(encoding="utf-8")
+        facts, digest = EncodedPairs([arrow]), mark.read_text(encoding="utf-8")
         if len(facts) == rows:
-            return facts, mine
+            return facts, digest
     except (OSError, ValueError, pyarrow.ArrowException):
         pass  # not there, or damaged
     folder.mkdir(parents=True, exist_ok=True)
     part = folder / f"{name}.{secrets.token_hex(4)}.part"
     try:
-        mine = write_chunks(part, finder.chunks())
+        digest = write_chunks(part, finder.chunks())
         fsync(part)
         part.replace(arrow)
     finally:
         part.unlink(missing_ok=True)
-    write_text(mark, mine)
-    return EncodedPairs([arrow]), mine
+    write_text(mark, digest)
+    return EncodedPairs([arrow]), digest

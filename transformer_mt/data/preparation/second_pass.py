@@ -118,15 +118,17 @@ class ShardEncoder:
                 for (src, tgt), reason in _with_reasons(pairs, reasons, entry.title)
                 if reason == kept
             )
-            found: Counter[str] = Counter()
-            mine = counts[number] = CorpusCounts(entry.title, {})
+            dropped: Counter[str] = Counter()
+            of_corpus = counts[number] = CorpusCounts(entry.title, {})
             before, before_tgt = data.pieces_before(entry), data.target_piece(data.languages_of(entry))
             has_labels = entry.objective == "classification"
-            for chunk in encoded_chunks(wanted, self._tokenizer, data, found, before, before_tgt, has_labels):
-                mine.source_tokens += len(chunk[0].values) + len(chunk[0].lengths)
-                mine.target_tokens += len(chunk[1].values) + len(chunk[1].lengths)
+            for chunk in encoded_chunks(
+                wanted, self._tokenizer, data, dropped, before, before_tgt, has_labels
+            ):
+                of_corpus.source_tokens += len(chunk[0].values) + len(chunk[0].lengths)
+                of_corpus.target_tokens += len(chunk[1].values) + len(chunk[1].lengths)
                 yield chunk
-            mine.counts = dict(found)
+            of_corpus.counts = dict(dropped)
 
     def _move_to(self, rows: tuple[int, int], stop: Callable[[], bool]) -> bool:
         """Read the corpus in which these rows begin up to them; returns whether that was not stopped."""
@@ -157,22 +159,22 @@ class ShardEncoder:
 
 def _sums(data: DataConfig, first: FirstPassResult, marks: Sequence[Path]) -> list[CorpusCounts]:
     """The counts of each corpus over both passes and all shards."""
-    found = []
+    sums = []
     starts = [0, *accumulate(first.sizes)]
     shards = [_facts(mark)["corpora"] for mark in marks]
     for number, (entry, start, stop) in enumerate(zip(data.entries, starts, starts[1:])):
         of_each = np.bincount(first.reasons[start:stop], minlength=len(drop_reasons.REASONS))
         counts = Counter(dict(zip(drop_reasons.REASONS, of_each.tolist())))
         counts[drop_reasons.READ], counts[drop_reasons.KEPT] = stop - start, 0
-        mine = CorpusCounts(entry.title, {})
+        of_corpus = CorpusCounts(entry.title, {})
         for shard in shards:
             if part := shard.get(str(number)):
                 counts.update(part["counts"])
-                mine.source_tokens += part["source_tokens"]
-                mine.target_tokens += part["target_tokens"]
-        mine.counts = dict(+counts)
-        found.append(mine)
-    return found
+                of_corpus.source_tokens += part["source_tokens"]
+                of_corpus.target_tokens += part["target_tokens"]
+        of_corpus.counts = dict(+counts)
+        sums.append(of_corpus)
+    return sums
 
 
 def _facts(mark: Path) -> dict:

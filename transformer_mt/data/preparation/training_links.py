@@ -46,7 +46,7 @@ class TrainingLinks:
         starts = np.cumsum([0, *sizes]).tolist()
         rows = list(zip(config.data.entries, map(range, starts, starts[1:])))
         self._entries = [entry for entry, _ in rows if entry.objective == "translation"]
-        self._translations = [own for entry, own in rows if entry.objective == "translation"]
+        self._translations = [of_entry for entry, of_entry in rows if entry.objective == "translation"]
         self._sides = PieceWords(tokenizer.src), PieceWords(tokenizer.tgt)
 
     def identity(self) -> list[object]:
@@ -61,7 +61,7 @@ class TrainingLinks:
 
     def _found(self) -> Iterator[RowLinks]:
         """Links by the aligner."""
-        rows = [row for own in self._translations for row in own]
+        rows = [row for of_entry in self._translations for row in of_entry]
         say(f"aligning the words of {len(rows):,} pairs")
         words = (
             [side.words(ids, side.word_of(ids)) for side, ids in zip(self._sides, self._ids(row))]
@@ -80,11 +80,11 @@ class TrainingLinks:
     def _given(self) -> Iterator[RowLinks]:
         """Links from a file for each corpus, a line for each of its pairs."""
         done = 0
-        for entry, file, own in zip(self._entries, self._files, self._translations, strict=True):
-            yield from repeat(_NONE, own.start - done)
-            done = own.stop
+        for entry, file, of_entry in zip(self._entries, self._files, self._translations, strict=True):
+            yield from repeat(_NONE, of_entry.start - done)
+            done = of_entry.stop
             lines = zip_longest(self._raw_pairs(entry), read_links(file))
-            for ids, links in self._raw_rows.kept(entry, own, _together(lines, file, entry)):
+            for ids, links in self._raw_rows.kept(entry, of_entry, _together(lines, file, entry)):
                 words_of = [side.spaced_word_of(part) for side, part in zip(self._sides, ids)]
                 if any(of.max(initial=-1) < column.max(initial=-1) for of, column in zip(words_of, links.T)):
                     raise InputError(
@@ -113,8 +113,8 @@ def _together(
 def _of_pieces(links: np.ndarray, words_of: Sequence[np.ndarray]) -> RowLinks:
     """Links of words as links of all their pieces."""
     src, tgt = words_of
-    each = [
+    of_pairs = [
         (s, t) for i, j in links.tolist() for t in np.flatnonzero(tgt == j) for s in np.flatnonzero(src == i)
     ]
-    both = np.array(each, np.int32).reshape(-1, 2)
+    both = np.array(of_pairs, np.int32).reshape(-1, 2)
     return both[:, 0], both[:, 1]

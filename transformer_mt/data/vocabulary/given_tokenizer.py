@@ -16,10 +16,10 @@ def given_tokenizer(config: Config, parent: Tokenizer | None = None) -> Tokenize
     """The vocabulary of the run in `init_from` or of `tokenizer.file`, with the tags of the corpora and the
     new pieces; None where one is to be learnt.
     """
-    found, new = _with_tags(config, parent), config.data.new_pieces
-    if found is None or new.text is None:
-        return found
-    return with_new_pieces(found, new.text, new.size)
+    tokenizer, new = _with_tags(config, parent), config.data.new_pieces
+    if tokenizer is None or new.text is None:
+        return tokenizer
+    return with_new_pieces(tokenizer, new.text, new.size)
 
 
 def _with_tags(config: Config, parent: Tokenizer | None) -> Tokenizer | None:

@@ -43,16 +43,16 @@ def origins(old: Tokenizer, new: Tokenizer, like: Mapping[str, str]) -> list[lis
     pieces it was divided into before, of the language that its language is `like`, else of <unk>.
     """
     languages = {f">>{code}<<": f">>{other}<<" for code, other in like.items()}
-    found = []
+    rows = []
     for i in range(len(old.all_pieces_src), len(new.all_pieces_src)):
         piece = new.all_pieces_src[i]
         if piece in languages:
-            found.append([_language(old, languages[piece])])
+            rows.append([_language(old, languages[piece])])
         elif piece in new.control_ids:
-            found.append([UNK])
+            rows.append([UNK])
         else:
-            found.append(_divided(old, piece))
-    return found
+            rows.append(_divided(old, piece))
+    return rows
 
 
 def _language(old: Tokenizer, piece: str) -> int:

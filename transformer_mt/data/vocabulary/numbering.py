@@ -26,16 +26,17 @@ class Numbering:
 
     @classmethod
     def of(
-        cls, there: Mapping[str, int], special: Mapping[str, int], language_form: str = ">>{}<<"
+        cls, foreign: Mapping[str, int], special: Mapping[str, int], language_form: str = ">>{}<<"
     ) -> "Numbering":
         """From the ids of all pieces there; those of the special ones are 0 to 3 here."""
-        by_id = {i: piece for piece, i in there.items()}
-        if len(by_id) < len(there) or sorted(by_id) != list(range(len(by_id))):
+        by_id = {i: piece for piece, i in foreign.items()}
+        if len(by_id) < len(foreign) or sorted(by_id) != list(range(len(by_id))):
             raise InputError(
-                f"the vocabulary must number its {len(there)} pieces from 0 to {len(there) - 1}, but does not"
+                f"the vocabulary must number its {len(foreign)} pieces from 0 to {len(foreign) - 1}, but "
+                "does not"
             )
         names = ["" if special[name] in _before(special, name) else by_id[special[name]] for name in _SPECIAL]
-        new = iter(name for name in ("<s>", "<start>", "<begin>") if name not in there)
+        new = iter(name for name in ("<s>", "<start>", "<begin>") if name not in foreign)
         others = [by_id[i] for i in range(len(by_id)) if i not in special.values()]
         return cls([*(name or next(new) for name in names), *others], dict(special), language_form)
 
@@ -51,8 +52,10 @@ class Numbering:
 
     def foreign_ids(self) -> list[int]:
         """For each of our ids the one in the other vocabulary."""
-        there = {ours: i for i, ours in enumerate(self.order)}
-        return [self.special[_SPECIAL[i]] if i < len(_SPECIAL) else there[i] for i in range(len(self.pieces))]
+        foreign = {ours: i for i, ours in enumerate(self.order)}
+        return [
+            self.special[_SPECIAL[i]] if i < len(_SPECIAL) else foreign[i] for i in range(len(self.pieces))
+        ]
 
     def with_pieces(self, new: Sequence[str]) -> "Numbering":
         """With new pieces after all others."""

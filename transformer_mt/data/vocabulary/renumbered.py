@@ -52,12 +52,12 @@ class Renumbered:
         """Ids of a text, or a list of them for each of several; with return_type="proto" what the model
         gives, with the model's own ids.
         """
-        found = self._model.encode(text, **options)
+        encoded = self._model.encode(text, **options)
         if "return_type" in options:
-            return found
+            return encoded
         if isinstance(text, str):
-            return self._renumbered(text, found)
-        return [self._renumbered(line, ids) for line, ids in zip(text, found)]
+            return self._renumbered(text, encoded)
+        return [self._renumbered(line, ids) for line, ids in zip(text, encoded)]
 
     def _renumbered(self, text: str, ids: list[int]) -> list[int]:
         if self._model.unk_id() in ids:  # what this model does not know may be a piece of the other one
@@ -66,8 +66,8 @@ class Renumbered:
 
     def decode(self, ids: Sequence[int], **options: Any) -> Any:
         """The text of the ids. Pieces that only the other language's model has are written as they stand."""
-        found = self._model.decode([self._pieces[i] for i in ids], **options)
-        return found if options else found.replace("▁", " ")
+        decoded = self._model.decode([self._pieces[i] for i in ids], **options)
+        return decoded if options else decoded.replace("▁", " ")
 
     @cached_property
     def _in_model(self) -> list[int]:

@@ -28,10 +28,10 @@ def with_special_ids(model: bytes, location: str) -> bytes:
             f"{location}: must be a SentencePiece model with a piece for what is unknown, but is not"
         )
     names = proto.trainer_spec
-    there = {piece.piece: piece for piece in proto.pieces}
+    by_name = {piece.piece: piece for piece in proto.pieces}
 
     def control(name: str) -> Any:
-        piece = there.get(name) or sentencepiece_model_pb2.ModelProto.SentencePiece(piece=name)
+        piece = by_name.get(name) or sentencepiece_model_pb2.ModelProto.SentencePiece(piece=name)
         piece.score, piece.type = 0.0, _CONTROL
         return piece
 

@@ -50,8 +50,8 @@ class TermPieces:
             elif not is_target:
                 positions.append([i])
             elif first is not None:
-                for own in positions[first:]:
-                    own.append(i)
+                for of_piece in positions[first:]:
+                    of_piece.append(i)
         return positions
 
 

@@ -196,8 +196,8 @@ class Tokenizer:
             tag for tag in self.control_ids if not (_LANGUAGE_PIECE.fullmatch(tag) or tag in _INTERNAL_PIECES)
         ]
         if piece not in tags:
-            there = f"one of {', '.join(tags)}" if tags else "left out, because the model has no tags"
-            raise InputError(Setting("tag"), f" must be {there}, but is {piece}")
+            allowed = f"one of {', '.join(tags)}" if tags else "left out, because the model has no tags"
+            raise InputError(Setting("tag"), f" must be {allowed}, but is {piece}")
         return self.control_ids[piece]
 
     @classmethod

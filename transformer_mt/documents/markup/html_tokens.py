@@ -63,29 +63,29 @@ class Token:
 
     def attribute(self, name: str) -> str | None:
         """The value of an attribute as it is written; None without it."""
-        return next((value for found, value, *_ in self.attributes() if found == name), None)
+        return next((value for key, value, *_ in self.attributes() if key == name), None)
 
 
 def tokens_of(html: str, is_xml: bool = False) -> Iterator[Token]:
     """The tokens of a document or fragment. In XHTML (`is_xml`) an element such as `<script/>` is empty."""
     position = 0
-    while found := _TOKEN.search(html, position):
-        if found.start() > position:
-            yield Token("text", html[position : found.start()])
-        position = found.end()
-        if found["end"]:
-            yield Token("end", found[0], found["end_name"].lower())
-        elif found["start"] is None or not found[0].endswith(">"):  # an unfinished tag at the end is no tag
-            yield Token("object", found[0])
+    while match := _TOKEN.search(html, position):
+        if match.start() > position:
+            yield Token("text", html[position : match.start()])
+        position = match.end()
+        if match["end"]:
+            yield Token("end", match[0], match["end_name"].lower())
+        elif match["start"] is None or not match[0].endswith(">"):  # an unfinished tag at the end is no tag
+            yield Token("object", match[0])
         else:
-            name = found["name"].lower()
+            name = match["name"].lower()
             # In XML values have quotes: href=a/> is HTML after all.
-            is_closed = found[0].endswith("/>") and not _ENDS_IN_VALUE.search(found[0])
+            is_closed = match[0].endswith("/>") and not _ENDS_IN_VALUE.search(match[0])
             is_empty = is_xml and is_closed and name not in VOID
             if is_empty and name in _RAW | OBJECTS:
-                yield Token("object", found[0], name)
+                yield Token("object", match[0], name)
                 continue
-            yield Token("start", found[0], name)
+            yield Token("start", match[0], name)
             if is_empty:
                 yield Token("end", "", name)
                 continue

@@ -18,17 +18,17 @@ _TEMPLATE = re.compile(r"<\?[^<>]*\?>")
 def units(raw: str, is_attribute: bool = False) -> Iterator[tuple[str, str]]:
     """(characters, as they are written) of a text: references one by one, other characters one by one."""
     position = 0
-    for found in _REFERENCE.finditer(raw):
-        for character in raw[position : found.start()]:
+    for match in _REFERENCE.finditer(raw):
+        for character in raw[position : match.start()]:
             yield character, character
-        position = found.end()
-        name, rest = found[0], ""
+        position = match.end()
+        name, rest = match[0], ""
         if not name.startswith("&#") and not (name.endswith(";") and name[1:] in html5):
             # A few old names need no semicolon, and words may follow them at once.
             known = next((n for n in range(min(len(name), _LONGEST), 1, -1) if name[1:n] in html5), 0)
             name, rest = name[:known], name[known:]
             if is_attribute and (rest or raw[position : position + 1] == "="):
-                name, rest = "", found[0]
+                name, rest = "", match[0]
         value = name if len(name) > _LONGEST else html.unescape(name)
         if value == name:
             name, rest = "", name + rest
@@ -112,8 +112,8 @@ class Spelling(PlainSpelling):
     def _is_safe(self, text: str, i: int) -> bool:
         """Whether a special character that stands alone in the source can stand alone here."""
         if text[i] == "&":
-            found = _REFERENCE.match(text, i)
-            return found is None or len(found[0]) > _LONGEST or html.unescape(found[0]) == found[0]
+            match = _REFERENCE.match(text, i)
+            return match is None or len(match[0]) > _LONGEST or html.unescape(match[0]) == match[0]
         if text[i] == "<":
             return not _TAG_BEGINS.match(text, i) or _TEMPLATE.match(text, i) is not None
         return not (self.is_ascii and not text[i].isascii())

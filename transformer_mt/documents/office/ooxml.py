@@ -118,8 +118,8 @@ class _Paragraph:
         tokens = [token for number in range(len(self._parts)) for token in self._tokens(base, number)]
         pieces = pieces_of_run(tokens, self._write, _RunSpelling())
         texts = (i for i, piece in enumerate(pieces) if isinstance(piece, MarkedText))
-        own = (i for i in texts if not any(pieces[i] is other for other in self._texts_of_others))
-        if (main := next(own, None)) is None:  # what its runs make together has no words, as an address
+        places = (i for i in texts if not any(pieces[i] is other for other in self._texts_of_others))
+        if (main := next(places, None)) is None:  # what its runs make together has no words, as an address
             yield from as_written
             return
         text = pieces[main]
@@ -167,13 +167,13 @@ class _Paragraph:
 
     def _merged(self, pieces: Sequence[Piece]) -> list[Piece]:
         """The pieces with all markup between two texts as one, without runs that have no text."""
-        found: list[Piece] = []
+        merged: list[Piece] = []
         for piece in pieces:
-            if isinstance(piece, str) and found and isinstance(found[-1], str):
-                found[-1] += piece
+            if isinstance(piece, str) and merged and isinstance(merged[-1], str):
+                merged[-1] += piece
             else:
-                found.append(piece)
-        return [self._clean(piece) if isinstance(piece, str) else piece for piece in found]
+                merged.append(piece)
+        return [self._clean(piece) if isinstance(piece, str) else piece for piece in merged]
 
     def _clean(self, written: str) -> str:
         for empty in self._openings:
@@ -255,15 +255,15 @@ def _of_run(tokens: Sequence[Token]) -> Iterator["_Run | _Other"]:
 
 def _with_hyphens(elements: Sequence[Sequence[Token]]) -> list[list[Token]]:
     """The elements of a run, with two texts that a hyphen joins as one text."""
-    found: list[list[Token]] = []
+    runs: list[list[Token]] = []
     for element in elements:
-        is_joined = len(found) > 1 and found[-1][0].name == "w:noBreakHyphen"
-        if is_joined and element[0].name == found[-2][0].name == "w:t" and len(found[-2]) > 1 < len(element):
-            hyphen = found.pop()
-            found[-1] += [*hyphen, *element]
+        is_joined = len(runs) > 1 and runs[-1][0].name == "w:noBreakHyphen"
+        if is_joined and element[0].name == runs[-2][0].name == "w:t" and len(runs[-2]) > 1 < len(element):
+            hyphen = runs.pop()
+            runs[-1] += [*hyphen, *element]
         else:
-            found.append(list(element))
-    return found
+            runs.append(list(element))
+    return runs
 
 
 def _elements(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
@@ -344,7 +344,7 @@ def _field(parts: Sequence["_Run | _Other"]) -> _Other:
     if not is_one or not any(any(map(str.isalpha, run.text)) for run in texts):
         return _Other(tokens)
     before, after = (
-        "".join(_raw(part.tokens) for part in own if isinstance(part, _Other))
-        for own in (parts[: runs[0]], parts[runs[-1] + 1 :])
+        "".join(_raw(part.tokens) for part in section if isinstance(part, _Other))
+        for section in (parts[: runs[0]], parts[runs[-1] + 1 :])
     )
     return _Other(tokens, texts, before, after)

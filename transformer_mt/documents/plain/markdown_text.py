@@ -131,10 +131,10 @@ def _finished(body: str, is_first: bool, added: set[str]) -> str:
     the same.
     """
     if added:
-        body = _SAME_LABEL.sub(lambda found: f"[{found[1]}]" if found[1] in added else found[0], body)
-    body = _BEGINS_ITEM.sub(lambda found: found[1] + _escaped(found[2]), body)
-    found = _BEGINS_MARKUP.match(body) if is_first else None
-    return _escaped(found[0]) + body[found.end() :] if found else body
+        body = _SAME_LABEL.sub(lambda match: f"[{match[1]}]" if match[1] in added else match[0], body)
+    body = _BEGINS_ITEM.sub(lambda match: match[1] + _escaped(match[2]), body)
+    match = _BEGINS_MARKUP.match(body) if is_first else None
+    return _escaped(match[0]) + body[match.end() :] if match else body
 
 
 def _escaped(markup: str) -> str:
@@ -164,16 +164,16 @@ def _run(raw: str, children: Sequence[Any], added: set[str]) -> Iterator[Token]:
             position = end
             continue
         if kind in ("softbreak", "hardbreak"):
-            found = _BREAK.match(raw, position)
-            if found is None:
+            match = _BREAK.match(raw, position)
+            if match is None:
                 raise _LostError
             if kind == "softbreak":
-                text += found[0]
+                text += match[0]
             else:
                 yield from _texts(text)
                 text = ""
-                yield Token("object", found[0], "br")
-            position = found.end()
+                yield Token("object", match[0], "br")
+            position = match.end()
             continue
         yield from _texts(text)
         text = ""
@@ -192,14 +192,14 @@ def _run(raw: str, children: Sequence[Any], added: set[str]) -> Iterator[Token]:
             position += 1
             labels.append(position)
         elif kind == "link_close":
-            found = _LINK_END.match(raw, position)
-            if found is None:
+            match = _LINK_END.match(raw, position)
+            if match is None:
                 raise _LostError
             label = raw[labels.pop() : position]
-            if found[0] == "]":
+            if match[0] == "]":
                 added.add(label)
-            yield Token("end", _with_label(found[0], label), f"a{child.level}")
-            position = found.end()
+            yield Token("end", _with_label(match[0], label), f"a{child.level}")
+            position = match.end()
         elif kind == "image":
             end = _end_of_image(raw, position)
             yield Token("object", raw[position:end], "img", (Token("text", raw[position:end]),))
@@ -264,10 +264,10 @@ def _end_of_text(raw: str, position: int, content: str) -> int:
         ):
             done, position = done + 1, position + 1
             continue
-        found = _UNIT.match(raw, position)
-        if found is None:
+        match = _UNIT.match(raw, position)
+        if match is None:
             raise _LostError
-        (characters, written), *_ = MarkdownSpelling().units(found[0])
+        (characters, written), *_ = MarkdownSpelling().units(match[0])
         if not characters or not content.startswith(characters, done):
             raise _LostError
         done, position = done + len(characters), position + len(written)
@@ -275,16 +275,16 @@ def _end_of_text(raw: str, position: int, content: str) -> int:
 
 
 def _is_escape(raw: str, position: int) -> bool:
-    found = _UNIT.match(raw, position)
-    return found is not None and len(found[0]) > 1
+    match = _UNIT.match(raw, position)
+    return match is not None and len(match[0]) > 1
 
 
 def _end_of_image(raw: str, position: int) -> int:
     """The end position of `![text](address)`."""
     _expect(raw, position, "![")
-    found = _LINK_END.match(raw, _closing_bracket(raw, position + 1))
-    assert found, "it begins with a bracket"
-    return found.end()
+    match = _LINK_END.match(raw, _closing_bracket(raw, position + 1))
+    assert match, "it begins with a bracket"
+    return match.end()
 
 
 def _closing_bracket(raw: str, at: int) -> int:

@@ -47,9 +47,9 @@ def _begins(group: list[str], line: str, widest: int) -> bool:
 
 
 def _start(line: str) -> str:
-    found = _START.match(line)
-    assert found, "the pattern matches the empty text"
-    return found[0]
+    match = _START.match(line)
+    assert match, "the pattern matches the empty text"
+    return match[0]
 
 
 def _of_paragraph(lines: list[str], widest: int) -> Iterator[Piece]:
@@ -85,8 +85,8 @@ class _WrappedSpelling(PlainSpelling):
 
 def _in_lines(body: str, first: str, hanging: str, widest: int, lines: int) -> str:
     """The translation in its lines if they are no longer than those of the text, else in others."""
-    own = (first + body).splitlines()
-    if lines == 1 or (len(own) == lines and max(map(len, own)) <= widest):
+    lines_of_text = (first + body).splitlines()
+    if lines == 1 or (len(lines_of_text) == lines and max(map(len, lines_of_text)) <= widest):
         return body
     ending = "\r\n" if "\r\n" in body else "\n"
     words = " ".join(re.sub(rf"[ \t]*\r?\n{re.escape(hanging)}", " ", body).split())

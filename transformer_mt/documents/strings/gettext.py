@@ -48,7 +48,7 @@ class _Entry:
     @cached_property
     def begin(self) -> int:
         """The position behind obsolete entries, which are comments with marks of their own."""
-        return max((found.end() for found in _OBSOLETE.finditer(self.comments)), default=0)
+        return max((match.end() for match in _OBSOLETE.finditer(self.comments)), default=0)
 
 
 def parse_po(text: str, name: str) -> list[Piece]:
@@ -64,8 +64,8 @@ def parse_po(text: str, name: str) -> list[Piece]:
             pieces.append(Choice(text[position:end]))
             position = end
             continue
-        before, own = entry.comments[: entry.begin], entry.comments[entry.begin :]
-        pieces.append(before + (_not_fuzzy(own) if translates else own))
+        before, comments = entry.comments[: entry.begin], entry.comments[entry.begin :]
+        pieces.append(before + (_not_fuzzy(comments) if translates else comments))
         position += len(entry.comments)
         for field in entry.fields:
             pieces.append(text[position : field.start("value")])

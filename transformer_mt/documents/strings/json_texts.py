@@ -48,33 +48,33 @@ class _Container:
 def _values(text: str) -> Iterator[tuple[int, int]]:
     """The positions of the strings that are translated, without their quotes."""
     containers = [_Container(0, "", is_object=False)]
-    found: list[tuple[tuple[int, int], int, str]] = []
+    values: list[tuple[tuple[int, int], int, str]] = []
     """The positions of each string, the container it stands in, and its key there."""
-    key, here, position = "", 0, 0
+    key, depth, position = "", 0, 0
     while match := _STRUCTURE.search(text, position):
         position = match.end()
         if match[0] in "{[":
-            containers[here].children.append(len(containers))
-            containers.append(_Container(here, key, match[0] == "{"))
-            here = len(containers) - 1
+            containers[depth].children.append(len(containers))
+            containers.append(_Container(depth, key, match[0] == "{"))
+            depth = len(containers) - 1
         elif match[0] in "}]":
-            here = containers[here].parent
+            depth = containers[depth].parent
         else:
             string = _STRING.match(text, match.start())
             assert string, "the text is JSON"
             position = string.end()
             if string[2]:
                 key = string[1]
-                containers[here].keys.add(key)
+                containers[depth].keys.add(key)
                 continue
-            containers[here].has_texts |= not key.startswith(("$", "@"))
-            found.append((string.span(1), here, key))
+            containers[depth].has_texts |= not key.startswith(("$", "@"))
+            values.append((string.span(1), depth, key))
         key = ""
     has_messages = [_has_messages(one, containers) for one in containers]
     stays: list[bool] = []
     for number, one in enumerate(containers):
         stays.append(number > 0 and (stays[one.parent] or _is_about(one, containers, has_messages)))
-    for span, number, key in found:
+    for span, number, key in values:
         if not stays[number] and not _is_about(_Container(number, key, False), containers, has_messages):
             yield span
 

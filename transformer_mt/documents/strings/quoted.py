@@ -30,8 +30,8 @@ def pieces_of_cdata(
     """The content of an element that is one section of CDATA, read as HTML; None for another content."""
     if [token.name for token in tokens if token.raw.strip()] != ["cdata"]:
         return None
-    found = _CDATA.fullmatch("".join(token.raw for token in tokens))
-    return [found[1], *parse_html(found[2], own_spelling=own_spelling), found[3]] if found else None
+    match = _CDATA.fullmatch("".join(token.raw for token in tokens))
+    return [match[1], *parse_html(match[2], own_spelling=own_spelling), match[3]] if match else None
 
 
 def pieces_of_string(raw: str, spelling: PlainSpelling | None = None) -> list[Piece]:

@@ -53,14 +53,14 @@ def _local(token: Token) -> str:
 
 def _children(tokens: Sequence[Token]) -> list[tuple[int, int]]:
     """The (first, last) token of each element that stands directly in the element of these tokens."""
-    found, position = [], 1
+    children, position = [], 1
     while position < len(tokens) - 1:
         kind = tokens[position].kind
         end = end_of(tokens, position) if kind == "start" else position
         if kind in ("start", "object"):
-            found.append((position, end))
+            children.append((position, end))
         position = end + 1
-    return found
+    return children
 
 
 def _of_unit(tokens: Sequence[Token]) -> list[Piece]:

@@ -204,18 +204,18 @@ def _with_notes_apart(tokens: Sequence[Token], at_end: bool = False) -> list[Tok
     """Split notes (♪) off the first words, as tokens that are not text. With `at_end` the tokens are in
     reverse order, and the notes follow the last words.
     """
-    found: list[Token] = []
+    tokens_out: list[Token] = []
     for i, token in enumerate(tokens):
         if token.kind != "text":
-            found.append(token)
+            tokens_out.append(token)
             continue
         words = token.raw.rstrip(_NOTES_AND_SPACE) if at_end else token.raw.lstrip(_NOTES_AND_SPACE)
         edge = token.raw[len(words) :] if at_end else token.raw[: len(token.raw) - len(words)]
         if edge:
-            found.append(Token("object" if edge.strip() else "text", edge))
+            tokens_out.append(Token("object" if edge.strip() else "text", edge))
         if words:
-            return [*found, Token("text", words), *tokens[i + 1 :]]
-    return found
+            return [*tokens_out, Token("text", words), *tokens[i + 1 :]]
+    return tokens_out
 
 
 def _tokens(content: str) -> Iterator[Token]:
@@ -240,8 +240,8 @@ def _written(
     parts = rendered.split(BREAK)
     if len(parts) < len(lines) or not all(_TAG.sub("", part).strip() for part in parts):
         whole = " ".join(rendered.replace(BREAK, " ").split())
-        parts = _in_proportion(whole, [len(" ".join(own)) for own in lines], wide)
-    written = [_in_lines(_with_edges(part, own), own, wide, line_end) for part, own in zip(parts, lines)]
+        parts = _in_proportion(whole, [len(" ".join(cue)) for cue in lines], wide)
+    written = [_in_lines(_with_edges(part, cue), cue, wide, line_end) for part, cue in zip(parts, lines)]
     return "".join([written[0], *(gap + part for gap, part in zip(between, written[1:], strict=True))])
 
 
@@ -256,8 +256,8 @@ def _in_lines(text: str, lines: Sequence[str], wide: bool, line_end: str) -> str
     fewer where it is short, of about the same length.
     """
     longest = max(_WIDE_LINE if wide else _LINE, *(len(_TAG.sub("", line)) for line in lines))
-    own = text.split("\n")
-    if len(own) == len(lines) and all(len(_TAG.sub("", line)) <= longest for line in own):
+    given_lines = text.split("\n")
+    if len(given_lines) == len(lines) and all(len(_TAG.sub("", line)) <= longest for line in given_lines):
         return text
     plain = re.sub(r"\s*[\r\n]+\s*", " ", text)
     length = len(_TAG.sub("", plain))

@@ -39,10 +39,12 @@ def add_lora(modules: Iterable[nn.Module], rank: int, alpha: float) -> None:
 
 def merged(weights: Mapping[str, Tensor], rank: int, alpha: float) -> dict[str, Tensor]:
     """Weights by their names with each product added to its matrix, as a model without adapters has them."""
-    found = {name: tensor for name, tensor in weights.items() if not name.endswith((_A, _B))}
+    merged_weights = {name: tensor for name, tensor in weights.items() if not name.endswith((_A, _B))}
     for name, b in weights.items():
         if name.endswith(_B):
             layer = name.removesuffix(_B)
             product = torch.matmul(b.double(), weights[layer + _A].double()) * (alpha / rank)
-            found[f"{layer}weight"] = (found[f"{layer}weight"].double() + product).to(b.dtype)
-    return found
+            merged_weights[f"{layer}weight"] = (merged_weights[f"{layer}weight"].double() + product).to(
+                b.dtype
+            )
+    return merged_weights

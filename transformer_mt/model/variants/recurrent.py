@@ -82,11 +82,11 @@ class RecurrentState:
 
     def select(self, rows: Tensor) -> "RecurrentState":
         """As DecoderState.select: hypothesis w of sentence b continues row `rows[b, w]`."""
-        each, kept = rows.flatten(), rows[:, 0] // self.width
+        row, kept = rows.flatten(), rows[:, 0] // self.width
         state = replace(
             self,
-            layers=tuple(tuple(part[each] for part in layer) for layer in self.layers),
-            fed=self.fed[each],
+            layers=tuple(tuple(part[row] for part in layer) for layer in self.layers),
+            fed=self.fed[row],
             width=rows.size(1),
         )
         if len(rows) == len(self.src_mask):

@@ -23,12 +23,12 @@ class Admission:
         characters.
         """
         body = await read_body(request, self.limits)
-        asked = await parse(request, body, kind)
-        self.admit_client(request, asked.api_key)
+        parsed = await parse(request, body, kind)
+        self.admit_client(request, parsed.api_key)
         most = self.limits.characters
-        if most and (count := sum(map(len, getattr(asked, "texts", [])))) > most:
+        if most and (count := sum(map(len, getattr(parsed, "texts", [])))) > most:
             raise HTTPException(400, f"the texts must have at most {most:,} characters, but have {count:,}")
-        return asked
+        return parsed
 
     def admit_client(self, request: Request, api_key: str | None) -> None:
         """403 without a key where one is needed, in the body or as `Authorization: Bearer`; 429 above the
@@ -38,11 +38,11 @@ class Admission:
         client = request.client.host if request.client else ""
         per_minute = self.limits.requests_per_minute
         if self.keys is not None:
-            found = self.keys.find(api_key or "")
-            if found is None:
+            owner = self.keys.find(api_key or "")
+            if owner is None:
                 self._check_rate(client, per_minute)
                 raise HTTPException(403, "api_key must be one that this server knows")
-            client, per_minute = found[0], per_minute if found[1] is None else found[1]
+            client, per_minute = owner[0], per_minute if owner[1] is None else owner[1]
         self._check_rate(client, per_minute)
 
     def knows(self, request: Request) -> bool:

@@ -64,26 +64,26 @@ class FileRoutes:
             is_known = self._admission.knows(request)
             await held.enter_async_context(self._uploads if is_known else self._unknown_uploads)
             body = await read_body(request, self._admission.limits, most + _FORM_BYTES)
-            asked, raw, name = await parse_file(request, body)
+            form, raw, name = await parse_file(request, body)
             del body
-            self._admission.admit_client(request, asked.api_key)
-            asked = with_known_codes(self._directions, asked)
+            self._admission.admit_client(request, form.api_key)
+            form = with_known_codes(self._directions, form)
             if _LINES in request.headers.get("accept", ""):
-                lines = self._lines(request, asked, raw, name, held.pop_all())
+                lines = self._lines(request, form, raw, name, held.pop_all())
                 headers = {"X-Accel-Buffering": "no"}  # or nginx would keep the lines back
                 return StreamingResponse(lines, headers=headers, media_type=_LINES)
-            work = self._translated(request, asked, raw, name, lambda done, of: None)
+            work = self._translated(request, form, raw, name, lambda done, of: None)
             return answer(await until_disconnect(request, or_http_error(work), None))
 
     async def download(self, request: Request) -> Response:
-        found = self._files.find(request.path_params["name"])
-        if found is None:
+        file = self._files.find(request.path_params["name"])
+        if file is None:
             raise HTTPException(404, "there is no such file, or no longer: it waits for half an hour")
         headers = {"X-Content-Type-Options": "nosniff"}
-        return FileResponse(found[0], filename=found[1], headers=headers)
+        return FileResponse(file[0], filename=file[1], headers=headers)
 
     async def _lines(
-        self, request: Request, asked: FileBody, raw: bytes, name: str, held: AsyncExitStack
+        self, request: Request, form: FileBody, raw: bytes, name: str, held: AsyncExitStack
     ) -> AsyncIterator[bytes]:
         """The progress, line by line, and the answer or the error."""
         news: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
@@ -91,7 +91,7 @@ class FileRoutes:
         async def work() -> dict[str, Any]:
             try:
                 return await self._translated(
-                    request, asked, raw, name, lambda done, of: news.put_nowait({"done": done, "of": of})
+                    request, form, raw, name, lambda done, of: news.put_nowait({"done": done, "of": of})
                 )
             finally:
                 news.put_nowait(None)
@@ -115,42 +115,42 @@ class FileRoutes:
                     await task
 
     async def _translated(
-        self, request: Request, asked: FileBody, raw: bytes, name: str, progress: Progress
+        self, request: Request, form: FileBody, raw: bytes, name: str, progress: Progress
     ) -> dict[str, Any]:
         """The answer; the translation waits to be fetched."""
         ending = PurePath(name).suffix.lower()
         try:
             format = format_of(name, None)
             if format == "text" and ending != ".txt":
-                known = ", ".join(f".{each}" for each in ENDINGS)
+                known = ", ".join(f".{known_ending}" for known_ending in ENDINGS)
                 raise InputError(f"the file's name must end in {known}, but is {name}")
         except InputError as error:
             raise HTTPException(400, str(error)) from None
 
         async def read(content: bytes, source: str) -> Document:
-            languages = source, asked.target
+            languages = source, form.target
             most = max(_MOST_XML, self._admission.limits.file_bytes)
             work = partial(read_document, content, format, languages, name, most_bytes=most)
             return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
         async with self._turns, AsyncExitStack() as used:
-            document, source, content = await read(raw, asked.source), asked.source, raw
+            document, source, content = await read(raw, form.source), form.source, raw
             if source == "auto":
                 text = "\n".join(text.text for text in document.texts)[:_DETECTED_CHARACTERS]
-                source = detect_source(self._directions, text, asked.target)["language"]
+                source = detect_source(self._directions, text, form.target)["language"]
                 if format in _SAYS_ITS_LANGUAGE:
                     document = await read(raw, source)
-            chain = chain_of(self._directions, source, asked)
+            chain = chain_of(self._directions, source, form)
             if chain.pivot and format in KEEP_SOURCES:
                 raise HTTPException(
                     400,
-                    f"there must be a model from {source} to {asked.target} for {format}, but there is none",
+                    f"there must be a model from {source} to {form.target} for {format}, but there is none",
                 )
             # Both now: neither is taken away before the other is done.
             batchers = [await used.enter_async_context(model.loaded()) for model in chain.models]
             for step, batcher in enumerate(batchers):
                 document = await read(content, source) if step else document
-                content = await translate_document(batcher, document, asked.request_options, progress)
-        kept = await asyncio.to_thread(self._files.add, content, name, asked.target)
-        found = {"translatedFileUrl": str(request.url_for("download_file", name=quote(kept)))}
-        return {**found, "pivotLanguage": chain.pivot} if chain.pivot else found
+                content = await translate_document(batcher, document, form.request_options, progress)
+        kept = await asyncio.to_thread(self._files.add, content, name, form.target)
+        reply = {"translatedFileUrl": str(request.url_for("download_file", name=quote(kept)))}
+        return {**reply, "pivotLanguage": chain.pivot} if chain.pivot else reply

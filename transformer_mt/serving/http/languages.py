@@ -14,12 +14,12 @@ Asked = TypeVar("Asked", TranslateBody, FileBody)
 _SURELY_TARGET = 90.0
 
 
-def with_known_codes(directions: Directions, asked: Asked) -> Asked:
+def with_known_codes(directions: Directions, body: Asked) -> Asked:
     """The request with the codes of languages that the models have. 503 while there is no model."""
     if not directions.models:
         raise HTTPException(503, "this server has no model yet", {"Retry-After": "10"})
-    source, target = directions.known(asked.source, asked.target)
-    return asked.model_copy(update={"source": source, "target": target})
+    source, target = directions.known(body.source, body.target)
+    return body.model_copy(update={"source": source, "target": target})
 
 
 def detect_source(directions: Directions, text: str, target: str) -> dict[str, Any]:
@@ -39,14 +39,14 @@ def detect_source(directions: Directions, text: str, target: str) -> dict[str, A
     return {"language": best.language, "confidence": best.confidence}
 
 
-def chain_of(directions: Directions, source: str, asked: TranslateBody | FileBody) -> Chain:
+def chain_of(directions: Directions, source: str, body: TranslateBody | FileBody) -> Chain:
     """400 if there is no model for this direction, nor two."""
     try:
-        chain = directions.chain(source, asked.target)
+        chain = directions.chain(source, body.target)
     except InputError as error:
         raise HTTPException(400, str(error)) from None
-    if chain.pivot and asked.glossary:
+    if chain.pivot and body.glossary:
         raise HTTPException(
-            400, f"there must be a model from {source} to {asked.target} for a glossary, but there is none"
+            400, f"there must be a model from {source} to {body.target} for a glossary, but there is none"
         )
     return chain

@@ -71,11 +71,11 @@ class ApiKeys:
         """The key's SHA-256, which may be stored as the client's name, and its requests per minute; None if
         it is no key. The time does not depend on which key it is.
         """
-        digest, found = _digest(key), None
+        digest, match = _digest(key), None
         for known, per_minute in self._keys:
             if hmac.compare_digest(known, digest):
-                found = known.hex(), per_minute
-        return found
+                match = known.hex(), per_minute
+        return match
 
 
 def _digest(key: str) -> bytes:

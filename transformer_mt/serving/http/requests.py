@@ -51,10 +51,10 @@ Glossary = Annotated[
 
 
 def _terms(glossary: Glossary) -> tuple[Term, ...]:
-    each = {
+    entries = {
         source: [targets] if isinstance(targets, str) else targets for source, targets in glossary.items()
     }
-    return tuple(Term(source, tuple(filter(str.strip, targets))) for source, targets in each.items())
+    return tuple(Term(source, tuple(filter(str.strip, targets))) for source, targets in entries.items())
 
 
 Texts = Annotated[list[str], Field(fail_fast=True)]
@@ -176,10 +176,10 @@ async def parse_file(request: Request, body: bytes) -> tuple[FileBody, bytes, st
     if not isinstance(file, UploadFile) or not file.filename:
         raise HTTPException(400, "file must be a file with a name")
     fields = {key: value for key, value in form.multi_items() if isinstance(value, str)}
-    asked: FileBody = _validated(
+    parsed: FileBody = _validated(
         _fields([*_urlencoded(request.url.query.encode()), *fields.items()]), FileBody
     )
-    return asked, await file.read(), file.filename
+    return parsed, await file.read(), file.filename
 
 
 async def parse(request: Request, body: bytes, kind: type[_Body]) -> Any:

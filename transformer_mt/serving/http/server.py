@@ -164,11 +164,11 @@ def _within_open_files(limits: Limits) -> Limits:
 
 def _open_socket(host: str, port: int) -> socket.socket:
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
         # With its protocol named, or asyncio does not see that it is TCP, and answers wait 40 ms for an ACK.
-        listener = socket.socket(*found[0][:3])
+        listener = socket.socket(*addresses[0][:3])
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(found[0][4])
+        listener.bind(addresses[0][4])
         listener.listen(2048)
         return listener
     except (OSError, UnicodeError) as error:

@@ -76,8 +76,8 @@ def openapi() -> dict[str, Any]:
         paths[path] = {
             "post": {"summary": summary, "requestBody": {"content": content}, "responses": _answers(answer)}
         }
-    for path, (summary, found) in _GETS.items():
-        paths[path] = {"get": {"summary": summary, "responses": _answers(found, errors=False)}}
+    for path, (summary, shape) in _GETS.items():
+        paths[path] = {"get": {"summary": summary, "responses": _answers(shape, errors=False)}}
     return {
         "openapi": "3.1.0",
         "info": {

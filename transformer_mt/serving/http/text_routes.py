@@ -37,74 +37,74 @@ class TextRoutes:
         self._seconds = admission.limits.seconds or None
 
     async def translate(self, request: Request) -> Response:
-        asked: TranslateBody = await self._admit(request)
-        self._admission.check_lines(asked.texts, one_each=asked.format == "html")
+        body: TranslateBody = await self._admit(request)
+        self._admission.check_lines(body.texts, one_each=body.format == "html")
         detected = []
-        sources = [asked.source] * len(asked.texts)
-        if asked.source == "auto":
+        sources = [body.source] * len(body.texts)
+        if body.source == "auto":
             # In a thread: this can take longer than other requests should wait.
-            work = asyncio.to_thread(self._detected, asked)
+            work = asyncio.to_thread(self._detected, body)
             detected = await until_disconnect(request, or_http_error(work), self._seconds)
-            sources = [found["language"] for found in detected]
-        chains = [chain_of(self._directions, source, asked) for source in sources]
-        if asked.format == "html":
+            sources = [guess["language"] for guess in detected]
+        chains = [chain_of(self._directions, source, body) for source in sources]
+        if body.format == "html":
             # Documents one after the other: together they may have more texts than may ever wait.
-            translated = _one_by_one([_page(chain, text, asked) for chain, text in zip(chains, asked.texts)])
+            translated = _one_by_one([_page(chain, text, body) for chain, text in zip(chains, body.texts)])
         else:
-            translated = _texts(chains, asked)
+            translated = _texts(chains, body)
         results = await until_disconnect(request, or_http_error(translated), self._seconds)
-        is_list = isinstance(asked.q, list)
+        is_list = isinstance(body.q, list)
         content: dict[str, Any] = {"translatedText": _as_asked([text for text, _ in results], is_list)}
         if detected:
             content["detectedLanguage"] = _as_asked(detected, is_list)
         if any(chain.pivot for chain in chains):
             content["pivotLanguage"] = _as_asked([chain.pivot for chain in chains], is_list)
-        if asked.alternatives:
+        if body.alternatives:
             content["alternatives"] = _as_asked([others for _, others in results], is_list)
         return answer(content)
 
-    def _detected(self, asked: TranslateBody) -> list[dict[str, Any]]:
+    def _detected(self, body: TranslateBody) -> list[dict[str, Any]]:
         """The language of each text."""
-        texts = list(map(without_markup, asked.texts)) if asked.format == "html" else asked.texts
-        found = {text: detect_source(self._directions, text, asked.target) for text in dict.fromkeys(texts)}
-        return [found[text] for text in texts]
+        texts = list(map(without_markup, body.texts)) if body.format == "html" else body.texts
+        guesses = {text: detect_source(self._directions, text, body.target) for text in dict.fromkeys(texts)}
+        return [guesses[text] for text in texts]
 
     async def details(self, request: Request) -> Response:
         """Lines with their candidates, scores, flags, alignment and attention, for the page; of two models
         that translate one after the other the translation alone.
         """
-        asked: TranslateBody = await self._admit(request)
-        self._admission.check_lines(asked.texts)
-        text = asked.q if isinstance(asked.q, str) else "\n".join(asked.q)
-        source, content = asked.source, dict[str, Any]()
+        body: TranslateBody = await self._admit(request)
+        self._admission.check_lines(body.texts)
+        text = body.q if isinstance(body.q, str) else "\n".join(body.q)
+        source, content = body.source, dict[str, Any]()
         if source == "auto":
-            content["detectedLanguage"] = detect_source(self._directions, text, asked.target)
+            content["detectedLanguage"] = detect_source(self._directions, text, body.target)
             source = content["detectedLanguage"]["language"]
-        chain = chain_of(self._directions, source, asked)
+        chain = chain_of(self._directions, source, body)
         if chain.pivot:
             content["pivotLanguage"] = chain.pivot
 
         async def lines() -> list[dict[str, Any]]:
             if len(chain.models) != 1:
-                ((whole, _),) = await _texts([chain], asked.model_copy(update={"q": text, "alternatives": 0}))
+                ((whole, _),) = await _texts([chain], body.model_copy(update={"q": text, "alternatives": 0}))
                 return plain_details(text, whole)
             async with chain.models[0].loaded() as batcher:
-                return await line_details(batcher, text, asked.alternatives, asked.request_options)
+                return await line_details(batcher, text, body.alternatives, body.request_options)
 
-        found = await until_disconnect(request, or_http_error(lines()), self._seconds)
-        return await asyncio.to_thread(answer, {**content, "lines": found})
+        lines_of_text = await until_disconnect(request, or_http_error(lines()), self._seconds)
+        return await asyncio.to_thread(answer, {**content, "lines": lines_of_text})
 
     async def detect(self, request: Request) -> Response:
-        asked: DetectBody = await self._admission.admit(request, DetectBody)
-        found = self._directions.detect("\n".join(asked.texts))
-        return answer([{"language": one.language, "confidence": one.confidence} for one in found])
+        body: DetectBody = await self._admission.admit(request, DetectBody)
+        guesses = self._directions.detect("\n".join(body.texts))
+        return answer([{"language": one.language, "confidence": one.confidence} for one in guesses])
 
     async def suggest(self, request: Request) -> Response:
         """A better translation, for the owner of the server."""
-        asked: SuggestBody = await self._admission.admit(request, SuggestBody)
+        body: SuggestBody = await self._admission.admit(request, SuggestBody)
         if self._suggestions is None:
             raise HTTPException(403, "suggestions are not taken by this server")
-        line = asked.model_dump_json(exclude={"api_key"}) + "\n"
+        line = body.model_dump_json(exclude={"api_key"}) + "\n"
         try:
             await asyncio.to_thread(_append, self._suggestions, line)
         except OSError as error:
@@ -116,31 +116,31 @@ class TextRoutes:
         return with_known_codes(self._directions, await self._admission.admit(request, TranslateBody))
 
 
-async def _page(chain: Chain, text: str, asked: TranslateBody) -> tuple[str, list[str]]:
+async def _page(chain: Chain, text: str, body: TranslateBody) -> tuple[str, list[str]]:
     """A page's translation and the alternatives."""
     others: list[str] = []
     source: str | None = None  # what the page says of itself stays when it is in the language between
     for step, model in enumerate(chain.models, start=1):
-        alternatives = asked.alternatives if step == len(chain.models) else 0
+        alternatives = body.alternatives if step == len(chain.models) else 0
         async with model.loaded() as batcher:
             source = source or batcher.translator.source_lang
             text, *others = await translate_html(
-                batcher, text, alternatives, asked.request_options, asked.attributes, source
+                batcher, text, alternatives, body.request_options, body.attributes, source
             )
     return text, others
 
 
-async def _texts(chains: Sequence[Chain], asked: TranslateBody) -> list[tuple[str, list[str]]]:
+async def _texts(chains: Sequence[Chain], body: TranslateBody) -> list[tuple[str, list[str]]]:
     """Each text's translation and the alternatives. Those of one model are one request of its queue."""
-    results = [(text, list[str]()) for text in asked.texts]
+    results = [(text, list[str]()) for text in body.texts]
     for chain in dict.fromkeys(chains):
-        mine = [i for i, other in enumerate(chains) if other == chain]
+        of_chain = [i for i, other in enumerate(chains) if other == chain]
         for step, model in enumerate(chain.models, start=1):
-            alternatives = asked.alternatives if step == len(chain.models) else 0
-            texts = [results[i][0] for i in mine]
+            alternatives = body.alternatives if step == len(chain.models) else 0
+            texts = [results[i][0] for i in of_chain]
             async with model.loaded() as batcher:
-                found = await translate_texts(batcher, texts, alternatives, asked.request_options)
-            for i, (best, *others) in zip(mine, found):
+                translations = await translate_texts(batcher, texts, alternatives, body.request_options)
+            for i, (best, *others) in zip(of_chain, translations):
                 results[i] = best, others
     return results
 

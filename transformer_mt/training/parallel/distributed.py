@@ -118,12 +118,12 @@ class Ranks:
         """The values of all ranks, in the order of the ranks."""
         if self.size == 1:
             return [value]
-        mine = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
+        encoded = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
         lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
-        dist.all_gather(lengths, torch.tensor([len(mine)]))
+        dist.all_gather(lengths, torch.tensor([len(encoded)]))
         longest = max(int(length) for length in lengths)
         parts = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.size)]
-        dist.all_gather(parts, torch.cat([mine, mine.new_zeros(longest - len(mine))]))
+        dist.all_gather(parts, torch.cat([encoded, encoded.new_zeros(longest - len(encoded))]))
         return [json.loads(bytes(part[: int(length)].tolist())) for part, length in zip(parts, lengths)]
 
     def share(self, count: int) -> range:

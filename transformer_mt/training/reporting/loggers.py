@@ -76,15 +76,15 @@ class Logger(ABC):
 
 def scalars(entry: Entry) -> dict[str, float]:
     """The numbers of an entry by name, such as train/loss or valid/BLEU."""
-    event, found = entry["event"], {}
+    event, values = entry["event"], {}
     if event == "train":
         names = ("loss", "ppl", "learning_rate", "grad_norm", "tokens_per_second", "memory_mb", "epoch")
-        found = {f"train/{name}": entry[name] for name in names if name in entry}
+        values = {f"train/{name}": entry[name] for name in names if name in entry}
     elif event in ("valid", "average"):
-        found = _validation_scalars(event, entry)
+        values = _validation_scalars(event, entry)
         for scores in entry.get("sets", []):
-            found |= _validation_scalars(f"{event}/{scores['name']}", scores)
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+            values |= _validation_scalars(f"{event}/{scores['name']}", scores)
+    return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
 def _validation_scalars(prefix: str, scores: Entry) -> dict[str, float]:

@@ -45,11 +45,11 @@ class Averaging:
         run then averages the same steps as an uninterrupted one.
         """
         train = self._train
-        there = sorted(
+        saved = sorted(
             int(path.stem.removeprefix("step-")) for path in self._folder.glob("step-*.safetensors")
         )
-        there = [step for step in there if 0 < step <= progress.step]  # update 0 is the parent's model
-        scheduled = [step for step in there if step % train.save_every == 0 or step == train.max_updates]
+        saved = [step for step in saved if 0 < step <= progress.step]  # update 0 is the parent's model
+        scheduled = [step for step in saved if step % train.save_every == 0 or step == train.max_updates]
         if train.average == "last":
             return scheduled[-train.average_checkpoints :]
         scores = {
@@ -57,16 +57,16 @@ class Averaging:
             for step, score, loss, _ in progress.scores
         }
         best_steps = progress.best_steps()
-        candidates = [step for step in there if step in scores and (step in scheduled or step in best_steps)]
+        candidates = [step for step in saved if step in scores and (step in scheduled or step in best_steps)]
         return sorted(sorted(candidates, key=scores.__getitem__)[: train.average_checkpoints])
 
     def readable_steps(self, progress: Progress) -> list[int]:
         """The steps to average, without damaged files."""
-        found = []
+        readable = []
         for step in self.steps(progress):
             try:
                 checkpoint.load_weights(self.file(step))
-                found.append(step)
+                readable.append(step)
             except CheckpointError as error:
                 say(f"{error}; it is left out of the average")
-        return found
+        return readable

@@ -55,15 +55,15 @@ def changed_score_keys(old: dict[str, Any], new: Config) -> list[str]:
     return [key for key in changed if Mark.AFFECTS_SCORES in marks(Config, key)]
 
 
-def refuse_different_ranks(config: Config, found: dict[str, Any], ranks: Ranks) -> None:
+def refuse_different_ranks(config: Config, saved: dict[str, Any], ranks: Ranks) -> None:
     """Refuse machines that were started differently: each would follow its own config. Where data lies may
     differ.
 
-    `found` holds the command's options, and the values of `auto` on this machine.
+    `saved` holds the command's options, and the values of `auto` on this machine.
     """
     settings = flat(config.model_dump())
-    mine = {key: value for key, value in settings.items() if Mark.LOCATION not in marks(Config, key)}
-    first, *others = ranks.gather(mine | found)
+    wanted = {key: value for key, value in settings.items() if Mark.LOCATION not in marks(Config, key)}
+    first, *others = ranks.gather(wanted | saved)
     for rank, other in enumerate(others, start=1):
         if differs := [
             key for key in sorted(first.keys() | other.keys()) if first.get(key) != other.get(key)

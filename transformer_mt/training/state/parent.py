@@ -60,8 +60,8 @@ class Parent:
             folder = find(config)
         else:
             with ranks.rank_zero_first():  # which may take longer than other operations should
-                found = str(find(config)) if ranks.is_rank_zero else None
-            folder = RunFolder(ranks.broadcast(found))
+                path = str(find(config)) if ranks.is_rank_zero else None
+            folder = RunFolder(ranks.broadcast(path))
         try:
             config = folder.config()
             folder.check_weights()
@@ -114,13 +114,13 @@ def note_other_directions(config: Config, parent: Parent) -> None:
     """Print a note if the run translates nothing that its parent does; that is rarely meant."""
     if not parent.config.data.directions:
         return  # it was trained on plain text
-    mine, theirs = (
+    wanted, theirs = (
         {(base_code(source), base_code(target)) for source, target in one.data.directions}
         for one in (config, parent.config)
     )
-    if not mine & theirs:
-        of_parent, own = (_few(sorted(directions)) for directions in (theirs, mine))
-        say(f"note: {parent.folder} translates {of_parent}, and this run {own}")
+    if not wanted & theirs:
+        of_parent, of_child = (_few(sorted(directions)) for directions in (theirs, wanted))
+        say(f"note: {parent.folder} translates {of_parent}, and this run {of_child}")
 
 
 def _few(directions: Sequence[tuple[str, str]]) -> str:

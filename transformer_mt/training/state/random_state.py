@@ -10,12 +10,12 @@ def random_states(device: torch.device, ranks: Ranks) -> dict[str, Tensor]:
     """`cpu`, and `cuda` or `mps` on such a device; those of rank r > 0 are `cpu.r` and `cuda.r`. A collective
     operation.
     """
-    mine = {"cpu": torch.get_rng_state()}
+    own_states = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
-        mine["cuda"] = torch.cuda.get_rng_state(device)
+        own_states["cuda"] = torch.cuda.get_rng_state(device)
     elif device.type == "mps":
-        mine["mps"] = torch.mps.get_rng_state()
-    states = ranks.gather({kind: bytes(state.tolist()).hex() for kind, state in mine.items()})
+        own_states["mps"] = torch.mps.get_rng_state()
+    states = ranks.gather({kind: bytes(state.tolist()).hex() for kind, state in own_states.items()})
     return {
         _name(kind, rank): torch.frombuffer(bytearray.fromhex(state), dtype=torch.uint8)
         for rank, of_rank in enumerate(states)

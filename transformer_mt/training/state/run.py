@@ -139,11 +139,11 @@ class Run:
             state["config"]["train"].get("micro_batch_tokens", 0),
             self.config.train.micro_batch_tokens,
         )
-        found = state.get("micro_batch_tokens", before)
-        if before == now != found:
-            self.updater.micro_batch_tokens = found
+        saved = state.get("micro_batch_tokens", before)
+        if before == now != saved:
+            self.updater.micro_batch_tokens = saved
             say(
-                f"in micro-batches of at most {found:,} positions, as before; train.micro_batch_tokens sets "
+                f"in micro-batches of at most {saved:,} positions, as before; train.micro_batch_tokens sets "
                 "another number"
             )
 
@@ -154,8 +154,8 @@ class Run:
 
     def weights(self) -> checkpoint.Tensors:
         """The model's full weights on the CPU, on rank 0 alone. A collective operation."""
-        found = full_weights(self.model, self.ranks.is_rank_zero) if self._needs_weights else {}
-        return whole(found, self.config.train)
+        gathered = full_weights(self.model, self.ranks.is_rank_zero) if self._needs_weights else {}
+        return whole(gathered, self.config.train)
 
     def load_trained(self, weights: checkpoint.Tensors, location: str) -> None:
         """Give the model the weights of a checkpoint, or an average of such; those that are not trained are

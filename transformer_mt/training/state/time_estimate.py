@@ -46,9 +46,9 @@ class TimeEstimate:
         if self._announced or left is None:
             return []
         self._announced = True
-        each = self._seconds / self._updates
+        per_update = self._seconds / self._updates
         lines = [
-            f"about {duration(left)} for {train.max_updates - step:,} more updates of {each:.2f} s"
+            f"about {duration(left)} for {train.max_updates - step:,} more updates of {per_update:.2f} s"
             + ("" if self._validation else ", without the validations")
         ]
         if on_cpu and left > _DAY:

@@ -87,8 +87,8 @@ class Muon(torch.optim.Muon):
     def _take_ranks(self, matrices: int) -> int:
         """Assign `matrices` matrices to the next ranks in turn. Returns the first of these ranks."""
         first, ranks = self._next_rank, dist.get_world_size()
-        each = -(-matrices // ranks)
-        self._next_rank = (first + -(-matrices // each)) % ranks
+        per_rank = -(-matrices // ranks)
+        self._next_rank = (first + -(-matrices // per_rank)) % ranks
         return first
 
     def _momenta(self, parameters: list[Tensor], momentum: float) -> Tensor:

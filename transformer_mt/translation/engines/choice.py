@@ -91,9 +91,9 @@ def load_model_to_search(
             )
         return _of_export(export, run, config, device, dtype)
     if engine == "auto" and not ensemble:
-        own = _own_export(run, config.decode, device, dtype)
-        if own is not None:
-            return _of_export(own, run, config, "cpu", None)
+        exported = _own_export(run, config.decode, device, dtype)
+        if exported is not None:
+            return _of_export(exported, run, config, "cpu", None)
     from transformer_mt.translation.engines.torch_engine import TorchEngine  # its import takes a second
 
     runs = [run, *map(RunFolder, ensemble)]

@@ -47,10 +47,10 @@ def check_settings(settings: DecodeConfig) -> None:
     """InputError, one line per setting, if CTranslate2 does not support the search."""
     parts: list[str | Setting] = []
     for key, value in _ONLY.items():
-        if (found := getattr(settings, key)) != value:
+        if (setting := getattr(settings, key)) != value:
             parts += [
                 "\n", Setting(f"decode.{key}"), f" must be {value!r} with ", Setting("engine", "ctranslate2"),
-                f", but is {found!r}; translate with the run's folder instead",
+                f", but is {setting!r}; translate with the run's folder instead",
             ]  # fmt: skip
     if settings.beam > 1 and "stop_early" in settings.model_fields_set and not settings.stop_early:
         parts += [
@@ -155,8 +155,8 @@ class CTranslate2Engine:
         self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
         self._never = (PAD, UNK, BOS, *tokenizer.never_written)
         if target_pieces is not None:
-            there = tokenizer.numberings[-1].foreign_ids()
-            self._never = tuple(i for i in self._never if there[i] < target_pieces)
+            foreign = tokenizer.numberings[-1].foreign_ids()
+            self._never = tuple(i for i in self._never if foreign[i] < target_pieces)
         self._library_model: Any = None
         self._workers = 0
 
@@ -197,7 +197,7 @@ class CTranslate2Engine:
     def cross_attention(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[list[float]]]:
         sources = [self._source(src) for src, _ in pairs]
         targets = [[self.tgt_pieces[i] for i in tgt] for _, tgt in pairs]
-        found: list[list[list[float]]] = [[] for _ in pairs]
+        weights: list[list[list[float]]] = [[] for _ in pairs]
         by_length: dict[int, list[int]] = {}
         for i, target in enumerate(targets):
             by_length.setdefault(len(target), []).append(i)
@@ -212,8 +212,8 @@ class CTranslate2Engine:
                 max_input_length=0,
             )
             for i, result in zip(rows, results):
-                found[i] = [row[: len(pairs[i][0])] for row in result.attention[0][:length]]
-        return found
+                weights[i] = [row[: len(pairs[i][0])] for row in result.attention[0][:length]]
+        return weights
 
     def _search(
         self, requests: Sequence[Request], settings: DecodeConfig, n_best: int
@@ -228,22 +228,22 @@ class CTranslate2Engine:
         # of them is then certain to be the best.
         early = n_best > 1 and not settings.length_penalty
         given = [len(r.prompt) + len(r.prefix) for r in requests]
-        asked = settings.beam if ruled or early or any(given) else n_best
+        width = settings.beam if ruled or early or any(given) else n_best
         unscored: list[tuple[int, Request, list[Ids]]] = []
-        for i, (request, result) in enumerate(zip(requests, self._ask(requests, settings, asked, longest))):
-            found = self._ids(result, request)
+        for i, (request, result) in enumerate(zip(requests, self._ask(requests, settings, width, longest))):
+            ids = self._ids(result, request)
             # It may write tokens that have no text, and it stops at the longest request's limit.
-            forbidden = any(token in tokens for tokens in found for token in self._never)
-            stopped = any(len(tokens) > request.limit or tokens[-1:] != [EOS] for tokens in found)
+            forbidden = any(token in tokens for tokens in ids for token in self._never)
+            stopped = any(len(tokens) > request.limit or tokens[-1:] != [EOS] for tokens in ids)
             # Greedy search goes the same way whatever its limit
             if forbidden or (stopped and settings.beam > 1):
                 (result,) = self._ask(
                     [request], settings, settings.beam, request.limit, suppress_sequences=never
                 )
-                found = self._ids(result, request)
-            ended = [len(tokens) <= request.limit and tokens[-1:] == [EOS] for tokens in found]
+                ids = self._ids(result, request)
+            ended = [len(tokens) <= request.limit and tokens[-1:] == [EOS] for tokens in ids]
             whole = [
-                tokens if end else [*tokens[: request.limit - 1], EOS] for tokens, end in zip(found, ended)
+                tokens if end else [*tokens[: request.limit - 1], EOS] for tokens, end in zip(ids, ended)
             ]
             if ruled or request.prompt or request.prefix or forbidden or stopped:
                 unscored.append((i, request, whole))
@@ -251,19 +251,21 @@ class CTranslate2Engine:
                     yield from self._scored(unscored, penalty, n_best)
                     unscored = []
                 continue
-            log_probs = [score * penalty(len(tokens)) for score, tokens in zip(result.scores, found)]
+            log_probs = [score * penalty(len(tokens)) for score, tokens in zip(result.scores, ids)]
             yield i, _ranked(whole, log_probs, penalty)[:n_best]
         yield from self._scored(unscored, penalty, n_best)
 
     def _scored(
-        self, found: list[tuple[int, Request, list[Ids]]], penalty: LengthPenalty, n_best: int
+        self, outputs: list[tuple[int, Request, list[Ids]]], penalty: LengthPenalty, n_best: int
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The hypotheses of some requests with the probabilities of the model, all scored in one call."""
         pairs = [
-            (request.src, [*request.prompt, *tokens[:-1]]) for _, request, whole in found for tokens in whole
+            (request.src, [*request.prompt, *tokens[:-1]])
+            for _, request, whole in outputs
+            for tokens in whole
         ]
         scores = iter(self.token_log_probs(pairs) if pairs else [])
-        for i, request, whole in found:
+        for i, request, whole in outputs:
             log_probs = [sum(next(scores)[len(request.prompt) :]) for _ in whole]
             yield i, _ranked(whole, log_probs, penalty)[:n_best]
 
@@ -330,10 +332,10 @@ class CTranslate2Engine:
         return self._library_model
 
 
-def _ranked(found: Sequence[Ids], log_probs: Sequence[float], penalty: LengthPenalty) -> list[Hypothesis]:
+def _ranked(outputs: Sequence[Ids], log_probs: Sequence[float], penalty: LengthPenalty) -> list[Hypothesis]:
     return ranked(
         [
             Hypothesis(tokens=tokens, log_prob=value, score=value / penalty(len(tokens)))
-            for tokens, value in zip(found, log_probs)
+            for tokens, value in zip(outputs, log_probs)
         ]
     )

@@ -37,8 +37,8 @@ class DividedEngine:
         task: list[Any] = [[asdict(request) for request in requests], settings.model_dump(), n_best]
         self._peers.broadcast(task)
         for share in self._search_share(*task):
-            for i, found in share:
-                yield i, [Hypothesis(**hypothesis) for hypothesis in found]
+            for i, hypotheses in share:
+                yield i, [Hypothesis(**hypothesis) for hypothesis in hypotheses]
 
     def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
         return self._engine.token_log_probs(pairs)
@@ -57,7 +57,9 @@ class DividedEngine:
     def _search_share(self, requests: list[Any], settings: dict[str, Any], n_best: int) -> list[Any]:
         """What all peers have found."""
         by_length = sorted(range(len(requests)), key=lambda i: -len(requests[i]["src"]))
-        mine = by_length[self._peers.rank :: self._peers.size]
-        own = [Request(**requests[i]) for i in mine]
-        found = self._engine.search(own, DecodeConfig.model_validate(settings), n_best) if own else ()
-        return self._peers.gather([(mine[i], [asdict(one) for one in best]) for i, best in found])
+        numbers = by_length[self._peers.rank :: self._peers.size]
+        of_rank = [Request(**requests[i]) for i in numbers]
+        hypotheses = (
+            self._engine.search(of_rank, DecodeConfig.model_validate(settings), n_best) if of_rank else ()
+        )
+        return self._peers.gather([(numbers[i], [asdict(one) for one in best]) for i, best in hypotheses])

@@ -9,14 +9,14 @@ def token_log_probs(engine: Engine, prompt: Ids, pairs: Sequence[tuple[Ids, Ids]
     """For each (source, target), without EOS, the log-probability of each target token and of EOS after them,
     given the prompt.
     """
-    each = engine.token_log_probs(_with_prompt(prompt, pairs))
-    return [log_probs[len(prompt) :] for log_probs in each] if prompt else each
+    of_pairs = engine.token_log_probs(_with_prompt(prompt, pairs))
+    return [log_probs[len(prompt) :] for log_probs in of_pairs] if prompt else of_pairs
 
 
 def cross_attention(engine: Engine, prompt: Ids, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[list[float]]]:
     """For each (source, target), without EOS, how much each target token attends to each source token."""
-    each = engine.cross_attention(_with_prompt(prompt, pairs))
-    return [rows[len(prompt) :] for rows in each] if prompt else each
+    of_pairs = engine.cross_attention(_with_prompt(prompt, pairs))
+    return [rows[len(prompt) :] for rows in of_pairs] if prompt else of_pairs
 
 
 def _with_prompt(prompt: Ids, pairs: Sequence[tuple[Ids, Ids]]) -> Sequence[tuple[Ids, Ids]]:

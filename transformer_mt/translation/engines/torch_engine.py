@@ -64,10 +64,10 @@ class TorchEngine:
             )  # fmt: skip
         models: list[TranslationModel] = []
         for run, config in zip(runs, configs):
-            model, own = load_model(run, config)
+            model, of_run = load_model(run, config)
             if not models:
-                tokenizer = own
-            elif own.fingerprint != tokenizer.fingerprint:
+                tokenizer = of_run
+            elif of_run.fingerprint != tokenizer.fingerprint:
                 raise InputError(
                     f"{run}: its tokenizer must be that of {runs[0]} to translate together, but is another"
                 )
@@ -95,15 +95,15 @@ class TorchEngine:
         budget = settings.batch_budget(memory, len(self.tokenizer.all_pieces_tgt))
         # Those with phrases are searched apart, in another way.
         plan = [
-            [own[i] for i in rows]
+            [numbers[i] for i in rows]
             for has_phrases in (False, True)
-            if (own := [i for i, r in enumerate(requests) if bool(r.phrases) == has_phrases])
-            for rows in batches([lengths[i] for i in own], settings.num_hypotheses, budget)
+            if (numbers := [i for i, r in enumerate(requests) if bool(r.phrases) == has_phrases])
+            for rows in batches([lengths[i] for i in numbers], settings.num_hypotheses, budget)
         ]
 
         def searched(rows: list[int]) -> Done:
             try:
-                each = self._search([requests[i] for i in rows], settings, rules, n_best)
+                of_rows = self._search([requests[i] for i in rows], settings, rules, n_best)
             except NotFiniteError:
                 raise WorkError(
                     "the model's output is not finite; its weights are damaged, or too large for the dtype, "
@@ -111,9 +111,9 @@ class TorchEngine:
                     "its training diverged (train.learning_rate): use ", Setting("dtype", "float32"),
                     " or an earlier checkpoint",
                 ) from None  # fmt: skip
-            return [(i, found[:n_best]) for i, found in zip(rows, each)]
+            return [(i, hypotheses[:n_best]) for i, hypotheses in zip(rows, of_rows)]
 
-        return (found for done in self._in_parallel(searched, plan) for found in done)
+        return (hypotheses for done in self._in_parallel(searched, plan) for hypotheses in done)
 
     def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
         results: list[list[float]] = [[] for _ in pairs]
@@ -123,8 +123,8 @@ class TorchEngine:
             tgt_out = self._padded([*pairs[i][1], EOS] for i in rows)
             with torch.inference_mode():
                 log_probs = F.log_softmax(self.model(src, src != PAD, tgt_in).float(), dim=-1)
-                each = log_probs.gather(2, tgt_out[:, :, None])[:, :, 0].tolist()
-            for i, values in zip(rows, each):
+                of_targets = log_probs.gather(2, tgt_out[:, :, None])[:, :, 0].tolist()
+            for i, values in zip(rows, of_targets):
                 results[i] = values[: len(pairs[i][1]) + 1]
         return results
 

@@ -43,16 +43,16 @@ class Resources:
         self, direction: Direction, glossary: str | Path | None = None, memory: str | Path | None = None
     ) -> "Resources":
         """The same with those of these files."""
-        found = self
+        resources = self
         if glossary is not None:
             from transformer_mt.terms.glossary_file import read_glossary
 
-            found = replace(found, glossary=read_glossary(glossary, direction))
+            resources = replace(resources, glossary=read_glossary(glossary, direction))
         if memory is not None:
             from transformer_mt.memories.memory import read_memory
 
-            found = replace(found, memory=read_memory(memory, direction))
-        return found
+            resources = replace(resources, memory=read_memory(memory, direction))
+        return resources
 
     def of(self, direction: Direction) -> "Resources":
         """Those for this direction."""

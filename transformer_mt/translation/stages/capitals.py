@@ -49,12 +49,12 @@ class Capitals(Stage):
     def text(self, unit: Unit, text: str) -> str:
         return "".join(self._capitals(unit, text)) if _is_lowercased(unit) else text
 
-    def align(self, unit: Unit, text: str, translation: str, found: "AlignedSegment") -> "AlignedSegment":
+    def align(self, unit: Unit, text: str, translation: str, aligned: "AlignedSegment") -> "AlignedSegment":
         if not _is_lowercased(unit):
-            return found
+            return aligned
         # From positions in the translation as it was found to those in capitals: ß becomes SS.
         starts = [0, *accumulate(map(len, self._capitals(unit, text)))]
-        return replace(found, target=[(starts[begin], starts[end]) for begin, end in found.target])
+        return replace(aligned, target=[(starts[begin], starts[end]) for begin, end in aligned.target])
 
     def _capitals(self, unit: Unit, text: str) -> list[str]:
         """A hypothesis in capitals, apart from what passes unchanged; a string per character."""

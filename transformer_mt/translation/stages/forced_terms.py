@@ -34,10 +34,10 @@ class ForcedTerms:
         text = CONTROL.sub(" ", unit.segment.searched)
         aligned = align_segment(self._tokenizer, text, unit.src, tgt, attention, positions=unit.positions)
         places = [(_words_for(aligned, term), term) for term in missing]
-        found = [(words, term) for words, term in places if words is not None]
-        if not found:
+        located = [(words, term) for words, term in places if words is not None]
+        if not located:
             return None
-        (first, last), term = min(found, key=lambda place: place[0])
+        (first, last), term = min(located, key=lambda place: place[0])
         begin, end = aligned.target[first][0], aligned.target[last][1]
         spans = self._tokenizer.spans_tgt(tgt)
         kept = next((i for i, span in enumerate(spans) if span[1] > begin), len(tgt))
@@ -52,8 +52,10 @@ class ForcedTerms:
 
     def anywhere(self, unit: Unit, terms: Sequence[Match]) -> Request | None:
         """A translation that has all terms, wherever the search puts them. None where none can be written."""
-        each = (self._pieces(target) for target in dict.fromkeys(term.targets[0] for term in terms))
-        phrases = [ids for ids in each if ids and UNK not in ids and len(ids) <= _MOST_PIECES][:_MOST_PHRASES]
+        spellings = (self._pieces(target) for target in dict.fromkeys(term.targets[0] for term in terms))
+        phrases = [ids for ids in spellings if ids and UNK not in ids and len(ids) <= _MOST_PIECES][
+            :_MOST_PHRASES
+        ]
         if not phrases:
             return None
         limit = min(unit.limit + sum(map(len, phrases)), self._most)
@@ -70,11 +72,11 @@ def _words_for(aligned: AlignedSegment, term: Match) -> tuple[int, int] | None:
     """The first and the last of the target words that stand for a term: the one that most does, and those
     next to it that stand for nothing else.
     """
-    own = [i for i, (begin, end) in enumerate(aligned.source) if begin < term.end and end > term.begin]
-    share = aligned.weights[:, own].sum(axis=1) if own and aligned.weights.size else np.zeros(0)
+    places = [i for i, (begin, end) in enumerate(aligned.source) if begin < term.end and end > term.begin]
+    share = aligned.weights[:, places].sum(axis=1) if places and aligned.weights.size else np.zeros(0)
     if not share.any():
         return None
-    stands_for_it = [row.any() and int(row.argmax()) in own for row in aligned.weights]
+    stands_for_it = [row.any() and int(row.argmax()) in places for row in aligned.weights]
     first = last = int(share.argmax())
     while first and stands_for_it[first - 1]:
         first -= 1

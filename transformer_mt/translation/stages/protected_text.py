@@ -61,18 +61,18 @@ class Protection(Stage):
         """All in one batch."""
         spans = [unit.facts[self].spans(unit.segment.text) for unit in units]
         lines: list[SourceLine] = []
-        for unit, own in zip(units, spans):
-            for span in own:
+        for unit, of_unit in zip(units, spans):
+            for span in of_unit:
                 if span.translatable:
                     # The prefix begins the first span; before protected text it is put in front.
-                    prefix = unit.prefix_text if span is own[0] else ""
+                    prefix = unit.prefix_text if span is of_unit[0] else ""
                     lines.append(SourceLine.of(span.text.strip(), len(lines), prefix, part_of=unit))
         translated = search.translate(lines)
         return [
             self._rejoined(
-                unit, own, [next(translated) if span.translatable else None for span in own], search
+                unit, of_unit, [next(translated) if span.translatable else None for span in of_unit], search
             )
-            for unit, own in zip(units, spans)
+            for unit, of_unit in zip(units, spans)
         ]
 
     @staticmethod
@@ -100,10 +100,10 @@ class Protection(Stage):
         parts = [Part(span.text, line, span.protected) for span, line in zip(spans, lines)]
         return TranslatedUnit(unit, candidates, flags, problems, parts)
 
-    def align(self, unit: Unit, text: str, translation: str, found: "AlignedSegment") -> "AlignedSegment":
+    def align(self, unit: Unit, text: str, translation: str, aligned: "AlignedSegment") -> "AlignedSegment":
         protected: ProtectedText | None = unit.facts.get(self)
         if protected is None:
-            return found
+            return aligned
         from transformer_mt.translation.alignment import pinned  # NumPy takes time to import
 
         source = unit.segment.text
@@ -112,8 +112,8 @@ class Protection(Stage):
             same = next((span for span in remaining if translation[slice(*span)] == source[begin:end]), None)
             if same is not None:
                 remaining.remove(same)
-                found = pinned(found, (begin, end), same)
-        return found
+                aligned = pinned(aligned, (begin, end), same)
+        return aligned
 
 
 @dataclass(frozen=True)
@@ -148,21 +148,21 @@ class ProtectedText:
 
     def spans(self, text: str) -> list[Span]:
         """The text in order, cut where protected text begins and ends."""
-        found, start = [], 0
+        merged, start = [], 0
         for match in self._matches(text):
             if match.start() > start:
-                found.append(Span(text[start : match.start()], protected=False))
-            found.append(Span(match.group(), protected=True))
+                merged.append(Span(text[start : match.start()], protected=False))
+            merged.append(Span(match.group(), protected=True))
             start = match.end()
-        return [*found, Span(text[start:], protected=False)] if start < len(text) else found
+        return [*merged, Span(text[start:], protected=False)] if start < len(text) else merged
 
     def survived(self, source: str, translation: str) -> bool:
         """Whether the translation has the protected text of the source, each match the same number of times,
         and with opening tags still before their closing tags. Placeholders may change their order, as
         languages do.
         """
-        (wanted, numbers), (found, others) = self._items(source), self._items(translation)
-        is_same = Counter(wanted) == Counter(found) and _tag_pairs(wanted) == _tag_pairs(found)
+        (wanted, numbers), (present, others) = self._items(source), self._items(translation)
+        is_same = Counter(wanted) == Counter(present) and _tag_pairs(wanted) == _tag_pairs(present)
         return is_same and not numbers - others  # "20 percent" may have become another "20 %"
 
     def _items(self, text: str) -> tuple[list[str], Counter[str]]:
@@ -179,10 +179,10 @@ class ProtectedText:
         """The matches from left to right, without overlaps; of two at one position the user's pattern wins.
         Two patterns are searched, because a joint one takes milliseconds to compile.
         """
-        own = self._own.finditer(text) if self._own else ()
+        given = self._own.finditer(text) if self._own else ()
         usual = USUAL.finditer(text) if self._is_usual and may_match(text) else ()
         end = 0
-        for match in sorted((*own, *usual), key=lambda match: match.start()):  # stable
+        for match in sorted((*given, *usual), key=lambda match: match.start()):  # stable
             if match.group() and match.start() >= end:  # \b and the like match nothing
                 end = match.end()
                 yield match

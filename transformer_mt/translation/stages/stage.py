@@ -91,9 +91,9 @@ class Stage:
         """The result of a line of which something was translated."""
         return result
 
-    def align(self, unit: Unit, text: str, translation: str, found: "AlignedSegment") -> "AlignedSegment":
+    def align(self, unit: Unit, text: str, translation: str, aligned: "AlignedSegment") -> "AlignedSegment":
         """The alignment of a unit with `text`, the hypothesis, as one with the written `translation`."""
-        return found
+        return aligned
 
     def over_lines(self, results: Iterator[Translation], again: TranslateAgain) -> Iterator[Translation]:
         """The results of all lines."""

@@ -68,7 +68,7 @@ class Terms(Stage):
         written = self._pieces.inserted(ids, inserted)
         if not inserted or first + len(written) >= self._planner.max_src_length:
             return unit
-        positions = [[first + i for i in own] for own in self._pieces.text_positions(written)]
+        positions = [[first + i for i in of_piece] for of_piece in self._pieces.text_positions(written)]
         return replace(unit, src=[*unit.src[:first], *written], positions=positions)
 
     def choose(self, unit: Unit, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
@@ -103,8 +103,8 @@ class Terms(Stage):
         for _ in range(_MOST_REPLACED):
             if not open_units:
                 break
-            found = self._better(open_units, self._written_again(open_units, forced, search), search)
-            pairs, open_units = list(zip(open_units, found)), []
+            better = self._better(open_units, self._written_again(open_units, forced, search), search)
+            pairs, open_units = list(zip(open_units, better)), []
             for (number, before), after in pairs:
                 if not self._num_missing(after):
                     yield number, after
@@ -113,18 +113,18 @@ class Terms(Stage):
         stuck += open_units
         if search.engine.writes_phrases:
             requests = [forced.anywhere(unit.unit, unit.unit.facts[self]) for _, unit in stuck]
-            found = self._better(stuck, requests, search)
-            stuck = [(number, after) for (number, _), after in zip(stuck, found)]
+            better = self._better(stuck, requests, search)
+            stuck = [(number, after) for (number, _), after in zip(stuck, better)]
         yield from stuck
 
     def _written_again(
         self, units: Sequence[Numbered], forced: "ForcedTerms", search: Search
     ) -> list[Request | None]:
-        each: list[tuple[Unit, Ids]] = [(one.unit, search.ids_of(one.candidates[0])) for _, one in units]
-        attentions = search.cross_attention([(unit.src, ids) for unit, ids in each])
+        unit_ids: list[tuple[Unit, Ids]] = [(one.unit, search.ids_of(one.candidates[0])) for _, one in units]
+        attentions = search.cross_attention([(unit.src, ids) for unit, ids in unit_ids])
         return [
             forced.written_again(unit, ids, attention, self._missing(unit, one.candidates[0]))
-            for (unit, ids), attention, (_, one) in zip(each, attentions, units)
+            for (unit, ids), attention, (_, one) in zip(unit_ids, attentions, units)
         ]
 
     def _better(
