@@ -38,6 +38,23 @@ SCHEMA = ROOT / "configs/schema.json"
 GENERATED = "Written by `make reference` from the code. A test compares it with the code."
 
 
+# Those that configs and guides set most often.
+OFTEN_CHANGED = (
+    "data.source_lang",
+    "data.target_lang",
+    "data.train",
+    "data.valid",
+    "data.test",
+    "tokenizer.vocab_size",
+    "model.d_model",
+    "model.num_encoder_layers",
+    "model.dropout",
+    "train.max_updates",
+    "train.batch_tokens",
+    "train.learning_rate",
+)
+
+
 def config_page() -> str:
     """Every key of the YAML: type, default, range, meaning."""
     parts = [
@@ -46,6 +63,8 @@ def config_page() -> str:
         "`resume`: whether the key may change when a run is resumed. The location of data may change, its "
         "content may not.",
     ]
+    parts += ["## The twelve that people change", "Leave the others until you need them."]
+    parts.append(_often_changed())
     top = {name: field for name, field in Config.model_fields.items() if _section(name, field) is None}
     parts += ["## Top level", _keys(top, set())]
     for title, section, marks in _sections(Config, "", set()):
@@ -64,6 +83,15 @@ def config_page() -> str:
     parts += ["### Held out of training", _sentence(FromTrain)]
     parts.append(_keys(FromTrain.model_fields, {Mark.LOCATION}, "from_train."))
     return _page(parts)
+
+
+def _often_changed() -> str:
+    rows = []
+    for dotted in OFTEN_CHANGED:
+        section, _, name = dotted.partition(".")
+        kind = typing.cast(type[BaseModel], _section(section, Config.model_fields[section]))
+        rows.append((f"`{dotted}`", _escaped(_meaning(kind.model_fields[name]))))
+    return table(rows, ["key", "meaning"])
 
 
 def _sections(

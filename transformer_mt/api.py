@@ -1,4 +1,4 @@
-"""What Python programs call: the core together with the public models that a config may begin from."""
+"""The functions for Python programs: the core, and the public models that a config may begin from."""
 
 from pathlib import Path
 

@@ -52,11 +52,11 @@ ADVICE = {
     errno.ENOSPC: "free some space",
     errno.EDQUOT: "free some space of your quota",
 }
-"""What to do about an error of the system."""
+"""Advice for errors of the system."""
 
 
 def advice_on(error: OSError) -> str:
-    """What to do about it."""
+    """The advice for this error."""
     return ADVICE.get(error.errno or 0, "free some space or check the path")
 
 

@@ -28,7 +28,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def missing(path: str | Path) -> str:
-    """What to say of a file that is not there: a link may be there, and its file not."""
+    """The words for a file that is not there: a link may be there, and its file not."""
     path = Path(path)
     if path.is_symlink():
         return f"{path}: must be a file, but is a link to {path.readlink()}, which is not there"

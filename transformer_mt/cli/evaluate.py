@@ -241,7 +241,7 @@ def _test_robustness(
 def _compare_with_parent(
     arguments: argparse.Namespace, config: "Config", tests: "list[EvaluationSet]", weights: str | None
 ) -> None:
-    """What a fine-tuned model gained and what it forgot, on these test sets and on its parent's. The
+    """Gain and forgetting of a fine-tuned model, on these test sets and on its parent's. The
     table is printed, and kept with the run's model of these `weights`, if they are given.
     """
     from transformer_mt.config.public_model import Halves

@@ -210,7 +210,7 @@ def _work(
 
 
 def _prefixes(arguments: argparse.Namespace) -> Iterator[str] | None:
-    """What each translation begins with. InputError now, not at the first line, if the file is not there."""
+    """The beginning of each translation. InputError now, not at the first line, if the file is not there."""
     if arguments.prefixes:
         from transformer_mt.text.lines import open_bytes, read_lines
 
@@ -221,7 +221,7 @@ def _prefixes(arguments: argparse.Namespace) -> Iterator[str] | None:
 
 
 def _facts(arguments: argparse.Namespace, translator: "Translator") -> dict[str, str]:
-    """What the lines of the output depend on, for the record that --resume compares."""
+    """The facts that the lines of the output depend on, for the record that --resume compares."""
     names = ("json", "n_best", "align", "prefix")
     return resume.record_of(arguments, translator, names, {"the prefixes": arguments.prefixes})
 

@@ -377,6 +377,6 @@ class DataConfig(Section):
 
     @property
     def all_labels(self) -> list[str]:
-        """What a model predicts at the first piece: labels, and whether a text follows the other."""
+        """The predictions at the first piece: labels, and whether a text follows the other."""
         follows = NEXT if self.masked_lm.next_sentence and "masked_lm" in self.objectives else ()
         return [*self.labels, *follows]

@@ -19,7 +19,7 @@ _UNION_MEMBERS = (
     "PublicModel",
     "Halves",
 )
-"""What pydantic calls the members of our unions."""
+"""Pydantic's names of the members of our unions."""
 
 _UNIONS = {
     "init_from": "a run's folder, {huggingface: NAME} or {encoder: RUN, decoder: RUN}",
@@ -64,7 +64,7 @@ OTHER_NAMES = {
     }.items()
     for name in names
 }  # fmt: skip
-"""What keys of other toolkits are called here."""
+"""Our names of other toolkits' keys."""
 
 _CORPUS_TAGS = tuple(kind.__name__ for kind in SETS)
 
@@ -99,7 +99,7 @@ def sentence(error: Any, where: dict[str, str], section: type[BaseModel]) -> lis
 
 
 def _problem(error: Any, loc: list[str], section: type[BaseModel]) -> str:
-    """What is wrong with the key at `loc`."""
+    """The mistake in the key at `loc`."""
     kind, value, dotted = error["type"], error["input"], ".".join(loc)
     if kind == "extra_forbidden":
         return f" is not a key{_nearest(loc, section)}"

@@ -108,7 +108,7 @@ class ModelConfig(Section):
     relative_distance: Positive = _RELATIVE_DISTANCE
     """For relative positions: larger distances are clipped to this one."""
     attention: AttentionConfig = AttentionConfig()
-    """What attention computes."""
+    """The formula of attention."""
     recurrent: RecurrentConfig = RecurrentConfig()
     """The recurrent network."""
     tie_embeddings: bool = True

@@ -1,4 +1,4 @@
-"""What a training begins from, other than a run: a model of the Hugging Face hub, or halves of two runs."""
+"""The beginnings of a training other than a run: a model of the Hugging Face hub, or halves of two runs."""
 
 from typing import Annotated, Any, Literal
 
@@ -61,4 +61,4 @@ Beginning = Annotated[
     | Annotated[Halves, Tag(Halves.__name__)],
     Discriminator(_kind),
 ]
-"""What a training may begin from; a word is the folder of a run."""
+"""The beginnings of a training; a word is the folder of a run."""

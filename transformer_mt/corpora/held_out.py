@@ -132,7 +132,7 @@ def as_lines(rows: Iterable[Sequence[str]]) -> str:
 
 
 def rows_of(file: Path) -> list[list[str]]:
-    """What `as_lines` wrote to the file."""
+    """The sentences that `as_lines` wrote to the file."""
     return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
 
 

@@ -1,4 +1,4 @@
-"""What a public model was trained on: its languages are known, its sentence pairs are not here."""
+"""The data of a public model: its languages are known, its sentence pairs are not here."""
 
 from collections.abc import Iterator
 from itertools import permutations

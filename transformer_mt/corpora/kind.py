@@ -1,4 +1,4 @@
-"""What every kind of corpus has: the keys of the YAML that all share, and the methods each defines."""
+"""The base of every kind of corpus: the keys of the YAML that all share, and the methods each defines."""
 
 import itertools
 from collections.abc import Iterable, Iterator

@@ -187,8 +187,8 @@ def warnings_of(result: Translation) -> Iterator[str]:
 
 
 def pattern_of(text: MarkedText, protect: str | None = None) -> str | None:
-    """What must stay in the translation: literal text, and what `protect` matches; None if there is
-    neither.
+    """The pattern of text that must stay in the translation: literal text, and what `protect` matches; None
+    if there is neither.
     """
     literals = sorted(set(text.literals()), key=lambda literal: (-len(literal), literal))
     patterns = []

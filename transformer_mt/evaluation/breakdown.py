@@ -20,7 +20,7 @@ FLAGS = {
     "missing_number": "a number missing",
     "missing_url": "an address missing",
 }
-"""What `text_flags` finds, in plain words."""
+"""The flags of `text_flags`, in plain words."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def length_ratio(test: EvaluationSet, translations: Sequence[str]) -> float:
 
 
 def flags_of(source: str, translation: str) -> list[str]:
-    """What looks wrong with a translation, as keys of FLAGS."""
+    """The suspicions about a translation, as keys of FLAGS."""
     return list(text_flags(source, translation, len(words_of(source)), words_of(translation)))
 
 

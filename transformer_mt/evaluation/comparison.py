@@ -21,7 +21,7 @@ from transformer_mt.evaluation.significance import (
 
 @dataclass(frozen=True)
 class System:
-    """What is compared: one run, or runs that differ in the seed."""
+    """A side of the comparison: one run, or runs that differ in the seed."""
 
     name: str
     runs: list[list[list[str]]]

@@ -68,7 +68,7 @@ def _table(comparison: Comparison) -> str:
 
 
 def _facts(comparison: Comparison, word_counts: Counter[str] | None, is_natural: bool) -> dict[str, Any]:
-    """What the script shows; texts are only ever inserted as text."""
+    """The data that the script shows; texts are only ever inserted as text."""
     return {
         "systems": [system.name for system in comparison.systems],
         "metrics": [

@@ -55,7 +55,7 @@ def as_json(comparison: Comparison) -> str:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """What the numbers are."""
+    """The lines that explain the numbers."""
     several = any(len(system.runs) > 1 for system in comparison.systems)
     lines = [f"{name}: {signature}" for name, signature in comparison.signatures]
     varied = "sentences and other seeds" if several else "sentences"

@@ -1,4 +1,4 @@
-"""What fine-tuning gained and what it forgot: the run it began from and the new one on the same test sets."""
+"""Gain and forgetting of a fine-tuning: the run it began from and the new one on the same test sets."""
 
 from collections.abc import Collection
 

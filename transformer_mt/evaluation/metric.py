@@ -1,4 +1,4 @@
-"""What every metric has: statistics of each sentence whose sums give the score of a test set."""
+"""The base of every metric: statistics of each sentence whose sums give the score of a test set."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

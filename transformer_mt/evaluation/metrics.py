@@ -61,7 +61,7 @@ def corpus_scores(
 
 
 def tokenised_note(references: Sequence[str], tokenize: str) -> str | None:
-    """What must be said with a BLEU on tokenised text; None where the references look like plain text.
+    """The note that belongs to a BLEU on tokenised text; None where the references look like plain text.
 
     Tokenised means that `tokenize` is none, or that most sentences that end in . ? or ! have a space before
     it.

@@ -38,7 +38,7 @@ class SacrebleuMetric(Metric):
     def statistics(
         self, sources: Sequence[str], translations: Sequence[str], references: References
     ) -> Statistics:
-        """What sacreBLEU counts in each sentence, such as n-grams."""
+        """The counts of sacreBLEU in each sentence, such as n-grams."""
         streams = list(zip_longest(*references))  # None where a sentence has fewer references than others
         counts = self._metric._extract_corpus_statistics(list(translations), streams)
         return np.array(counts, np.float64)

@@ -65,7 +65,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the student learns from."""
+    """The corpora that the student learns from."""
 
     teachers: Sequence[Path]
     """Runs; several translate together, as an ensemble."""

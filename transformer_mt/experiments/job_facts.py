@@ -1,4 +1,4 @@
-"""What the results of a sweep's job depend on besides its config: the contents of its corpora, and the
+"""The facts that a sweep's job depends on besides its config: the contents of its corpora, and the
 program.
 """
 

@@ -1,4 +1,4 @@
-"""What a file was made from, recorded next to it: an interrupted step resumes only what is still its own."""
+"""The origin of a file, recorded next to it: an interrupted step resumes only what is still its own."""
 
 import itertools
 import json

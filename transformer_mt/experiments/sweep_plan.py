@@ -1,4 +1,4 @@
-"""What a sweep compares: one base config, its variants, their seeds."""
+"""The plan of a sweep: one base config, its variants, their seeds."""
 
 import re
 from dataclasses import dataclass

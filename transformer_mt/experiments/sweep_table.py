@@ -1,4 +1,4 @@
-"""What a sweep found: one table and one picture."""
+"""The results of a sweep: one table and one picture."""
 
 import json
 import statistics

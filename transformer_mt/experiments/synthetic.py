@@ -118,7 +118,7 @@ class SyntheticCorpusTask:
         return direction if self.is_source else (direction[1], direction[0])
 
     def facts(self) -> dict[str, str]:
-        """What the corpus is made from."""
+        """The facts that the corpus is made from."""
         decode = self.translator.decode.model_dump(exclude={"batch_tokens"})
         # Under the names of earlier versions: what these have translated stays valid.
         flags = [{"no_hypothesis": "none", "truncated": "cut"}.get(flag, flag) for flag in self.choice.flags]

@@ -1,4 +1,4 @@
-"""What every form a model is exported to has: what it supports, how it is written and run."""
+"""The base of every form a model is exported to: what it supports, how it is written and run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class TrainedRun:
 
 @dataclass(frozen=True)
 class Output:
-    """What another runtime made of a line."""
+    """The translation of a line by another runtime."""
 
     translation: str
     score: float
@@ -46,7 +46,7 @@ class ExportFormat(Protocol):
 
     name: str
     advice: str
-    """What to do where a model cannot be exported."""
+    """The advice where a model cannot be exported."""
     quantization: str
     """How weights are stored: float32 or one of CTranslate2's others."""
     proof_settings: ClassVar[dict[str, Any]]
@@ -77,7 +77,7 @@ class ExportFormat(Protocol):
         ...
 
     def metadata(self, config: Config) -> dict[str, Any]:
-        """What its metadata.json must have besides the facts of the model card."""
+        """The entries of its metadata.json besides the facts of the model card."""
         ...
 
     def usage(self, config: Config, out: str) -> str:

@@ -29,7 +29,7 @@ _ON_THE_HUB = {"Hugging Face": "transformers"}
 
 
 def card_facts(run: RunFolder, config: Config, proof: Proof, license: str | None) -> dict[str, Any]:
-    """What is known about the model, as JSON."""
+    """The facts about the model, as JSON."""
     data, public = config.data, run.public_model()
     facts: dict[str, Any] = {
         "name": config.name,

@@ -33,7 +33,7 @@ _BLEU = 95.0  # of a quantised model's output against ours
 
 @dataclass(frozen=True)
 class Proof:
-    """What the comparison found."""
+    """The result of the comparison."""
 
     quantization: str
     sentences: int

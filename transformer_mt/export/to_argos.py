@@ -118,7 +118,7 @@ print(translate.translate("...", "{source}", "{target}"))
 
 
 def _translate(folder: Path, sentences: Sequence[str], home: str) -> list[Output]:
-    """What Argos makes of each sentence, given to it as one."""
+    """The translations by Argos of sentences, given to it one by one."""
     os.environ |= dict.fromkeys(("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"), home)
     for key in [key for key in os.environ if key.startswith("ARGOS_")]:
         del os.environ[key]

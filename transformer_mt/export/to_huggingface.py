@@ -187,7 +187,7 @@ Give it one sentence at a time: it does not divide texts. CTranslate2's own conv
 
 
 def model_config(c: ModelConfig, tokenizer: Tokenizer, positions: int) -> dict[str, Any]:
-    """What their config.json must hold."""
+    """The contents of their config.json."""
     name, kind = class_of(c)
     sizes = [len(order) for order in orders(tokenizer)]
     facts = {
@@ -246,9 +246,9 @@ def _generation_config(config: Config, tokenizer: Tokenizer, positions: int) -> 
 
 
 def _never(config: Config, tokenizer: Tokenizer) -> dict[str, Any]:
-    """What is never written. Ours takes it out of the probabilities after the softmax, as they do, but for
-    PAD of an imported model before: there the others share out its probability, and nothing else may be taken
-    out.
+    """The pieces that are never written. Ours takes them out of the probabilities after the softmax, as they
+    do, but for PAD of an imported model before: there the others share out its probability, and nothing else
+    may be taken out.
     """
     foreign = ids_there(tokenizer)
     if config.model.output_bias and tokenizer.numberings:

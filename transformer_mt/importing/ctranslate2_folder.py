@@ -100,7 +100,7 @@ def _sentencepiece(folder: Path) -> list[bytes]:
 
 
 def _numbering(pieces: list[str], config: dict[str, Any]) -> Numbering:
-    """What is no piece of the model, such as padding, has an id after the others."""
+    """Names that are no piece of the model, such as padding, have ids after the others."""
     foreign = {piece: i for i, piece in enumerate(pieces)}
     names = {
         "pad": "<blank>" if "<blank>" in foreign else "<pad>",

@@ -1,4 +1,4 @@
-"""What every reader of another software's models gives: the parts of a run."""
+"""The result of every reader of another software's models: the parts of a run."""
 
 import re
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class ForeignModel:
     """A model as it is to stand in a run's folder."""
 
     architecture: str
-    """What it is called there."""
+    """Its name there."""
     model: dict[str, Any]
     """Keys of `model`."""
     decode: dict[str, Any]

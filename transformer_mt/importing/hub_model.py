@@ -58,7 +58,7 @@ def fetched(name: str, revision: str | None = None) -> tuple[Path, str | None]:
 
 
 def _with_weights(hub: Any, name: str, revision: str | None) -> Any:
-    """What the hub says of the model; of its copy with safe weights where only that has them."""
+    """The hub's description of the model; of its copy with safe weights where only that has them."""
     info = hub.model_info(name, revision=revision)
     if any(map(_WEIGHTS.fullmatch, _names(info))):
         return info
@@ -77,7 +77,7 @@ def _names(info: Any) -> list[str]:
 
 
 def _in_cache(name: str, revision: str | None, error: Exception) -> tuple[Path, str | None]:
-    """What was fetched before, where there is no network."""
+    """The copy fetched before, where there is no network."""
     kept = _kept(name, revision)
     folder, commit = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else ("", None)
     if not folder or not Path(folder).is_dir():

@@ -14,7 +14,7 @@ NOT_SAFE = (
     "whose files may hold code that runs when they are read; convert it with transformers: "
     "AutoModelForSeq2SeqLM.from_pretrained(MODEL).save_pretrained(FOLDER), and the same with AutoTokenizer"
 )
-"""What to say of a model that is there in the older form alone."""
+"""The error of a model that is there in the older form alone."""
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:

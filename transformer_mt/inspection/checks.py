@@ -1,4 +1,4 @@
-"""What can be wrong with a corpus: one check per finding, each fed pair by pair, in flat memory."""
+"""Checks of a corpus: one check per finding, each fed pair by pair, in flat memory."""
 
 import math
 import re

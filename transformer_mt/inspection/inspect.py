@@ -44,7 +44,7 @@ _DAMAGED = 20  # rows that are named
 
 @dataclass
 class CorpusReport:
-    """What was found in one corpus."""
+    """The findings in one corpus."""
 
     name: str
     languages: tuple[str, str]
@@ -67,7 +67,7 @@ class CorpusReport:
 
 @dataclass
 class Inspection:
-    """What was found in all corpora of a config."""
+    """The findings in all corpora of a config."""
 
     name: str
     corpora: list[CorpusReport]

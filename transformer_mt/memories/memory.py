@@ -1,4 +1,4 @@
-"""What was translated before."""
+"""Translations that were made before."""
 
 from collections.abc import Iterable
 from pathlib import Path

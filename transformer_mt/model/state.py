@@ -1,4 +1,4 @@
-"""What a decoder remembers between steps, with one operation on it.
+"""The memory of a decoder between steps, with one operation on it.
 
 Letters: B sentences, W hypotheses of each (its beam), N = B x W rows, H heads, S source length, K head width,
 E cache entries: one per hypothesis and step.

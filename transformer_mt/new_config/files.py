@@ -1,4 +1,4 @@
-"""What a user's files hold: the corpora in them, how many pairs, and a sample."""
+"""The contents of a user's files: the corpora in them, how many pairs, and a sample."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ _FEWEST = 200
 
 @dataclass(frozen=True)
 class Data:
-    """What the sizes depend on."""
+    """The numbers that the sizes depend on."""
 
     source_lang: str
     target_lang: str
@@ -39,8 +39,8 @@ class Data:
 
 
 def read_files(source_lang: str, target_lang: str, files: Sequence[str], glossary: str | None = None) -> Data:
-    """What the files hold, after saying what was assumed of them. InputError if it is too little, or if the
-    file of terms cannot be read.
+    """The contents of the files, after saying what was assumed of them. InputError if it is too little, or if
+    the file of terms cannot be read.
     """
     terms = None if glossary is None else read_glossary(glossary, (source_lang, target_lang))
     guesses = guess_corpora(files, source_lang, target_lang)

@@ -33,7 +33,9 @@ Model = TypeVar("Model", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Origin:
-    """What a training continues: a checkpoint, or at its beginning the run in `init_from`; None without."""
+    """The state that a training continues: a checkpoint, or at its beginning the run in `init_from`; None
+    without.
+    """
 
     checkpoint: Config | None = None
     """The config that the checkpoint was written with."""
@@ -46,7 +48,7 @@ class Origin:
 
 
 class Preparation(Protocol):
-    """What the prepared data decide."""
+    """The values that the prepared data decide."""
 
     def prepare(self, config: Config, tokenizer: Tokenizer | None) -> None:
         """Prepare the data of a config whose vocabulary is settled; None is one to be learnt. The rest may be

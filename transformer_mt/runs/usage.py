@@ -1,4 +1,4 @@
-"""What a trained model is used with: the command for its kind."""
+"""The use of a trained model: the command for its kind."""
 
 from pathlib import Path
 

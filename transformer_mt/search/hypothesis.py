@@ -1,4 +1,4 @@
-"""What every search gives back, and how it is ranked. Needs no torch: engines without it use this too."""
+"""The result of every search, and its rank. Needs no torch: engines without it use this too."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ class Hypothesis:
     log_prob: float
     """Natural logarithm of the probability the model gives it."""
     score: float
-    """What hypotheses are ranked by: log_prob / length penalty, and what rules add."""
+    """The number that ranks hypotheses: log_prob / length penalty, and what rules add."""
 
 
 @dataclass(frozen=True)
 class LengthPenalty:
-    """What log-probabilities are divided by, so that long translations are not at a disadvantage.
+    """The number that log-probabilities are divided by, so that long translations are not at a disadvantage.
 
     `plain`: length^a, so that a = 0 ranks by probability and a = 1 by the mean log-probability of a token.
     `gnmt`: ((5 + length) / 6)^a (Wu et al. 2016, equation 14). The length counts EOS.

@@ -22,7 +22,7 @@ Protect = Sequence[str | None] | None
 
 @dataclass(frozen=True)
 class RequestOptions:
-    """What a request asks of all its translations."""
+    """The options of a request for all its translations."""
 
     protect_usual: bool | None = None
     """Whether addresses and the like pass unchanged; None is as the model's config says."""

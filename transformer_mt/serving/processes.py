@@ -71,7 +71,7 @@ class EnginePool:
         self._pool.shutdown()
 
     def _call(self, *arguments: Any) -> list[Any]:
-        """What a process answers. If it dies, all are started again, and it is retried once."""
+        """The answer of a process. If it dies, all are started again, and it is retried once."""
         pool = self._pool
         try:
             return pool.submit(_call, *arguments).result()

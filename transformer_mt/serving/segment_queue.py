@@ -48,8 +48,8 @@ class _Task:
 
 
 class SegmentQueue:
-    """What waits for an engine. A batch takes one segment of each request in turn. While light requests wait,
-    heavy ones get a quarter of their time.
+    """The segments that wait for an engine. A batch takes one segment of each request in turn. While light
+    requests wait, heavy ones get a quarter of their time.
     """
 
     def __init__(self, engine: Engine, threads: int = 1, wait: float = 0.002) -> None:

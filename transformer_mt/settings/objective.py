@@ -1,4 +1,4 @@
-"""What a training corpus teaches: to translate, or one of the pretraining tasks on plain text."""
+"""The objective of a training corpus: to translate, or one of the pretraining tasks on plain text."""
 
 from typing import Literal
 

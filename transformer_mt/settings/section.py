@@ -1,4 +1,4 @@
-"""What all sections of the YAML share: types of values, and marks that say more about a key."""
+"""The base of all sections of the YAML: types of values, and marks that say more about a key."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -12,7 +12,7 @@ Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class Mark(Enum):
-    """What other modules must know about a key. A key without marks is fixed when a run is resumed."""
+    """The facts about a key that other modules need. A key without marks is fixed when a run is resumed."""
 
     CHANGEABLE = "may differ when a run is resumed"
     LOCATION = "where data lies; its content is compared by a fingerprint, so the location may change"

@@ -1,4 +1,4 @@
-"""What strings and languages are like, without corpora or models.
+"""Strings and languages, without corpora or models.
 
 In: lines, sentences, language codes. Out: lines of files by one rule (LF or CRLF), the script and the
 language of a text, sentence boundaries, hashes by which equal sentences are found, damage and its repair.

@@ -12,7 +12,7 @@ COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 """Endings of compressed files."""
 
 DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError)
-"""What reading a damaged or cut file raises."""
+"""The errors of reading a damaged or cut file."""
 
 
 def open_compressed(path: Path) -> IO[bytes]:

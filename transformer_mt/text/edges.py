@@ -1,4 +1,4 @@
-"""What stands around the words of a line and is no part of the sentence: white space and bullets."""
+"""The edges of a line, which are no part of the sentence: white space and bullets."""
 
 import re
 

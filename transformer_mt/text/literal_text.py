@@ -1,4 +1,4 @@
-"""What passes through a translation unchanged unless a user turns it off: addresses, placeholders of
+"""Text that passes through a translation unchanged unless a user turns it off: addresses, placeholders of
 programs, tags, and numbers with their units.
 """
 

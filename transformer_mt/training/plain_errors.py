@@ -1,4 +1,4 @@
-"""What the errors of a training mean to its user."""
+"""The errors of a training in words for its user."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -61,7 +61,7 @@ class Validation:
     sets: list[SetScores]
     """The scores of each validation set."""
     score: float
-    """What training maximises."""
+    """The score that training maximises."""
     samples: list[tuple[str, str, str]]
     """Three of (source, reference, translation)."""
 
@@ -172,7 +172,7 @@ def _monitored(result: SetScores, config: Config) -> float:
 
 
 def mean_of(sets: Sequence[SetScores]) -> SetScores:
-    """What is shown and monitored for all sets together."""
+    """The scores of all sets together, for the log and the monitor."""
     if len(sets) == 1:
         return sets[0]
     scores = [

@@ -24,8 +24,8 @@ class AlignedSegment:
     weights: NDArray[np.float32]
     """(target words, source words); a row sums to 1, or to 0 where nothing is known."""
     attention: NDArray[np.float32]
-    """What `weights` were made from, of the same shape: for a word of several pieces, the mean over those of
-    the target and the sum over those of the source.
+    """The attention that `weights` were made from, of the same shape: for a word of several pieces, the mean
+    over those of the target and the sum over those of the source.
     """
 
     def moved(self, source: int, target: int) -> "AlignedSegment":

@@ -42,7 +42,7 @@ def num_workers(engine: Engine, num_lines: int) -> int:
 
 
 def translate_in_workers(engine: Engine, translate: Translate, num_lines: int, count: int) -> Iterator[Any]:
-    """What `translate` gives for all lines, in order, computed by `count` processes that ask `engine`."""
+    """The results of `translate` for all lines, in order, computed by `count` processes that ask `engine`."""
     context = multiprocessing.get_context("fork")
     pipes, processes = [], []
     share = -(-num_lines // count)

@@ -46,7 +46,7 @@ class Planner:
         """The piece before each source, of a model with several languages."""
         prompt = configs[0].data.target_piece(direction)
         self.prompt = [] if prompt is None else [tokenizer.control_id(prompt)]
-        """What the decoder is given before it writes."""
+        """The pieces that the decoder is given before it writes."""
         self.max_src_length = min(c.data.max_length for c in configs)
         """Longer segments, in pieces with EOS, are divided."""
         most_positions = min(

@@ -18,7 +18,7 @@ class Options:
     n_best: int = 1
     """Candidates of each line in `Translation.n_best`."""
     prefixes: Sequence[str] | None = None
-    """What each line's translation begins with."""
+    """The beginning of each line's translation."""
     align: bool = False
     """Whether to compute alignments."""
     protect: str | Sequence[str | None] | None = None
@@ -70,7 +70,8 @@ class Candidate:
     translation: str
     """The text."""
     score: float
-    """What candidates are ranked by: log P / length penalty; with search: mbr the expected utility, 0 to 100.
+    """The number that ranks candidates: log P / length penalty; with search: mbr the expected utility, 0 to
+    100.
     """
     log_prob: float
     """Natural logarithm of the probability the model gives it."""

@@ -1,4 +1,4 @@
-"""What probability a model gives a translation that is already there."""
+"""The probability that a model gives a translation that is already there."""
 
 import json
 import math

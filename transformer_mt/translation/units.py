@@ -25,7 +25,7 @@ class Segment:
     gap: str
     """The white space between it and the next segment of the line."""
     replacement: str | None = None
-    """What is searched for instead of the text; it has the same length."""
+    """The text that the search gets instead; it has the same length."""
     known: str | None = None
     """Its translation where none is searched for."""
     flag: str | None = None
@@ -33,7 +33,7 @@ class Segment:
 
     @property
     def searched(self) -> str:
-        """What the search translates."""
+        """The text that the search translates."""
         return self.text if self.replacement is None else self.replacement
 
 
@@ -46,7 +46,7 @@ class SourceLine:
     number: int = 0
     """Its index among the lines of the call."""
     prefix: str = ""
-    """What its translation begins with."""
+    """The beginning of its translation."""
     before: str = ""
     """White space and bullets that stay before the translation."""
     after: str = ""
@@ -76,10 +76,10 @@ class Unit:
     prefix: Ids = field(default_factory=list)
     prefix_text: str = ""
     prompt: Ids = field(default_factory=list)
-    """What the decoder is given before it writes."""
+    """The pieces that the decoder is given before it writes."""
     line: SourceLine = field(default_factory=lambda: SourceLine.of(""))
     facts: Mapping[Any, Any] = field(default_factory=dict)
-    """What a stage remembers about the unit, by the stage."""
+    """The notes of each stage about the unit."""
     positions: list[Ids] | None = None
     """For each piece of the text the positions in `src` that stand for it, where these are not one after the
     other at its end.
@@ -147,7 +147,7 @@ class TranslatedUnit:
 
     @property
     def searched(self) -> "Iterator[TranslatedUnit]":
-        """What an engine searched: this unit, or the units of its parts."""
+        """The units that an engine searched: this unit, or the units of its parts."""
         if not (self.parts or self.unit.is_fixed):
             yield self
         for part in self.parts:

@@ -1,4 +1,6 @@
-"""What the commands share: the argument parser, the types of arguments, and how a mistake is reported."""
+"""The parts that the commands share: the argument parser, the types of arguments, and how a mistake is
+reported.
+"""
 
 import argparse
 import difflib
@@ -26,7 +28,7 @@ class Parser(argparse.ArgumentParser):
         self.variables: dict[str, str] = {}
         """The variables of the environment that options come from."""
         self.shown: dict[str, tuple[str, ...]] = {}
-        """What --help shows, in groups: options, or commands; everything without."""
+        """The items that --help shows, in groups: options, or commands; everything without."""
 
     def show(self, **groups: tuple[str, ...]) -> None:
         """Let --help show these options alone; --help-all shows all."""

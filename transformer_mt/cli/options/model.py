@@ -45,7 +45,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """What computes a model."""
+    """The engine and device that compute a model."""
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
     parser.add_argument(
         "--dtype",

@@ -1,4 +1,4 @@
-"""What translators bring: terms, and what was translated before."""
+"""The references that translators bring: terms and memories."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""What is refused of the command line of translate, before anything is loaded."""
+"""The refusals of the command line of translate, before anything is loaded."""
 
 import argparse
 import os

@@ -24,8 +24,8 @@ def record_of(
     names: Sequence[str] = (),
     files: Mapping[str, str | None] | None = None,
 ) -> dict[str, str]:
-    """What the output of `translate` depends on; `names` are options that only lines of text have, `files`
-    those it reads besides the input.
+    """The settings and files that the output of `translate` depends on; `names` are options that only lines
+    of text have, `files` those it reads besides the input.
     """
     decode = translator.decode.model_dump(exclude={"batch_tokens"})
     settings = {f"decode.{key}": value for key, value in decode.items()}
@@ -44,8 +44,8 @@ def record_of(
 
 
 def facts(models: list[Path], settings: dict[str, Any], files: dict[str, str | None]) -> dict[str, str]:
-    """What a translation depends on, as texts by name: the models, the settings, and the contents of input
-    files.
+    """The facts that a translation depends on, as texts by name: the models, the settings, and the contents
+    of input files.
 
     Standard input is not among them: it cannot be read twice.
     """

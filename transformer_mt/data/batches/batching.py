@@ -82,7 +82,7 @@ class Batch:
     num_tokens: int
     """Real target tokens, EOS counted: what losses are divided by and speed is counted in."""
     links: Links | None = None
-    """What stands for what; None where it is not known."""
+    """The links between pieces; None where it is not known."""
     packing: tuple[Tensor, ...] | None = None
     """The fields of `model.masks.Packing`, for rows that hold several sentences each (packing.py); None where
     each has one.

@@ -105,7 +105,7 @@ class EncoderRows(_ObjectiveRows):
         return lengths, lengths
 
     def rows(self, epoch: int, rows: np.ndarray) -> Sides:
-        """What is read of each row, and what is predicted there: PAD where nothing is."""
+        """The ids that are read of each row, and those that are predicted there: PAD where nothing is."""
         texts, labels = self.before.rows(epoch, rows)
         is_masked = self._is_masked[self._corpora(rows)]
         if self._has_next:

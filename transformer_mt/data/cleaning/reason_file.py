@@ -187,7 +187,7 @@ class ReasonFile:
 
 
 def read_reasons(folder: Path) -> np.ndarray:
-    """What `ReasonFile` left in its folder."""
+    """The files of a `ReasonFile` in its folder."""
     return _map(folder / _REASONS, "r")
 
 

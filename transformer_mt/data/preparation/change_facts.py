@@ -1,4 +1,4 @@
-"""What the changes of training rows need to know about the pairs."""
+"""The facts about the pairs that changes of training rows need."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -52,7 +52,7 @@ class FirstPassResult:
 
 
 def read_first_pass(folder: Path) -> FirstPassResult | None:
-    """What the first pass left in the folder; None unless it is done."""
+    """The results of the first pass in the folder; None unless it is done."""
     try:
         facts = json.loads((folder / FIRST_PASS_FILE).read_text(encoding="utf-8"))
         reasons = read_reasons(folder / FIRST_PASS_FOLDER)
@@ -192,7 +192,7 @@ class EvaluationKeys:
 
 
 def evaluation_keys(data: DataConfig) -> EvaluationKeys:
-    """What training pairs must not have."""
+    """The sentences that training pairs must not have."""
     keys = EvaluationKeys(set(), set())
     for corpus in (*data.valid_sets, *data.test):
         if isinstance(corpus, FromTrainCorpus):

@@ -73,7 +73,7 @@ class ValidationSet:
 
 @dataclass(frozen=True)
 class PreparedData:
-    """What training needs of the data."""
+    """The data as training needs them."""
 
     tokenizer: Tokenizer
     train: EncodedPairs
@@ -82,7 +82,7 @@ class PreparedData:
     fingerprint: str
     """A hash of all training and validation ids: the same data gives the same."""
     corpora: list[CorpusCounts]
-    """What became of the pairs of each training corpus, in order."""
+    """The fate of the pairs of each training corpus, in order."""
     weights: list[float]
     """Uses of each pair of a corpus per epoch."""
     several_sentences: float
@@ -318,7 +318,7 @@ def _prepare_into(
 
 
 def corpus_table(corpora: Sequence[CorpusCounts], weights: Sequence[float] = ()) -> str:
-    """What became of the pairs: one corpus by reason, several as a table."""
+    """The fate of the pairs: one corpus by reason, several as a table."""
     if len(corpora) == 1:
         return drop_reasons.reason_table(Counter(corpora[0].counts))
     used = [reason for reason in drop_reasons.REASONS if any(corpus.counts.get(reason) for corpus in corpora)]

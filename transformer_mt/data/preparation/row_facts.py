@@ -1,4 +1,4 @@
-"""What was found out about the rows of prepared data, kept in the cache."""
+"""Facts about the rows of prepared data, kept in the cache."""
 
 import hashlib
 import json

@@ -33,7 +33,7 @@ _SKIPPED_AT_ONCE = 10_000  # rows read before the next look at whether to stop
 
 @dataclass
 class CorpusCounts:
-    """What became of the pairs of one training corpus."""
+    """The fate of the pairs of one training corpus."""
 
     name: str
     counts: dict[str, int]

@@ -62,11 +62,11 @@ class Numbering:
         return replace(self, pieces=[*self.pieces, *new])
 
     def name_there(self, piece: str) -> str:
-        """What a piece is called there."""
+        """The name of a piece there."""
         return self.language_form.format(piece[2:-2]) if piece.startswith(">>") else piece
 
     def facts(self) -> dict[str, Any]:
-        """What `Numbering(**facts)` makes again."""
+        """The facts from which `Numbering(**facts)` makes the same again."""
         return {"special": self.special, "language_form": self.language_form, "pieces": self.pieces}
 
 

@@ -38,7 +38,7 @@ _KNOWN = frozenset({
     "cp949", "koi8-r", "koi8-u", "cp866", "cp874", "mac-roman", "mac-cyrillic",
     *(f"cp{n}" for n in range(1250, 1259)), *(f"iso8859-{n}" for n in range(2, 17) if n != 12),
 })  # fmt: skip
-"""What browsers know, by Python's names."""
+"""The encodings that browsers know, by Python's names."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ class Mark:
     begin: int
     end: int
     opening: str
-    """What is written before the characters, as in the document; a mark at one position has only this."""
+    """The markup before the characters, as in the document; a mark at one position has only this."""
     closing: str = ""
     children: "tuple[Mark, ...]" = ()
     """The marks within it."""
@@ -47,7 +47,7 @@ class MarkedText:
     marks: tuple[Mark, ...] = ()
     """Outermost ones, in the order of the document."""
     before: str = ""
-    """What stays before the translation: white space, markup around the whole text."""
+    """The text that stays before the translation: white space, markup around the whole text."""
     after: str = ""
     writer: Callable[[], Callable[[str], str]] = field(default=lambda: str, compare=False)
     """Makes what writes the characters of one translation, in their order, as the format does: `&` as

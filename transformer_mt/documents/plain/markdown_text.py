@@ -26,7 +26,7 @@ _LINK_END = re.compile(
 )
 _BREAK = re.compile(r"(?:\\|[ \t]*)\r?\n(?P<start>[ \t]*(?:>[ \t]?)*[ \t]*)")
 _BEGINS_ITEM = re.compile(r"(?<=\n)([ \t]*(?:>[ \t]?)*)([-+#]|#{2,6}|1[.)])(?=\s)")
-"""What begins an item or a heading within a paragraph."""
+"""The beginnings of an item or a heading within a paragraph."""
 _SAME_LABEL = re.compile(r"\[([^\[\]]+)\]\[\1\]")
 _MATH_BLOCK = r"\$\$(?:(?!\$\$).)+\$\$"
 _MATH = r"(?<![\\\w$])\$(?=[^\s$])(?:\\.|[^$\\\r\n])*(?<=[^\s$])\$(?![\w$])"

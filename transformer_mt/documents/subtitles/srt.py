@@ -88,7 +88,7 @@ def pieces_of_cues(
 
 
 def _cues(text: str, name: str) -> tuple[str, list[Cue]]:
-    """What stands before the first subtitle, and the subtitles."""
+    """The text before the first subtitle, and the subtitles."""
     heads = list(_HEAD.finditer(text))
     before = text[: heads[0].start()] if heads else text
     if before.strip():

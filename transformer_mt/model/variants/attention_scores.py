@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 
 class Score(nn.Module):
-    """What all kinds share."""
+    """The base of all kinds."""
 
     def keys(self, k_BHSK: Tensor) -> Tensor:
         """The part of the score that depends only on the keys: computed once, cached during decoding."""

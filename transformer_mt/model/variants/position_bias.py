@@ -26,11 +26,11 @@ class PositionBias(nn.Module):
         return x_BHTK
 
     def score_bias(self, score: Score, q_BHTK: Tensor, positions: Positions) -> Tensor | None:
-        """What is added to the scores: broadcastable to (B, H, T, S)."""
+        """The term added to the scores: broadcastable to (B, H, T, S)."""
         return None
 
     def value_bias(self, weights_BHTS: Tensor, positions: Positions) -> Tensor | None:
-        """What is added to the weighted sum of the values: (B, H, T, K)."""
+        """The term added to the weighted sum of the values: (B, H, T, K)."""
         return None
 
 

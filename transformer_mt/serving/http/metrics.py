@@ -1,4 +1,4 @@
-"""What the server does, in Prometheus's form."""
+"""The counts of the server's work, in Prometheus's form."""
 
 import asyncio
 import time

@@ -28,7 +28,7 @@ from transformer_mt.training.update.build import build_trial_updater
 
 @dataclass(frozen=True)
 class UpdateMemory:
-    """What one update holds on a device that trains alone."""
+    """The memory of one update on a device that trains alone."""
 
     parameters: int
     state_bytes: int

@@ -1,4 +1,4 @@
-"""What the curves of a training show beyond doubt, in a sentence or two."""
+"""The facts that the curves of a training show beyond doubt, in a sentence or two."""
 
 import math
 from collections.abc import Sequence

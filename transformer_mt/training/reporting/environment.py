@@ -1,4 +1,4 @@
-"""What results depend on besides the config."""
+"""The versions and the machine that results depend on besides the config."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""What metrics.jsonl records, shown elsewhere too: TensorBoard, Weights & Biases."""
+"""The records of metrics.jsonl, shown elsewhere too: TensorBoard, Weights & Biases."""
 
 import importlib.util
 import math

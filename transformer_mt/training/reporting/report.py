@@ -51,7 +51,7 @@ def write_report(folder: RunFolder, config: Config) -> None:
 
 
 def _confidence(folder: RunFolder) -> str:
-    """What confidence is worth, with its picture; empty where the model was not calibrated."""
+    """The worth of confidence, with its picture; empty where the model was not calibrated."""
     facts = folder.calibration()
     if not facts:
         return ""
@@ -154,7 +154,7 @@ def test_scores(folder: RunFolder) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _data(corpora: Sequence[dict[str, Any]]) -> str:
-    """What became of the pairs of each training corpus: a column a corpus."""
+    """The fate of the pairs of each training corpus: a column a corpus."""
     if not corpora:
         return ""
     reasons = [name for name in (READ, *REASONS) if any(corpus["counts"].get(name) for corpus in corpora)]

@@ -51,7 +51,7 @@ class Parent:
     def of(
         cls, config: Config, ranks: Ranks | None = None, find: FindParent = run_in_folder
     ) -> "Parent | None":
-        """What the config's training begins from, None without; rank 0 finds it while the others wait.
+        """The beginning of the config's training, None without; rank 0 finds it while the others wait.
         InputError if there is none.
         """
         if config.init_from is None:

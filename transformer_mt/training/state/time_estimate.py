@@ -41,7 +41,7 @@ class TimeEstimate:
         return updates + max(0, validations) * (self._validation or 0.0)
 
     def announcement(self, step: int, train: TrainConfig, on_cpu: bool) -> list[str]:
-        """What to say about the time, once; an empty list before enough is measured and after it was said."""
+        """The lines about the time, once; an empty list before enough is measured and after it was said."""
         left = self.left(step, train)
         if self._announced or left is None:
             return []

@@ -29,9 +29,9 @@ def build_updater(
     may_capture: bool = True,
     updates_left: int | None = None,
 ) -> Updater:
-    """What updates the model, which is on the device, as the config says; `threads` of a CPU compute parts of
-    a batch, by default as many as may. `may_halve`: see Updater. `may_capture`: whether packed updates of a
-    GPU are CUDA graphs. `updates_left`: by default all.
+    """The updater of the model, which is on the device, as the config says; `threads` of a CPU compute parts
+    of a batch, by default as many as may. `may_halve`: see Updater. `may_capture`: whether packed updates of
+    a GPU are CUDA graphs. `updates_left`: by default all.
     """
     train = config.train
     updates_left = train.max_updates if updates_left is None else updates_left

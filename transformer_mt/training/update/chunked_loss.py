@@ -164,7 +164,7 @@ def _equal_parts(count: int, most: int) -> int:
 
 
 def _product_dtype(tensor: Tensor) -> torch.dtype:
-    """What autocast would multiply in."""
+    """The dtype that autocast would multiply in."""
     kind = tensor.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else tensor.dtype
 

@@ -55,7 +55,7 @@ class DividedEngine:
         self._peers.broadcast(None)
 
     def _search_share(self, requests: list[Any], settings: dict[str, Any], n_best: int) -> list[Any]:
-        """What all peers have found."""
+        """The results of all peers."""
         by_length = sorted(range(len(requests)), key=lambda i: -len(requests[i]["src"]))
         numbers = by_length[self._peers.rank :: self._peers.size]
         of_rank = [Request(**requests[i]) for i in numbers]

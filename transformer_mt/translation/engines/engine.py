@@ -21,8 +21,8 @@ class Request:
     prefix: Ids = field(default_factory=list)
     """The pieces its translation begins with."""
     prompt: Ids = field(default_factory=list)
-    """What the decoder is given before the first piece, such as the language it writes; no part of the
-    translation. Requests of one engine have prompts of one length.
+    """The ids that the decoder is given before the first piece, such as the language it writes; no part of
+    the translation. Requests of one engine have prompts of one length.
     """
     phrases: list[Ids] = field(default_factory=list)
     """Pieces that its translation must have, each phrase in one stretch. Only with beam search, and of an

@@ -30,14 +30,14 @@ Direction = tuple[str, str]
 
 @dataclass(frozen=True)
 class Resources:
-    """What stages need besides the model and its settings."""
+    """The things that stages need besides the model and its settings."""
 
     calibration: Calibration | None = None
-    """What turns probabilities into confidence."""
+    """The map from probabilities to confidence."""
     glossary: Glossary | None = None
     """Terms that translations must have."""
     memory: "Memory | None" = None
-    """What was translated before."""
+    """Translations to use again."""
 
     def with_files(
         self, direction: Direction, glossary: str | Path | None = None, memory: str | Path | None = None

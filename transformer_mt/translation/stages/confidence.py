@@ -11,7 +11,7 @@ from transformer_mt.translation.units import TranslatedLine
 
 @dataclass(frozen=True)
 class Calibration:
-    """What turns probabilities into confidence, fitted on the validation set (evaluation/calibration.py)."""
+    """The map from probabilities to confidence, fitted on the validation set (evaluation/calibration.py)."""
 
     intercept: float
     slope: float

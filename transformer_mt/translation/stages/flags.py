@@ -1,4 +1,4 @@
-"""What looks wrong with a translation, judged from the two texts alone."""
+"""Suspicions about a translation, judged from the two texts alone."""
 
 import re
 from collections import Counter

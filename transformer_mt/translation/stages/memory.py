@@ -1,4 +1,4 @@
-"""What was translated before: the same text is translated in the same way."""
+"""Exact reuse of a memory: the same text is translated in the same way."""
 
 from dataclasses import replace
 

@@ -130,7 +130,7 @@ class Span:
 
 
 class ProtectedText:
-    """What a regular expression matches in the source, and whether a translation has kept it."""
+    """The matches of a regular expression in the source, and whether a translation has kept them."""
 
     def __init__(self, pattern: str | None, usual: bool = False) -> None:
         """With `usual` also addresses, placeholders, tags and numbers with units. InputError if `pattern` is

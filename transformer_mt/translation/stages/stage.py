@@ -1,4 +1,4 @@
-"""What a stage of a translation may do."""
+"""The methods of a stage of a translation."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
