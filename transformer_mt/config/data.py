@@ -47,7 +47,7 @@ class NewPiecesConfig(Section):
 
 
 class DataConfig(Section):
-    """What is translated into what, and from which sentence pairs; or which text is learnt."""
+    """The languages and the sentence pairs of a translation model, or the text of another model."""
 
     language: Language | None = None
     """Language code of the text, where nothing is translated; instead of source_lang and target_lang."""

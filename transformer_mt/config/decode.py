@@ -24,7 +24,7 @@ class DecodeConfig(Section):
     length_penalty: Annotated[float, OnlyForSearches(("beam", "sample"))] = Field(1.0, ge=0.0, le=10.0)
     """Exponent a of score = log P / length^a; 0 prefers short translations, 1 is the mean per token."""
     length_penalty_form: Annotated[Literal["plain", "gnmt"], OnlyForSearches(("beam", "sample"))] = "plain"
-    """What is raised to that power: the length, or (5 + length) / 6 (Wu et al. 2016)."""
+    """The base of that power: the length, or (5 + length) / 6 (Wu et al. 2016)."""
     samples: Annotated[int, Field(gt=0, le=10_000)] = 1
     """Samples per line, for `sample` and `mbr`."""
     temperature: float = Field(1.0, gt=0.0, le=100.0)
@@ -36,7 +36,7 @@ class DecodeConfig(Section):
     seed: Annotated[NonNegative, OnlyForSearches(("sample", "mbr"))] = 1
     """Sampling: the same line in the same batch always gets the same samples."""
     utility: Annotated[Literal["chrf", "bleu"], OnlyForSearches(("mbr",))] = "chrf"
-    """What mbr maximises: the mean likeness to the other samples, by sentence chrF or BLEU."""
+    """The utility that mbr maximises: the mean likeness to the other samples, by sentence chrF or BLEU."""
     min_length: Annotated[int, Field(ge=0, le=10_000)] = 0
     """A translation has at least this many pieces."""
     max_length: Annotated[Annotated[int, Field(gt=0, le=10_000)] | None, Mark.AFFECTS_SCORES] = None

@@ -24,10 +24,10 @@ class EvaluateConfig(Section):
     """How translations are scored."""
 
     metrics: Changeable[list[MetricName]] = Field([])
-    """What `evaluate` and `compare` report: BLEU, chrF, chrF++, TER, spBLEU, exact match, WER and CER (word
-    and character error rate). [] is BLEU, chrF and TER, but without TER for languages without spaces between
-    words, where it takes a tenth of a second a sentence. Validations leave out TER unless train.monitor names
-    it.
+    """The metrics of `evaluate` and `compare`: BLEU, chrF, chrF++, TER, spBLEU, exact match, WER and CER
+    (word and character error rate). [] is BLEU, chrF and TER, but without TER for languages without spaces
+    between words, where it takes a tenth of a second a sentence. Validations leave out TER unless
+    train.monitor names it.
     """
     tokenize: Annotated[
         Literal["auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"], Mark.AFFECTS_SCORES

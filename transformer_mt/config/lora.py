@@ -15,7 +15,7 @@ class LoraConfig(Section):
     rank: NonNegative = 0
     """Rank of what is added to a matrix; 0 turns it off, 8 to 64 are usual."""
     alpha: float = Field(32.0, gt=0.0)
-    """What is added is multiplied by alpha / rank."""
+    """The product of both matrices is multiplied by alpha / rank."""
     modules: list[Literal["attention", "feed_forward"]] = Field(["attention", "feed_forward"], min_length=1)
     """Where it is added."""
 

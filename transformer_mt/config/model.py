@@ -124,7 +124,7 @@ class ModelConfig(Section):
 
     @property
     def has_max_positions(self) -> bool:
-        """Whether it has weights for each of data.max_length positions, and no more."""
+        """True if the kind has weights for each of data.max_length positions, and no more."""
         if self.kind == "recurrent":
             return self.attention.scores().cross == "location"
         return self.position == "learned"

@@ -71,7 +71,7 @@ class TrainConfig(Section):
     weight_decay: Changeable[float] = Field(0.0, ge=0.0)
     """Decay of the weights."""
     schedule: Changeable[Literal["inverse_sqrt", "linear", "cosine", "constant"]] = "inverse_sqrt"
-    """What the learning rate does after the warm-up; linear and cosine reach zero with the update after the
+    """The learning rate after the warm-up; linear and cosine reach zero with the update after the
     last.
     """
     warmup: Changeable[NonNegative] = 4000
@@ -119,7 +119,9 @@ class TrainConfig(Section):
     on a CPU, commands search with it.
     """
     monitor: Annotated[Changeable[Monitor], Mark.AFFECTS_SCORES] = "BLEU"
-    """What selects the best checkpoint: loss, or a metric of greedy translations, as in evaluate.metrics."""
+    """The score that selects the best checkpoint: loss, or a metric of greedy translations, as in
+    evaluate.metrics.
+    """
     monitor_set: Annotated[Changeable[str], Mark.AFFECTS_SCORES] = "mean"
     """With several validation sets: the name of the one that decides; mean takes all equally."""
     patience: Changeable[NonNegative] = 10

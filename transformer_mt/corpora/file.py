@@ -54,7 +54,7 @@ class FileCorpus(Corpus):
     """Between the columns of .tsv and .csv; by default a tab and a comma."""
 
     damaged_rows: Literal["refuse", "drop"] = "refuse"
-    """What to do with rows of a table that have other columns than the first row: end with the first of them,
+    """The action on rows of a table that have other columns than the first row: end with the first of them,
     or leave them out. `inspect` lists them.
     """
 

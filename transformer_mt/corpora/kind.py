@@ -37,7 +37,7 @@ class Corpus(Section):
     EXAMPLE: ClassVar[str]
     """How the YAML names such a corpus, for error messages."""
     is_held_out: ClassVar[bool] = False
-    """Whether it is made of the training corpora."""
+    """True if the set is made of the training corpora."""
 
     name: str | None = Field(None, min_length=1)
     """Its name in tables and reports; by default its location."""

@@ -72,7 +72,7 @@ class Plan:
     texts: Sequence[Path] = ()
     """Files of text in the source language, besides the sources of the training corpora."""
     with_references: bool = False
-    """Whether it also learns from the training corpora themselves."""
+    """True if the student also learns from the training corpora themselves."""
     choice: PairSelection = ALL
     """Which of the teachers' translations it learns from; by default all."""
 

@@ -139,7 +139,7 @@ def weights_of(
 
 
 def _is_known(name: str) -> bool:
-    """Whether it is a tied weight under another name, or a table."""
+    """True for a tied weight under another name, and for a table."""
     tables = ("shared.weight", "embed_tokens.weight", "embed_positions.weights")
     return name in (BIAS, "lm_head.weight", *POSITIONS) or name.endswith(tables)
 

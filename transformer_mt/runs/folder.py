@@ -164,7 +164,7 @@ class RunFolder:
         return read_objects(self.metrics_file) if self.metrics_file.exists() else []
 
     def corpora(self) -> list[dict[str, Any]]:
-        """The fate of the pairs of each training corpus; empty before the data are prepared."""
+        """Kept and dropped pairs of each training corpus; empty before the data are prepared."""
         file = self.corpora_file
         return json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
 

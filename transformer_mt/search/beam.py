@@ -268,7 +268,7 @@ class _Beam:
         return rows
 
     def hypotheses(self) -> list[list[Hypothesis]]:
-        """Those of each sentence that ended, best first."""
+        """The finished hypotheses of each sentence, best first."""
         ended = self._back_pointers.hypotheses(self._ids.eos, self._settings.most)
         if not all(ended) and self._is_broken:
             raise NotFiniteError

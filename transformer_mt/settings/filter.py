@@ -24,7 +24,7 @@ with warnings.catch_warnings():
         markup: bool = False
         """Drop pairs with tags or template braces: <b>, {{name}}, [[link]]."""
         encoding: Literal["drop", "repair"] | None = None
-        """What to do with text that was decoded wrongly (`fÃ¼r`), has control or replacement characters, or
+        """The action on text that was decoded wrongly (`fÃ¼r`), has control or replacement characters, or
         HTML escapes (`&quot;`): drop the pair, or repair it with ftfy (extra `clean`) and drop what
         stays damaged.
         """

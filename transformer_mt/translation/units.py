@@ -126,7 +126,7 @@ class Part:
     line: "TranslatedLine | None" = None
     """Its translation; None where it stays as it is."""
     is_whole: bool = False
-    """Whether it is aligned as a whole, not word by word."""
+    """True if the part is aligned as a whole, not word by word."""
 
 
 @dataclass(frozen=True)

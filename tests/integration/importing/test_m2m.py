@@ -48,21 +48,21 @@ def test_an_imported_model_computes_the_same_logits_from_the_same_text(public, t
     data = run.config().data
     ours, tokenizer = load_model(run, run.config())
     theirs, their_tokenizer = of_transformers(public)
-    there = tokenizer.numberings[0].foreign_ids()
+    m2m_ids = tokenizer.numberings[0].foreign_ids()
     before, begin = (tokenizer.control_id(f">>{code}<<") for code in data.languages)
     for src_text, tgt_text in [*zip(*toy_lines(8)), ("Ünknöwn 猫 dog", "Ein Hund, 猫.")]:
         src = [before, *tokenizer.encode_src([src_text])[0], EOS]
         tgt = [begin, *tokenizer.encode_tgt([tgt_text])[0]]
         inputs = their_tokenizer(src_text, return_tensors="pt")
         labels = their_tokenizer(text_target=tgt_text)["input_ids"]
-        assert inputs["input_ids"][0].tolist() == [there[i] for i in src]
-        assert labels == [there[i] for i in [*tgt, EOS]]
+        assert inputs["input_ids"][0].tolist() == [m2m_ids[i] for i in src]
+        assert labels == [m2m_ids[i] for i in [*tgt, EOS]]
         start = [theirs.config.decoder_start_token_id, *labels[:-1]]
         with torch.inference_mode():
             expected = theirs(**inputs, decoder_input_ids=torch.tensor([start])).logits[0]
-            found = ours.eval()(torch.tensor([src]), torch.ones(1, len(src), dtype=torch.bool),
+            log_probs = ours.eval()(torch.tensor([src]), torch.ones(1, len(src), dtype=torch.bool),
                                 torch.tensor([[BOS, *tgt]]))[0]  # fmt: skip
-        assert (found - expected[:, there]).abs().max() < 1e-4
+        assert (log_probs - expected[:, m2m_ids]).abs().max() < 1e-4
 
 
 def test_an_imported_model_goes_back_with_the_same_tensors_and_vocabulary(public, tmp_path):

@@ -1,4 +1,4 @@
-"""What `--help` shows, and the setting of what it does not."""
+"""The options that `--help` shows, and `--set` for the others."""
 
 import pytest
 

@@ -161,11 +161,11 @@ def test_terms_of_a_request_win_over_those_of_the_glossary():
     """In every form of the word; a longer term of the glossary wins over a shorter one."""
     terms = [Term("Dog", ("Kater",)), Term("house", ("Heim",))]
     both = Glossary(terms, ("en", "de"), behind=glossary(dogs="Zebra", bird="Tiger"))
-    found = both.find("The dog, a bird, a house")
-    assert [match.targets for match in found] == [("Kater",), ("Tiger",), ("Heim",)]
+    matches = both.find("The dog, a bird, a house")
+    assert [match.targets for match in matches] == [("Kater",), ("Tiger",), ("Heim",)]
     longer = Glossary([Term("old house", ("Villa",))], ("en", "de"))
-    found = Glossary([Term("old", ("betagt",))], ("en", "de"), behind=longer).find("an old house, old")
-    assert [match.targets for match in found] == [("Villa",), ("betagt",)]
+    matches = Glossary([Term("old", ("betagt",))], ("en", "de"), behind=longer).find("an old house, old")
+    assert [match.targets for match in matches] == [("Villa",), ("betagt",)]
 
 
 def test_protected_text_has_no_terms(reading_terms):

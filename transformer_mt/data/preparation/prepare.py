@@ -82,7 +82,7 @@ class PreparedData:
     fingerprint: str
     """A hash of all training and validation ids: the same data gives the same."""
     corpora: list[CorpusCounts]
-    """The fate of the pairs of each training corpus, in order."""
+    """Kept and dropped pairs of each training corpus, in order."""
     weights: list[float]
     """Uses of each pair of a corpus per epoch."""
     several_sentences: float
@@ -318,7 +318,7 @@ def _prepare_into(
 
 
 def corpus_table(corpora: Sequence[CorpusCounts], weights: Sequence[float] = ()) -> str:
-    """The fate of the pairs: one corpus by reason, several as a table."""
+    """Kept and dropped pairs: one corpus by reason, several as a table."""
     if len(corpora) == 1:
         return drop_reasons.reason_table(Counter(corpora[0].counts))
     used = [reason for reason in drop_reasons.REASONS if any(corpus.counts.get(reason) for corpus in corpora)]

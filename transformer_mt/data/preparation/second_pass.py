@@ -33,7 +33,7 @@ _SKIPPED_AT_ONCE = 10_000  # rows read before the next look at whether to stop
 
 @dataclass
 class CorpusCounts:
-    """The fate of the pairs of one training corpus."""
+    """Counts of one training corpus: pairs kept and dropped, by reason."""
 
     name: str
     counts: dict[str, int]

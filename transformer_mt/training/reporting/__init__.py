@@ -1,4 +1,4 @@
-"""What a training says about itself: metrics.jsonl, the progress bar, report.md, loggers.
+"""The reports of a training: metrics.jsonl, the progress bar, report.md, loggers.
 
 Begin with `metrics_log.py`. `diagnosis.py` says what the curves show.
 """

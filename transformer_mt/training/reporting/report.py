@@ -154,7 +154,7 @@ def test_scores(folder: RunFolder) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _data(corpora: Sequence[dict[str, Any]]) -> str:
-    """The fate of the pairs of each training corpus: a column a corpus."""
+    """Kept and dropped pairs of each training corpus: a column a corpus."""
     if not corpora:
         return ""
     reasons = [name for name in (READ, *REASONS) if any(corpus["counts"].get(name) for corpus in corpora)]

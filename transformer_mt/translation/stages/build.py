@@ -55,7 +55,7 @@ class Resources:
         return resources
 
     def of(self, direction: Direction) -> "Resources":
-        """Those for this direction."""
+        """The resources for this direction."""
         glossary = self.glossary if self.glossary and self.glossary.languages == direction else None
         memory = self.memory if self.memory is not None and self.memory.languages == direction else None
         return Resources(self.calibration, glossary, memory)

@@ -125,7 +125,7 @@ class Span:
 
     @property
     def translatable(self) -> bool:
-        """Whether it has anything to translate; a comma between two tags has not."""
+        """True if the text has words to translate; a comma between two tags has none."""
         return not self.protected and any(map(str.isalpha, self.text))
 
 
