@@ -60,9 +60,9 @@ def test_an_imported_model_computes_the_same_logits_from_the_same_text(public, t
         start = [theirs.config.decoder_start_token_id, *labels[:-1]]
         with torch.inference_mode():
             expected = theirs(**inputs, decoder_input_ids=torch.tensor([start])).logits[0]
-            log_probs = ours.eval()(torch.tensor([src]), torch.ones(1, len(src), dtype=torch.bool),
-                                torch.tensor([[BOS, *tgt]]))[0]  # fmt: skip
-        assert (log_probs - expected[:, m2m_ids]).abs().max() < 1e-4
+            logits = ours.eval()(torch.tensor([src]), torch.ones(1, len(src), dtype=torch.bool),
+                                 torch.tensor([[BOS, *tgt]]))[0]  # fmt: skip
+        assert (logits - expected[:, m2m_ids]).abs().max() < 1e-4
 
 
 def test_an_imported_model_goes_back_with_the_same_tensors_and_vocabulary(public, tmp_path):
