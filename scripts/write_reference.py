@@ -38,7 +38,9 @@ SCHEMA = ROOT / "configs/schema.json"
 GENERATED = "Written by `make reference` from the code. A test compares it with the code."
 
 
-# Those that configs and guides set most often.
+COLUMNS = ["key", "values", "default", "resume", "meaning"]
+
+# Keys that configs and guides set most often.
 OFTEN_CHANGED = (
     "data.source_lang",
     "data.target_lang",
@@ -86,12 +88,12 @@ def config_page() -> str:
 
 
 def _often_changed() -> str:
-    rows = []
-    for dotted in OFTEN_CHANGED:
-        section, _, name = dotted.partition(".")
-        kind = typing.cast(type[BaseModel], _section(section, Config.model_fields[section]))
-        rows.append((f"`{dotted}`", _escaped(_meaning(kind.model_fields[name]))))
-    return table(rows, ["key", "meaning"])
+    fields = {
+        f"{title}.{name}": (field, marks)
+        for title, section, marks in _sections(Config, "", set())
+        for name, field in section.model_fields.items()
+    }
+    return table([_row(dotted, *fields[dotted]) for dotted in OFTEN_CHANGED], COLUMNS)
 
 
 def _sections(
@@ -120,12 +122,21 @@ def _keys(of: dict[str, FieldInfo], marks: set[Mark], prefix: str = "") -> str:
     for name, field in of.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             continue  # a section of its own
-        default = "required" if field.default is PydanticUndefined else f"`{flow(field.default)}`"
-        found = marks | _marks(field)
-        resume = "location" if Mark.LOCATION in found else "yes" if Mark.CHANGEABLE in found else "no"
-        values = _escaped(_values(field.annotation, [field]))
-        rows.append((f"`{prefix}{name}`", values, default, resume, _escaped(_meaning(field))))
-    return table(rows, ["key", "values", "default", "resume", "meaning"])
+        rows.append(_row(f"{prefix}{name}", field, marks))
+    return table(rows, COLUMNS)
+
+
+def _row(dotted: str, field: FieldInfo, marks: set[Mark]) -> tuple[str, ...]:
+    default = "required" if field.default is PydanticUndefined else f"`{flow(field.default)}`"
+    marks = marks | _marks(field)
+    resume = "location" if Mark.LOCATION in marks else "yes" if Mark.CHANGEABLE in marks else "no"
+    return (
+        f"`{dotted}`",
+        _escaped(_values(field.annotation, [field])),
+        default,
+        resume,
+        _escaped(_meaning(field)),
+    )
 
 
 def _values(annotation: Any, metadata: list[Any]) -> str:

@@ -1,4 +1,4 @@
-"""Atomic writes of small files, JSON lines, and digests."""
+"""Atomic writes of small files, JSON lines, digests, and the check of new folders."""
 
 import hashlib
 import json
@@ -6,6 +6,8 @@ import os
 import secrets
 from pathlib import Path
 from typing import Any
+
+from transformer_mt.errors import InputError
 
 
 def write_text(path: Path, text: str) -> None:
@@ -33,6 +35,13 @@ def missing(path: str | Path) -> str:
     if path.is_symlink():
         return f"{path}: must be a file, but is a link to {path.readlink()}, which is not there"
     return f"{path}: no such file; paths are taken from the folder you start in"
+
+
+def check_is_new(out: Path) -> None:
+    """InputError if there is something at `out`."""
+    if out.exists():
+        obstacle = "a folder is there" if out.is_dir() else "a file is there"
+        raise InputError(f"{out}: must be a new folder, but {obstacle}; remove it or name another")
 
 
 def fsync(path: Path) -> None:

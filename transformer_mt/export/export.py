@@ -8,8 +8,8 @@ from transformer_mt.errors import InputError
 from transformer_mt.export.format import ExportFormat, TrainedRun
 from transformer_mt.export.model_card import card_facts, model_card
 from transformer_mt.export.proof import Proof, probe_sentences, prove
-from transformer_mt.export.unproven import check_is_new, unproven_folder
-from transformer_mt.files import write_text
+from transformer_mt.export.unproven import unproven_folder
+from transformer_mt.files import check_is_new, write_text
 from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.engines.torch_engine import load_model

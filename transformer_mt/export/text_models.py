@@ -16,8 +16,8 @@ from transformer_mt.export.fast_tokenizer import write_fast_tokenizer
 from transformer_mt.export.format import TrainedRun, num_positions
 from transformer_mt.export.huggingface_tokenizer import orders, write_json
 from transformer_mt.export.to_huggingface import ToHuggingFace, class_of, import_transformers, model_config
-from transformer_mt.export.unproven import check_is_new, unproven_folder
-from transformer_mt.files import write_text
+from transformer_mt.export.unproven import unproven_folder
+from transformer_mt.files import check_is_new, write_text
 from transformer_mt.layouts.bert_and_gpt import to_bert, to_gpt2
 from transformer_mt.layouts.huggingface import to_huggingface
 from transformer_mt.runs.folder import RunFolder

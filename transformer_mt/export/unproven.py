@@ -6,15 +6,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from transformer_mt.errors import InputError
-
-
-def check_is_new(out: Path) -> None:
-    """InputError if there is something at `out`."""
-    if out.exists():
-        obstacle = "a folder is there" if out.is_dir() else "a file is there"
-        raise InputError(f"{out}: must be a new folder, but {obstacle}; remove it or name another")
-
 
 @contextlib.contextmanager
 def unproven_folder(out: Path) -> Iterator[Path]:

@@ -17,7 +17,7 @@ from transformer_mt.config.dump import dump_config
 from transformer_mt.config.messages import sentence
 from transformer_mt.data.vocabulary.sentencepiece_file import tokenizer_settings
 from transformer_mt.errors import InputError, Setting
-from transformer_mt.files import write_text
+from transformer_mt.files import check_is_new, write_text
 from transformer_mt.importing.ctranslate2_folder import link_model, read_ctranslate2
 from transformer_mt.importing.foreign_model import ForeignModel
 from transformer_mt.importing.huggingface_folder import read_huggingface_folder
@@ -40,9 +40,7 @@ def import_model(
 
     InputError, with every reason, where it is not a model that can be held exactly.
     """
-    if out.exists():
-        obstacle = "a folder is there" if out.is_dir() else "a file is there"
-        raise InputError(f"{out}: must be a new folder, but {obstacle}; remove it or name another")
+    check_is_new(out)
     foreign = _read(folder)
     config = _config(foreign, folder, name, languages)
     before_writing()
