@@ -18,6 +18,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
 
@@ -129,7 +130,7 @@ def flops(shape: str, vocabulary: int, src: float, tgt: float, squares: tuple[fl
     return 6 * (encoder * src + decoder * tgt) + 12 * D * L * (s2 + t2 / 2 + st)
 
 
-def kernel_seconds(device: torch.device, step, count: int) -> float:
+def kernel_seconds(device: torch.device, step: Callable[[], object], count: int) -> float:
     """Seconds of kernels in an update."""
     if device.type != "cuda":
         return float("nan")

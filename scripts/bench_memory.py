@@ -12,9 +12,14 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable
+from multiprocessing.queues import Queue
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformer_mt.config import Config
 
 
-def _config(pairs: int):
+def _config(pairs: int) -> "Config":
     from transformer_mt.config import Config
 
     return Config.model_validate(
@@ -58,7 +63,7 @@ def _train(pairs: int, updates: int) -> None:
     optimizer = build_optimizer(model, config.train)
     objective = Objective(model, label_smoothing=0.1)
     updater = Updater(objective, optimizer, torch.device("cpu"), torch.float32, 1.0, Ranks())
-    batches = TrainingBatches(data.train, config.train.batch_tokens, seed=1)
+    batches = TrainingBatches(data.train, 4096, seed=1)
     for _ in range(updates):
         updater.update(batches.next_update(), 1e-4)
 
@@ -69,7 +74,9 @@ def _prepare(pairs: int, updates: int) -> None:
     prepare(_config(pairs))
 
 
-def _measure(stage: Callable[[int, int], None], pairs: int, updates: int, queue) -> None:
+def _measure(
+    stage: Callable[[int, int], None], pairs: int, updates: int, queue: "Queue[tuple[float, float]]"
+) -> None:
     start = time.time()
     stage(pairs, updates)
     queue.put((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, time.time() - start))

@@ -113,20 +113,14 @@ def direct(arguments: argparse.Namespace, lines: Sequence[str]) -> float:
         "from transformer_mt import Translator\n"
         "from transformer_mt.device import keep_freed_memory\n"
         "keep_freed_memory(one_heap=True)\n"
-        "folder, lines = json.load(sys.stdin)\n"
-        "translator = Translator.load(folder)\n"
+        "folder, engine, lines = json.load(sys.stdin)\n"
+        "translator = Translator.load(folder, engine=engine)\n"
         "translator.translate(lines[:64])\n"
         "start = time.perf_counter()\n"
         "translator.translate(lines)\n"
         "print(len(lines) / (time.perf_counter() - start))\n"
     )
-    folder = str(arguments.model)
-    if arguments.engine == "ctranslate2":
-        from transformer_mt.export.cache import exported
-        from transformer_mt.runs.folder import RunFolder
-
-        folder = str(exported(RunFolder(arguments.model)))
-    given = json.dumps([folder, list(lines)])
+    given = json.dumps([str(arguments.model), arguments.engine, list(lines)])
     return float(subprocess.run([sys.executable, "-c", code], input=given, text=True, check=True,
                                 stdout=subprocess.PIPE).stdout)  # fmt: skip
 

@@ -20,6 +20,7 @@ import time
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 SHAPES = {  # d_model, d_ff, heads, layers on each side
@@ -95,10 +96,12 @@ def use_torch_version(part: str) -> None:
     from transformer_mt.training.update import build, loss, optimizer, step
 
     class OneByOne(torch.optim.Muon):
-        def __init__(self, matrices, lr, weight_decay, dtype, shared):
+        def __init__(self, matrices: Any, lr: float, weight_decay: float, *_: Any) -> None:
             super().__init__(matrices, lr=lr, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
 
-    def float_attention(q, k, v, mask, p, causal):
+    def float_attention(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, p: float, causal: bool
+    ) -> torch.Tensor:
         with torch.autocast("cpu", enabled=False):
             return F.scaled_dot_product_attention(
                 q.float(), k.float(), v.float(), mask, p, is_causal=causal
@@ -129,7 +132,7 @@ def pin_gradient_threads() -> None:
     def pool(threads: int, name: str) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(threads, name, lambda: os.sched_setaffinity(0, {next(cores)}))
 
-    gradient_threads.ThreadPoolExecutor = pool
+    gradient_threads.ThreadPoolExecutor = pool  # type: ignore[misc, assignment]
 
 
 def corpora(data: str) -> dict:
@@ -205,9 +208,8 @@ class Bare:
                 module.dropout = (
                     0.0  # as in the trainer's default; attention dropout would double the attention
                 )
-        self.model = nn.ModuleDict({"tokens": nn.Embedding(VOCABULARY, d_model), "core": core}).to(
-            self.device
-        )
+        self.tokens = nn.Embedding(VOCABULARY, d_model)
+        self.model = nn.ModuleDict({"tokens": self.tokens, "core": core}).to(self.device)
         self.dropout = nn.Dropout(options.dropout)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, betas=(0.9, 0.98), fused=True)
         self.autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=variant.precision == "bf16")
@@ -221,7 +223,7 @@ class Bare:
 
         src, tgt = torch.randint(4, VOCABULARY, (2, self.batch, BARE_LENGTH), device=self.device)
         with self.autocast:
-            tokens = self.model["tokens"]
+            tokens = self.tokens
             x, y = self.dropout(tokens(src) * 16), self.dropout(tokens(tgt) * 16)
             hidden = self.model["core"](x, y, tgt_mask=self.causal, tgt_is_causal=True)
             logits = F.linear(hidden, tokens.weight)

@@ -76,8 +76,8 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, str, object]]:
         other = COMPARISONS[type(node.ops[0])]
         yield f"{type(node.ops[0]).__name__} -> {other.__name__}", "ops", [other(), *node.ops[1:]]
     elif isinstance(node, ast.BinOp | ast.BoolOp | ast.AugAssign) and type(node.op) in OPERATORS:
-        other = OPERATORS[type(node.op)]
-        yield f"{type(node.op).__name__} -> {other.__name__}", "op", other()
+        operator = OPERATORS[type(node.op)]
+        yield f"{type(node.op).__name__} -> {operator.__name__}", "op", operator()
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
         yield f"{node.value} -> {not node.value}", "value", not node.value
     elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):

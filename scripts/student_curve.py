@@ -48,7 +48,7 @@ def points(
         for run in runs:
             for kind in KINDS:
                 out = Path(folder) / run.name / kind
-                command = ["export", run, out, "--quantization", kind, "--probe", source]
+                command = ["export", str(run), str(out), "--quantization", kind, "--probe", str(source)]
                 if subprocess.run([sys.executable, "-m", "transformer_mt", *command], env=exact).returncode:
                     continue
                 exports[run.name, kind] = out

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from lxml import html as lxml_html
 
+from transformer_mt.config import Config
 from transformer_mt.documents.markup.html import parse_html
 from transformer_mt.documents.markup.marked_text import MarkedText
 from transformer_mt.documents.translate import translate_pieces
@@ -65,20 +66,20 @@ def main() -> None:
         if found != "exact" and shown < args.show:
             shown += 1
             print(f"{kind}, {found}: {source}\n    {written}\n    inside {inside}, outside {outside}")
-    for kind in ("word", "two words", "stretch", None):
+    for shown_kind in ("word", "two words", "stretch", None):
         of_kind: Counter[str] = Counter()
         for (own, found), n in counts.items():
-            of_kind[found] += n if kind in (own, None) else 0
+            of_kind[found] += n if shown_kind in (own, None) else 0
         total = max(1, sum(of_kind.values()))
         shares = ", ".join(f"{name} {100 * n / total:.1f} %" for name, n in sorted(of_kind.items()) if n)
-        print(f"{kind or 'all':10} {total:4}: {shares}")
+        print(f"{shown_kind or 'all':10} {total:4}: {shares}")
 
 
 def texts_of(source: str) -> list[MarkedText]:
     return [piece for piece in parse_html(source) if isinstance(piece, MarkedText)]
 
 
-def pairs_of(config, split: str, most: int) -> list[tuple[str, str]]:
+def pairs_of(config: Config, split: str, most: int) -> list[tuple[str, str]]:
     corpora = getattr(config.data, split)
     found = []
     for corpus in corpora if isinstance(corpora, list) else [corpora]:
@@ -89,16 +90,18 @@ def pairs_of(config, split: str, most: int) -> list[tuple[str, str]]:
 
 def dictionary(pairs: list[tuple[str, str]]) -> dict[str, set[str]]:
     """Target words for each source word, in lower case."""
-    sources, targets, both = Counter(), Counter(), Counter()
+    sources: Counter[str] = Counter()
+    targets: Counter[str] = Counter()
+    both: Counter[tuple[str, str]] = Counter()
     for source, target in pairs:
         src, tgt = set(words_of(source)), set(words_of(target))
         sources.update(src)
         targets.update(tgt)
         both.update(product(src, tgt))
     found: dict[str, set[str]] = {}
-    for (src, tgt), count in both.items():
-        if count >= LEAST_COUNT and 2 * count / (sources[src] + targets[tgt]) > LEAST_ASSOCIATION:
-            found.setdefault(src, set()).add(tgt)
+    for (word, partner), count in both.items():
+        if count >= LEAST_COUNT and 2 * count / (sources[word] + targets[partner]) > LEAST_ASSOCIATION:
+            found.setdefault(word, set()).add(partner)
     return found
 
 
@@ -106,7 +109,9 @@ def words_of(text: str) -> list[str]:
     return [text[begin:end].lower() for begin, end in find_words(text) if text[begin].isalnum()]
 
 
-def planted_in(source, translation, partners, rng):
+def planted_in(
+    source: str, translation: str, partners: dict[str, set[str]], rng: random.Random
+) -> tuple[str, str, set[str], set[str]] | None:
     """(kind, HTML, target words that must be inside, target words that must not), or None."""
     spans = [span for span in find_words(source) if source[span[0]].isalnum()]
     src, tgt = words_of(source), words_of(translation)
@@ -136,7 +141,7 @@ def planted_in(source, translation, partners, rng):
     return kind, html, inside, set(known.values()) - inside
 
 
-def outcome(source, written, inside, outside, flagged) -> str:
+def outcome(source: str, written: str, inside: set[str], outside: set[str], flagged: bool) -> str:
     tree = lxml_html.fragment_fromstring(f"<div>{written}</div>")
     if re.findall(r"<[^>]*>", source) != re.findall(r"<[^>]*>", written) or len(tree) != 1:
         return "other tags"

@@ -151,8 +151,8 @@ def _values(annotation: Any, metadata: list[Any]) -> str:
         words = _values(item, [])
         return "list of corpora" if words == "a corpus" else f"list of {words}"
     if members := typing.get_args(annotation):
-        words = [_values(member, metadata) for member in members if member is not type(None)]
-        return " or ".join(dict.fromkeys(words))
+        kinds = [_values(member, metadata) for member in members if member is not type(None)]
+        return " or ".join(dict.fromkeys(kinds))
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "a corpus" if annotation.__name__.endswith("Corpus") else "a section"
     names = {int: "whole number", float: "number", str: "text", bool: "`true`, `false`"}
@@ -269,8 +269,8 @@ def python_page() -> str:
         assert is_dataclass(kind)
         rows = [(f"`{f.name}`", f"`{_escaped(_type(f.type))}`", _doc(kind, f.name)) for f in fields(kind)]
         parts += [f"## {kind.__name__}", _sentence(kind), table(rows, ["field", "type", "meaning"])]
-    rows = [(f"`transformer_mt.errors.{e.__name__}`", _sentence(e)) for e in (InputError, WorkError)]
-    parts += ["## Errors", table(rows, ["error", "when"])]
+    errors = [(f"`transformer_mt.errors.{e.__name__}`", _sentence(e)) for e in (InputError, WorkError)]
+    parts += ["## Errors", table(errors, ["error", "when"])]
     return _page(parts)
 
 
