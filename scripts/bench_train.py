@@ -92,7 +92,7 @@ def use_torch_version(part: str) -> None:
     import torch.nn.functional as F
 
     from transformer_mt.model.kernels import dropout, fast_attention
-    from transformer_mt.training import setup
+    from transformer_mt.training import preparation
     from transformer_mt.training.update import build, loss, optimizer, step
 
     class OneByOne(torch.optim.Muon):
@@ -107,11 +107,17 @@ def use_torch_version(part: str) -> None:
                 q.float(), k.float(), v.float(), mask, p, is_causal=causal
             ).to(q.dtype)
 
+    def plain_loss(
+        hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, smoothing: float,
+        bias: torch.Tensor | None, **_: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+        return loss.plain_cross_entropy(hidden, weight, targets, smoothing, bias)
+
     parts = {
-        "buffers": (setup, "keep_freed_memory", lambda: None),
+        "buffers": (preparation, "keep_freed_memory", lambda: None),
         "dropout": (dropout._RandomBitsDropout, "apply", staticmethod(F.dropout)),
         "attention": (fast_attention, "cpu_attention", float_attention),
-        "loss": (step, "projected_cross_entropy", loss.plain_cross_entropy),
+        "loss": (step, "projected_cross_entropy", plain_loss),
         "muon": (optimizer, "Muon", OneByOne),
         "threads": (build, "gradient_threads", lambda *_: 1),
     }
