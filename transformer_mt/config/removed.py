@@ -2,9 +2,12 @@
 
 from typing import Any
 
+_ANY = object()
+"""Of a key that never changed a model."""
+
 _REMOVED: dict[tuple[str, str], Any] = {
     ("train", "r_drop"): 0.0,
-    ("train", "tcmalloc"): True,
+    ("train", "tcmalloc"): _ANY,
     ("denoise", "permute"): True,
     ("filter", "model_score"): None,
     ("data", "memory"): {"share": 0.0, "threshold": 0.6, "file": None},
@@ -29,5 +32,5 @@ def without_removed_keys(values: Any, section: str = "") -> Any:
     return {
         key: without_removed_keys(value, str(key))
         for key, value in values.items()
-        if (section, key) not in _REMOVED or value != _REMOVED[section, key]
+        if (section, key) not in _REMOVED or _REMOVED[section, key] not in (_ANY, value)
     }

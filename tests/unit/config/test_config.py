@@ -97,6 +97,7 @@ def test_what_an_earlier_version_had_and_did_not_use_is_read_over(write_config):
         load_config(path, ["train.r_drop=5.0"])
     with pytest.raises(InputError, match="`data.filter.model_score` is not a key"):
         load_config(path, ["data.filter.model_score={keep: 0.5}"])
+    load_config(path, ["train.tcmalloc=false"])  # of the process, never of the model: any value
 
 
 def test_a_sweep_is_not_taken_for_a_config(tmp_path):
