@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from transformer_mt.corpora.evaluation_sets import EvaluationSet
     from transformer_mt.evaluation.comparison import System
     from transformer_mt.evaluation.metric import Metric
+    from transformer_mt.runs.folder import RunFolder
 
 # Pairs of each training corpus whose words are counted: half a minute.
 _MOST_COUNTED = 1_000_000
@@ -173,12 +174,18 @@ def _systems(texts: list[str]) -> list[_Named]:
 
 def _short_name(path: Path) -> str:
     """The folder's name, or the file's; that of the run for what `evaluate` wrote there."""
+    if run := _run_with(path):
+        return run.path.name
     path = path.resolve()
+    return path.name if path.is_dir() else path.stem
+
+
+def _run_with(path: Path) -> "RunFolder | None":
+    """The run in whose folder `evaluate` wrote the file."""
     from transformer_mt.runs.folder import RunFolder
 
-    if RunFolder(path.parent.parent).translations_file(path.stem) == path:
-        return path.parent.parent.name
-    return path.name if path.is_dir() else path.stem
+    run = RunFolder(path.resolve().parent.parent)
+    return run if run.translations_file(path.stem) == path.resolve() and run.is_run else None
 
 
 def _metrics(
@@ -219,6 +226,7 @@ def _translated(
 ) -> "list[System]":
     from transformer_mt.evaluation.comparison import System
     from transformer_mt.evaluation.outputs import read_translations
+    from transformer_mt.evaluation.seen import SystemRecord
     from transformer_mt.evaluation.translated import translated
     from transformer_mt.importing.model_folder import run_of
 
@@ -232,10 +240,18 @@ def _translated(
         None if system.is_model else list(map(read_translations, system.paths, tests)) for system in named
     ]
     runs: dict[str, list[list[list[str]]]] = {}
+    folders: dict[str, list[RunFolder]] = {}
     for system, of_files in zip(named, read):
+        folder = run_of(system.paths[0]) if system.is_model else _run_with(system.paths[0])
         run = of_files or translated(run_of(system.paths[0]), tests, arguments.device)
         runs.setdefault(system.name, []).append(run)
-    return [System(name, outputs) for name, outputs in runs.items()]
+        folders.setdefault(system.name, []).extend([folder] if folder else [])
+    systems = []
+    for name, outputs in runs.items():
+        record = SystemRecord(folders[name])
+        seen = tuple(map(record.share, tests)) if folders[name] else ()
+        systems.append(System(name, outputs, seen))
+    return systems
 
 
 def _word_counts(config: "Config | None") -> "Counter[str] | None":

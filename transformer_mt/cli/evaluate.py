@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from transformer_mt.config import Config
     from transformer_mt.corpora.evaluation_sets import EvaluationSet
     from transformer_mt.evaluation.alignment_error import HandLinks
-    from transformer_mt.evaluation.evaluate import Evaluation
     from transformer_mt.evaluation.metric import Metric
+    from transformer_mt.evaluation.run_evaluation import RunEvaluation
     from transformer_mt.runs.folder import RunFolder
-    from transformer_mt.translation.translator import Translator
 
 _OF_TRANSLATIONS = (
     "source", "reference", "external", "robust", "tag", "ensemble", "engine", "dtype", "glossary", "memory",
@@ -74,6 +73,7 @@ def add_command(commands: Any) -> None:
 def _evaluate(arguments: argparse.Namespace) -> int:
     files_of_sets(arguments)  # refused before any work
     from transformer_mt.evaluation.metrics import metric_names
+    from transformer_mt.evaluation.run_evaluation import RunEvaluation
     from transformer_mt.importing.model_folder import run_of
 
     folder = run_of(arguments.model, vars(arguments)["from"], arguments.to)
@@ -100,7 +100,11 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         tests = select_by_language(tests, translator.directions, arguments.to, vars(arguments)["from"])
     with translating_together(translator) as is_mine:
         if is_mine:
-            _score(arguments, folder, config, translator, tests, external, weights, hand)
+            is_usual_engine = arguments.engine == "auto" and arguments.dtype is None
+            is_plain = is_usual_engine and not (arguments.ensemble or arguments.glossary or arguments.memory)
+            others = [run_of(model, vars(arguments)["from"], arguments.to) for model in arguments.ensemble]
+            run = RunEvaluation(folder, config, translator, weights, arguments.tag, others, is_plain)
+            _score(arguments, run, tests, external, hand)
     return 0
 
 
@@ -140,128 +144,70 @@ def _evaluate_text(arguments: argparse.Namespace, folder: "RunFolder", config: "
 
 def _score(
     arguments: argparse.Namespace,
-    folder: "RunFolder",
-    config: "Config",
-    translator: "Translator",
+    run: "RunEvaluation",
     tests: "list[EvaluationSet]",
     external: "Sequence[Metric]",
-    weights: str | None,
-    hand: "list[HandLinks] | None" = None,
+    hand: "list[HandLinks] | None",
 ) -> None:
-    """Print the scores of each set, and keep them with the model of these `weights`. `hand` are the links of
-    the words of the only set.
-    """
-    from transformer_mt.evaluation.evaluate import evaluate
-    from transformer_mt.evaluation.outputs import NOT_ITS_OWN
-
-    is_usual_engine = arguments.engine == "auto" and arguments.dtype is None
-    is_plain = is_usual_engine and not (arguments.ensemble or arguments.glossary or arguments.memory)
-    is_own = is_plain and not arguments.tag
-    not_saved: WorkError | None = None
-    for test in tests:
-        evaluation = evaluate(translator, test, config.evaluate, arguments.tag, weights if is_plain else None)
-        # The report and the card of an export show only what the model alone translates in its usual way.
-        kept_as = test if is_own else replace(test, name=f"{NOT_ITS_OWN}{test.name}")
-        if external:
-            not_saved = _save(evaluation, folder, kept_as) or not_saved  # not lost with a command that fails
-            evaluation = evaluation.scored_by(external, test)
-        scores = evaluation.scores
-        if hand is not None:
-            from transformer_mt.evaluation.alignment_error import alignment_error
-
-            pairs = [(src, targets[0]) for src, targets in test.sentences]
-            scores = [*scores, alignment_error(translator, pairs, hand)]
+    """Print the scores of each set, and what else is asked for."""
+    for test, evaluation in run.evaluations(tests, external, hand):
+        seen = evaluation.seen
         if arguments.json:
             facts = {
                 "test": test.name,
                 "corpus": test.corpus,
                 "sentences": len(test.sentences),
-                "scores": [vars(s) for s in scores],
+                "seen": vars(seen),
+                "scores": [vars(s) for s in evaluation.scores],
             }
             print(json.dumps(facts, ensure_ascii=False), flush=True)
         else:
-            print(f"{test.name}: {test.corpus}, {len(test.sentences):,} sentences, {translator.searched}")
-            print("\n".join(f"  {score}" for score in scores), flush=True)
-        not_saved = _save(evaluation, folder, kept_as) or not_saved
-    is_usual = is_own and translator.decode == config.decode
-    of_own_sets = is_usual and not (arguments.source or arguments.to or vars(arguments)["from"])
-    keeps = weights if of_own_sets and not not_saved else None
+            print(f"{test.name}: {test.corpus}, {len(test.sentences):,} sentences, {run.translator.searched}")
+            lines = [f"  {line}" for line in ([seen.in_words] if seen and seen.count else [])]
+            print("\n".join([*lines, *(f"  {score}" for score in evaluation.scores)]), flush=True)
+    of_own_sets = run.is_usual and not (arguments.source or arguments.to or vars(arguments)["from"])
     try:
         if arguments.robust:
-            _test_robustness(arguments, folder, config, translator, tests, keeps)
-        if is_usual:
+            _print_robustness(run, tests, of_own_sets, arguments.json)
+        if run.is_usual:
             try:
-                _compare_with_parent(arguments, config, tests, keeps)
+                _compare_with_parent(arguments, run, tests, of_own_sets)
             except (InputError, WorkError) as error:  # the parent, or its test sets, may be out of reach
-                say(f"no comparison with {config.init_from}: {error}")
+                say(f"no comparison with {run.config.init_from}: {error}")
     finally:  # the scores are there, even if a table failed
-        if not not_saved:
-            _update_report(folder, config)
-    if not_saved:  # at the end: the folder of a shared model may be read-only
-        raise not_saved
+        if not run.not_saved:
+            _update_report(run.folder, run.config)
+    if run.not_saved:  # at the end: the folder of a shared model may be read-only
+        raise run.not_saved
 
 
-def _save(evaluation: "Evaluation", folder: "RunFolder", test: "EvaluationSet") -> WorkError | None:
-    """Keep it in the run's folder; the error if that takes no files."""
-    try:
-        evaluation.save(folder, test)
-    except WorkError as error:
-        return error
-    return None
-
-
-def _test_robustness(
-    arguments: argparse.Namespace,
-    folder: "RunFolder",
-    config: "Config",
-    translator: "Translator",
-    tests: "list[EvaluationSet]",
-    weights: str | None,
+def _print_robustness(
+    run: "RunEvaluation", tests: "list[EvaluationSet]", is_kept: bool, as_json: bool
 ) -> None:
-    """Print the table of the test sets as people also write, and keep it with the run's model of these
-    `weights`, if they are given.
-    """
-    from transformer_mt.evaluation import robustness
-    from transformer_mt.evaluation.outputs import keep_table
+    from transformer_mt.evaluation.robustness import as_table
 
-    rows = [
-        row
-        for test in tests
-        for row in robustness.measure(translator, test, config.evaluate, arguments.tag or test.tag)
-    ]
-    if arguments.json:
+    rows = run.robustness(tests, is_kept)
+    if as_json:
         for row in rows:
             print(json.dumps(row.facts(), ensure_ascii=False), flush=True)
     else:
-        print(f"\n{robustness.as_table(rows)}", end="", flush=True)
-    if weights:
-        keep_table(folder, robustness.ROBUSTNESS_FILE, robustness.as_table(rows), weights)
+        print(f"\n{as_table(rows)}", end="", flush=True)
 
 
 def _compare_with_parent(
-    arguments: argparse.Namespace, config: "Config", tests: "list[EvaluationSet]", weights: str | None
+    arguments: argparse.Namespace, run: "RunEvaluation", tests: "list[EvaluationSet]", is_kept: bool
 ) -> None:
-    """Gain and forgetting of a fine-tuned model, on these test sets and on its parent's. The
-    table is printed, and kept with the run's model of these `weights`, if they are given.
-    """
+    """Print the gain and the forgetting of a fine-tuned model, on these test sets and on its parent's."""
     from transformer_mt.config.public_model import Halves
-    from transformer_mt.corpora.scored_sentences import ScoredSentences
-    from transformer_mt.evaluation import fine_tuning
-    from transformer_mt.evaluation.comparison import System, compare
-    from transformer_mt.evaluation.metrics import metrics_by_test
-    from transformer_mt.evaluation.outputs import keep_table
-    from transformer_mt.evaluation.translated import translated
-    from transformer_mt.importing.model_folder import parent_of, run_of
-    from transformer_mt.translation.direction import can_translate
+    from transformer_mt.importing.model_folder import parent_of
 
-    folder = run_of(arguments.model, vars(arguments)["from"], arguments.to)
-    expected = folder.weights_of_parent()
-    is_silent = arguments.json and not weights
+    config, expected = run.config, run.folder.weights_of_parent()
+    is_silent = arguments.json and not is_kept
     if config.init_from is None or isinstance(config.init_from, Halves) or expected is None or is_silent:
         return
     parent = parent_of(config)
     # What a student began with is no model of its own
-    if parent.path.parent.resolve() == folder.path.resolve() or not parent.config().data.directions:
+    if parent.path.parent.resolve() == run.folder.path.resolve() or not parent.config().data.directions:
         return
     if parent.weights_digest() != expected:
         say(f"no comparison with {parent}: the weights that this model began with are not at this path")
@@ -271,25 +217,9 @@ def _compare_with_parent(
         known = [(test.languages, test.sentences) for test in tests]
         new = [test for test in of_parent if (test.languages, test.sentences) not in known]
         tests = [*tests, *(replace(test, name=f"parent-{test.name}") for test in new)]
-    both = [parent.config().data, config.data]
-    for test in list(tests):
-        if test.languages and not all(
-            can_translate(data.directions, data.has_language_pieces, test.languages) for data in both
-        ):
-            say(f"{test.corpus}: not both of {parent} and {folder} translate it: no comparison")
-            tests.remove(test)
-    if not tests:
-        return
-    systems = [System(str(run), [translated(run, tests, arguments.device)]) for run in (parent, folder)]
-    comparison = compare(tests, systems, metrics_by_test(config.evaluate, config.data.target_lang))
-    scored = ScoredSentences.read(folder.scored_file)
-    is_unknown = scored is None or scored.inherited is None
-    maybe_seen = [test.name for test in tests if is_unknown and test.name.startswith("parent-")]
-    table = fine_tuning.before_and_after(comparison, maybe_seen)
-    if not arguments.json:
+    table = run.fine_tuning(parent, tests, arguments.device, is_kept)
+    if table and not arguments.json:
         print(f"\n{table}", end="", flush=True)
-    if weights:
-        keep_table(folder, fine_tuning.FINE_TUNING_FILE, table, weights)
 
 
 def _update_report(folder: "RunFolder", config: "Config") -> None:

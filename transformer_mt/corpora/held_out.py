@@ -17,6 +17,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.settings.objective import Objective
 from transformer_mt.settings.section import Positive, Section
 from transformer_mt.text.hashes import splitmix64
+from transformer_mt.text.key_set import NO_KEYS, KeySet
 from transformer_mt.text.pair import Pair
 
 # Different salts: the validation and the test set are independent samples.
@@ -78,16 +79,18 @@ class FromTrainCorpus(Section):
 class HeldOutSplit:
     """One set that is held out of the training corpora."""
 
-    def __init__(self, name: str, settings: FromTrain) -> None:
-        """`name` is valid or test."""
-        self.name, self._settings, self._salt = name, settings, _SALTS[name]
+    def __init__(self, name: str, settings: FromTrain, known: KeySet = NO_KEYS) -> None:
+        """`name` is valid or test. Sources with a key among those `known` are not held out: the model that
+        the training begins from was trained on them.
+        """
+        self.name, self._settings, self._salt, self._known = name, settings, _SALTS[name], known
         # The pairs with the smallest hashes so far: (-hash, row, pair), so that the largest comes first.
         self._heap: list[tuple[float, int, Pair]] = []
         self._there: set[float] = set()
 
     def takes(self, key: int) -> bool:
         """Whether pairs with this source are held out."""
-        return _salted(key, self._salt) < self._settings.share
+        return _salted(key, self._salt) < self._settings.share and not self._known.has([key])[0]
 
     def add(self, key: int, row: int, pair: Pair) -> None:
         """A pair that may be scored; the first pair of a source counts."""
@@ -111,10 +114,12 @@ AnySet = Corpus | FromTrainCorpus
 """A validation or test set."""
 
 
-def splits_of(valid: Iterable[AnySet], test: Iterable[AnySet]) -> list[HeldOutSplit]:
-    """The sets that are held out of the training corpora; a pair that both would take is for the test."""
+def splits_of(valid: Iterable[AnySet], test: Iterable[AnySet], known: KeySet = NO_KEYS) -> list[HeldOutSplit]:
+    """The sets that are held out of the training corpora, without `known` sources; a pair that both would
+    take is for the test.
+    """
     return [
-        HeldOutSplit(name, corpus.from_train)
+        HeldOutSplit(name, corpus.from_train, known)
         for name, corpora in (("test", test), ("valid", valid))
         for corpus in corpora
         if isinstance(corpus, FromTrainCorpus)

@@ -7,6 +7,7 @@ from statistics import mean
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metric import Metric, Statistics
+from transformer_mt.evaluation.seen import SeenShare
 from transformer_mt.evaluation.significance import (
     SAMPLES,
     Test,
@@ -26,6 +27,8 @@ class System:
     name: str
     runs: list[list[list[str]]]
     """Translations of each run, of each test set in order."""
+    seen: tuple[SeenShare, ...] = ()
+    """The part of each test set that is known to it; empty for files of translations."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,17 @@ class Comparison:
     def cell(self, test: str, system: str, metric: str) -> Cell:
         """The cell of these names."""
         return next(c for c in self.cells if (c.test, c.system, c.metric) == (test, system, metric))
+
+    def seen(self, test: str, system: str) -> str:
+        """The share of the test set that is known to the system, in words."""
+        known = next(one.seen for one in self.systems if one.name == system)
+        names = [one.name for one in self.tests]
+        return str(known[names.index(test)]) if known else ""
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether a system knows sentences of a test set, or may."""
+        return any(share.count or not share.is_complete for one in self.systems for share in one.seen)
 
 
 def check_names(names: Sequence[str], test: str) -> None:

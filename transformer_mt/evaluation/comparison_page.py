@@ -50,14 +50,17 @@ def _asset(name: str) -> str:
 def _table(comparison: Comparison) -> str:
     columns = [metric.name for metric in comparison.metrics]
     several = len(comparison.systems) > 1
-    head = "".join(f'<th scope="col">{escape(name)}</th>' + "<th>p</th>" * several for name in columns)
+    seen = ["seen"] if comparison.is_marked else []
+    head = "".join(f"<th>{mark}</th>" for mark in seen) + "".join(
+        f'<th scope="col">{escape(name)}</th>' + "<th>p</th>" * several for name in columns
+    )
     lines = []
     for test in comparison.tests:
         title = escape(f"{test.corpus}, {len(test.sentences):,} sentences")
-        width = 1 + len(columns) * (1 + several)
+        width = 1 + len(seen) + len(columns) * (1 + several)
         lines.append(f'<tr><th class="test" colspan="{width}" scope="rowgroup">{title}</th></tr>')
         for system in comparison.systems:
-            texts = []
+            texts = [f"<td>{escape(comparison.seen(test.name, system.name))}</td>" for _ in seen]
             for metric in comparison.metrics:
                 cell = comparison.cell(test.name, system.name, metric.name)
                 texts.append(f"<td>{escape(score_text(cell, metric.digits))}</td>")

@@ -9,6 +9,7 @@ from typing import Any
 from tabulate import tabulate
 
 from transformer_mt.evaluation.comparison import Cell, Comparison
+from transformer_mt.evaluation.seen import SEEN_NOTE
 
 _FEW = 20  # sentences; with 10, 9 % of equal systems are called different
 _LATEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -46,7 +47,14 @@ def as_json(comparison: Comparison) -> str:
             {"name": test.name, "corpus": test.corpus, "sentences": len(test.sentences)}
             for test in comparison.tests
         ],
-        "systems": [{"name": system.name, "runs": len(system.runs)} for system in comparison.systems],
+        "systems": [
+            {
+                "name": system.name,
+                "runs": len(system.runs),
+                "seen": {test.name: vars(share) for test, share in zip(comparison.tests, system.seen)},
+            }
+            for system in comparison.systems
+        ],
         "cells": cells,
         "signatures": [{"metric": name, "signature": text} for name, text in comparison.signatures],
         "significance": {"test": comparison.test, "samples": comparison.samples},
@@ -64,6 +72,8 @@ def notes(comparison: Comparison) -> list[str]:
         lines.append("±: deviation of the runs of a system")
     if len(comparison.systems) > 1:
         lines.append(f"p: of the difference from {comparison.systems[0].name}, {_test(comparison)}")
+    if comparison.is_marked:
+        lines.append(SEEN_NOTE)
     if small := [test.corpus for test in comparison.tests if len(test.sentences) < _FEW]:
         lines.append(f"fewer than {_FEW} sentences say little about significance: {', '.join(small)}")
     if any(cell.runs_disagree for cell in comparison.cells):
@@ -94,13 +104,14 @@ def _tables(comparison: Comparison, form: str, titled: Callable[[str], str]) -> 
 
 def _head(comparison: Comparison) -> list[str]:
     columns = ["", "p"] if len(comparison.systems) > 1 else [""]
-    return ["system", *(column or metric.name for metric in comparison.metrics for column in columns)]
+    seen = ["seen"] if comparison.is_marked else []
+    return ["system", *seen, *(column or metric.name for metric in comparison.metrics for column in columns)]
 
 
 def _rows(comparison: Comparison, test: str) -> list[list[str]]:
     rows = []
     for system in comparison.systems:
-        row = [system.name]
+        row = [system.name, *([comparison.seen(test, system.name)] if comparison.is_marked else [])]
         for metric in comparison.metrics:
             cell = comparison.cell(test, system.name, metric.name)
             row.append(score_text(cell, metric.digits))

@@ -10,6 +10,7 @@ from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.metric import Metric, Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores, tokenised_note
+from transformer_mt.evaluation.seen import SeenShare
 from transformer_mt.evaluation.term_rate import term_rates
 from transformer_mt.files import digest, write_text
 from transformer_mt.messages import say
@@ -44,6 +45,8 @@ class Evaluation:
     """A digest of the model's; None where something other than this model alone translated, in float32 or as
     it was exported.
     """
+    seen: SeenShare | None = None
+    """The part of the set that is known to what translated."""
 
     def scored_by(self, metrics: Sequence[Metric], test: EvaluationSet) -> "Evaluation":
         """The same with the scores of further metrics."""
@@ -58,7 +61,7 @@ class Evaluation:
         summary = {
             "corpus": test.corpus, "sentences": len(self.rows), "search": self.search, "scores": scores,
             "decode": self.decode, "tag": self.tag, "languages": self.languages, "weights": self.weights,
-            "results": RESULTS,
+            "results": RESULTS, "seen": str(self.seen) if self.seen and self.seen.count else "",
         }  # fmt: skip
         try:
             folder.evaluation.mkdir(parents=True, exist_ok=True)

@@ -1,42 +1,70 @@
 """Gain and forgetting of a fine-tuning: the run it began from and the new one on the same test sets."""
 
-from collections.abc import Collection
+from collections.abc import Sequence
 
-from transformer_mt.evaluation.comparison import Cell, Comparison
+from transformer_mt.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.evaluation.comparison import Cell, Comparison, System, compare
+from transformer_mt.evaluation.metrics import metrics_by_test
+from transformer_mt.evaluation.seen import SEEN_NOTE, SystemRecord
+from transformer_mt.evaluation.translated import translated
 from transformer_mt.markdown import table
+from transformer_mt.messages import say
+from transformer_mt.runs.folder import RunFolder
+from transformer_mt.translation.direction import can_translate
 
 FINE_TUNING_FILE = "fine_tuning.md"
 _SIGNIFICANT = 0.05
 
 
-def before_and_after(comparison: Comparison, maybe_seen: Collection[str] = ()) -> str:
-    """A Markdown table of a comparison of two systems, the parent first. The sets called in `maybe_seen` may
-    have been in the new model's training.
-    """
+def gain_and_forgetting(
+    parent: RunFolder, child: RunFolder, tests: Sequence[EvaluationSet], device: str
+) -> str:
+    """The table of both runs on the sets that both translate; empty without one."""
+    configs = [run.config() for run in (parent, child)]
+    common = []
+    for test in tests:
+        if not test.languages or all(
+            can_translate(config.data.directions, config.data.has_language_pieces, test.languages)
+            for config in configs
+        ):
+            common.append(test)
+        else:
+            say(f"{test.corpus}: not both of {parent} and {child} translate it: no comparison")
+    if not common:
+        return ""
+    systems = []
+    for run in (parent, child):
+        record = SystemRecord([run])
+        seen = tuple(record.share(test) for test in common)
+        systems.append(System(str(run), [translated(run, common, device)], seen))
+    rules, target_lang = configs[1].evaluate, configs[1].data.target_lang
+    return before_and_after(compare(common, systems, metrics_by_test(rules, target_lang)))
+
+
+def before_and_after(comparison: Comparison) -> str:
+    """A Markdown table of a comparison of two systems, the parent first."""
     before, after = (system.name for system in comparison.systems)
     rows = []
     for test in comparison.tests:
+        seen = [" / ".join(comparison.seen(test.name, name) for name in (before, after))]
         for metric in comparison.metrics:
             old = comparison.cell(test.name, before, metric.name)
             new = comparison.cell(test.name, after, metric.name)
             change = new.value - old.value
-            mark = " *" if test.name in maybe_seen else ""
             rows.append(
                 [
-                    test.corpus + mark, metric.name, f"{old.value:.{metric.digits}f}",
-                    f"{new.value:.{metric.digits}f}", f"{change:+.{metric.digits}f}",
-                    f"{new.p:.3f}", _in_a_word(change, new, metric.higher_is_better),
+                    test.corpus, *(seen if comparison.is_marked else []), metric.name,
+                    f"{old.value:.{metric.digits}f}", f"{new.value:.{metric.digits}f}",
+                    f"{change:+.{metric.digits}f}", f"{new.p:.3f}",
+                    _in_a_word(change, new, metric.higher_is_better),
                 ]
             )  # fmt: skip
-    head = ["test set", "metric", "before", "after", "change", "p", ""]
+    marks = ["seen before / after"] if comparison.is_marked else []
+    head = ["test set", *marks, "metric", "before", "after", "change", "p", ""]
     return (
         f"{table(rows, head)}\n\n- before: {before}\n"
         f"- p: paired bootstrap resampling, {comparison.samples:,} samples\n"
-        + (
-            "- \\*: may have been trained on: the parent has not recorded what it was scored on\n"
-            if maybe_seen
-            else ""
-        )
+        + (f"- {SEEN_NOTE}\n" if comparison.is_marked else "")
     )
 
 

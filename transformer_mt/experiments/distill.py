@@ -22,6 +22,7 @@ from transformer_mt.device import choose_device, keep_freed_memory
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.metric import Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
+from transformer_mt.evaluation.seen import SEEN_NOTE, SystemRecord
 from transformer_mt.experiments.synthetic import (
     ALL,
     PairSelection,
@@ -61,6 +62,8 @@ class Row:
     searched: str
     megabytes: float
     sentences_per_second: float
+    seen: str
+    """The share of the set that it, or a model it is made of, was trained on."""
 
 
 @dataclass(frozen=True)
@@ -276,12 +279,13 @@ def _measure(name: str, folders: Sequence[Path], test: EvaluationSet, rules: Eva
     engine = "auto" if RunFolder(first).is_export else "torch"
     loaded = Translator.load(first, device="cpu", engine=engine, ensemble=others)
     translator = loaded.for_set(test.languages)
-    files = [RunFolder(folder).model_file for folder in folders]
-    return _timed(name, translator, test, rules, sum(file.stat().st_size for file in files if file) / 1e6)
+    runs = [RunFolder(folder) for folder in folders]
+    megabytes = sum(run.model_file.stat().st_size for run in runs if run.model_file) / 1e6
+    return _timed(name, translator, test, rules, megabytes, str(SystemRecord(runs).share(test)))
 
 
 def _timed(
-    name: str, translator: Translator, test: EvaluationSet, rules: EvaluateConfig, megabytes: float
+    name: str, translator: Translator, test: EvaluationSet, rules: EvaluateConfig, megabytes: float, seen: str
 ) -> Row:
     """The speed and the scores of the translator, with the test set's tag before each source."""
     options = Options(tag=_known_tag(test.tag, translator))
@@ -294,17 +298,18 @@ def _timed(
     translations = [result.translation for result in results]
     bleu, chrf = corpus_scores(metrics, test.sources, translations, test.references)
     searched = f"{name}: {translator.searched} by {translator.engine.name} in {translator.engine.dtype}"
-    return Row(name, bleu, chrf, searched, megabytes, len(results) / seconds)
+    return Row(name, bleu, chrf, searched, megabytes, len(results) / seconds, seen)
 
 
 def _table(rows: Sequence[Row]) -> str:
     cells = [
         (
-            row.name, f"{row.bleu.value:.2f}", f"{row.chrf.value:.2f}", f"{row.megabytes:.1f}",
+            row.name, row.seen, f"{row.bleu.value:.2f}", f"{row.chrf.value:.2f}", f"{row.megabytes:.1f}",
             f"{row.sentences_per_second:.0f}",
         )
         for row in rows
     ]  # fmt: skip
     searches = "; ".join(dict.fromkeys(row.searched for row in rows))
     signatures = f"BLEU `{rows[0].bleu.signature}`, chrF `{rows[0].chrf.signature}`"
-    return f"{table(cells, ['model', 'BLEU', 'chrF', 'MB', 'sentences/s'])}\n\n{searches}; {signatures}\n"
+    head = ["model", "seen", "BLEU", "chrF", "MB", "sentences/s"]
+    return f"{table(cells, head)}\n\n{searches}; {signatures}; {SEEN_NOTE}\n"

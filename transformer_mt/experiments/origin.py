@@ -4,6 +4,7 @@ import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_text
@@ -45,6 +46,6 @@ def _changed(before: Mapping[str, str], facts: Mapping[str, str]) -> list[str]:
     return [name for name in facts if before.get(name, facts[name]) != facts[name]]
 
 
-def record_origin(origin: Path, facts: Mapping[str, str]) -> None:
+def record_origin(origin: Path, facts: Mapping[str, Any]) -> None:
     """Write what a file is made from."""
     write_text(origin, json.dumps(dict(facts), indent=1, ensure_ascii=False) + "\n")

@@ -13,6 +13,7 @@ from transformer_mt.evaluation.comparison import Cell, Comparison, System, compa
 from transformer_mt.evaluation.comparison_table import as_markdown
 from transformer_mt.evaluation.metrics import metric_names, metrics_by_test
 from transformer_mt.evaluation.outputs import read_translations, set_of_file
+from transformer_mt.evaluation.seen import SystemRecord
 from transformer_mt.experiments.sweep_jobs import is_done
 from transformer_mt.experiments.sweep_plan import Job, Sweep
 from transformer_mt.files import write_text
@@ -81,7 +82,8 @@ def _compare(done: Sequence[Job], sweep: Sweep) -> Comparison | None:
                 [read_translations(*outputs) for outputs in zip(_outputs(job), tests)]
                 for job in jobs_of_variant
             ]
-            systems.append(System(variant, runs))
+            record = SystemRecord([RunFolder(job.folder) for job in jobs_of_variant])
+            systems.append(System(variant, runs, tuple(map(record.share, tests))))
     # TER is slow, and the table is made after each training
     rules, target_lang = config.evaluate, config.data.target_lang
     names = [name for name in metric_names(rules, target_lang) if name != "TER"]

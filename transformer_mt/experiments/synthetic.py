@@ -6,6 +6,7 @@ sources. Distillation (Kim and Rush 2016): the text is of the source language, t
 
 import hashlib
 import json
+import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from transformer_mt.files import digest, fsync
 from transformer_mt.locks import lock_output
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.runs.folder import RunFolder, origin_of
 from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.text.hashes import text_key
 from transformer_mt.text.lines import count_lines, cut_to_whole_lines, read_lines
@@ -158,7 +159,7 @@ def make_corpus(
             _translated(step, lines, ranks)
         return counts
     rules = rules_of(step.choice.rules, step.languages)  # an extra that is missing is found before any work
-    part, origin = out.with_name(f".{out.name}.part"), out.with_name(f"{out.name}.origin.json")
+    part, origin = out.with_name(f".{out.name}.part"), origin_of(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         part.open("ab").close()
@@ -177,7 +178,8 @@ def make_corpus(
             part.touch()
             if part.stat().st_size:  # the choice is made when all is translated: it may still change
                 check_origin(part, {name: facts[name] for name in facts if name != "choice"}, origin)
-            record_origin(origin, facts)
+            folders = [os.path.relpath(model, out.parent) for model in step.models]
+            record_origin(origin, {**facts, "folders": folders})
             _translate_into(part, step, counts, ranks)
             _write_kept(part, out, step, rules, counts)
     ranks.broadcast(None)

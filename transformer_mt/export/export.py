@@ -1,6 +1,7 @@
 """One command from a run to an exported model that has proven itself."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,8 @@ def export(
     sentences = probe_sentences(run, config.data, trained.tokenizer, probe)
     with unproven_folder(out) as unproven:
         target.write(trained, unproven)
+        if run.seen_file.exists():
+            shutil.copyfile(run.seen_file, RunFolder(unproven).seen_file)
         _write_metadata(unproven, target.metadata(config))
         proven = config.decode.model_copy(update=target.proof_settings)
         ours = Translator.of_config(trained.model, trained.tokenizer, config, proven)

@@ -15,6 +15,7 @@ from transformer_mt.checkpoint import save_weights
 from transformer_mt.config import Config
 from transformer_mt.config.dump import dump_config
 from transformer_mt.config.messages import sentence
+from transformer_mt.corpora.seen_sentences import SeenSentences
 from transformer_mt.data.vocabulary.sentencepiece_file import tokenizer_settings
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import check_is_new, write_text
@@ -64,6 +65,7 @@ def import_model(
             "architecture": foreign.architecture,
             "license": _license(foreign.papers),
         }
+        SeenSentences.inherited_from([RunFolder(folder).seen()]).write(run.seen_file)
         write_text(run.imported_file, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
         unfinished.chmod(0o755)
         unfinished.rename(out)

@@ -17,7 +17,7 @@ from transformer_mt.checkpoint import save_weights
 from transformer_mt.config import Config, DataConfig, TrainConfig
 from transformer_mt.config.dump import dump_config
 from transformer_mt.config.public_model import Halves
-from transformer_mt.corpora.scored_sentences import ScoredSentences
+from transformer_mt.corpora.seen_sentences import SeenSentences
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
@@ -129,7 +129,7 @@ def _write(out: Path, config: Config, runs: dict[str, RunFolder]) -> None:
         save_weights(run.weights_file, _weights(config, tokenizer, weights))
         facts: dict[str, Any] = {"halves": {part: str(half) for part, half in runs.items()}}
         write_text(run.parent_file, json.dumps(facts, indent=1) + "\n")
-        _scored(runs).write(run.scored_file)
+        SeenSentences.inherited_from([half.seen() for half in runs.values()]).write(run.seen_file)
         unfinished.rename(out)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -152,11 +152,3 @@ def _weights(config: Config, tokenizer: Tokenizer, halves: dict[str, dict[str, T
             if name in weights:
                 weights[name] = tensor
     return weights
-
-
-def _scored(runs: dict[str, RunFolder]) -> ScoredSentences:
-    """The sentences that the halves were selected by, which the whole must not train on."""
-    sets = [ScoredSentences.read(run.scored_file) for run in runs.values()]
-    known = [scored.for_children for scored in sets if scored is not None]
-    inherited = frozenset().union(*known) if len(known) == len(sets) else None
-    return ScoredSentences(frozenset(), inherited)

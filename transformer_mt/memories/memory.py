@@ -1,6 +1,7 @@
 """Translations that were made before."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 from transformer_mt.corpora.file import FileCorpus
@@ -18,6 +19,10 @@ class Memory:
 
     def __len__(self) -> int:
         return len(self._targets)
+
+    def texts(self) -> Iterator[str]:
+        """The texts and their translations."""
+        return chain.from_iterable(self._targets.items())
 
     def exact(self, text: str) -> str | None:
         """The translation of this very text, apart from white space; None if it was not translated."""

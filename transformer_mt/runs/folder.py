@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from transformer_mt.checkpoint import Checkpoint
+    from transformer_mt.corpora.seen_sentences import SeenSentences
 
 _SCORES = ".scores.json"
 
@@ -44,7 +45,7 @@ class RunFolder:
         self.parent_file = path / "parent.json"  # what a fine-tuned run began from
         self.imported_file = path / "imported.json"  # which public model it was
         self.papers = path / "imported"  # the card and the licence of that model
-        self.scored_file = path / "scored_sentences.json"  # hashes: a run that continues it leaves them out
+        self.seen_file = path / "seen.safetensors"  # hashes of the sentences it was trained and scored on
         self.finished_file = path / "finished.json"  # written when the model is averaged and published
         self.export_folder = path / "ctranslate2"  # the same model for CTranslate2, made when it is published
         self.evaluation = path / "evaluation"  # translations and scores of test sets
@@ -181,6 +182,12 @@ class RunFolder:
         """The facts of the public model that the run is, or that it began from; empty where there is none."""
         return facts_of(self.imported_file) or dict(facts_of(self.parent_file).get("imported") or {})
 
+    def seen(self) -> "SeenSentences | None":
+        """The record of the sentences that the model has seen; None where there is none."""
+        from transformer_mt.corpora.seen_sentences import SeenSentences
+
+        return SeenSentences.read(self.seen_file)
+
     def newest_checkpoint(self) -> "Checkpoint | None":
         """The newest undamaged checkpoint; damaged ones are reported and set aside."""
         from transformer_mt import checkpoint
@@ -195,6 +202,16 @@ def facts_of(file: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return facts if isinstance(facts, dict) else {}
+
+
+def origin_of(file: Path) -> Path:
+    """Where a command that makes a corpus records what it made the file from."""
+    return file.with_name(f"{file.name}.origin.json")
+
+
+def makers_of(file: Path) -> list[RunFolder]:
+    """The models that wrote a side of a corpus, as far as they are recorded next to it."""
+    return [RunFolder(file.parent / path) for path in facts_of(origin_of(file)).get("folders", [])]
 
 
 @lru_cache(maxsize=64)

@@ -8,6 +8,7 @@ import torch
 
 from transformer_mt.checkpoint import Checkpoint
 from transformer_mt.config import Config
+from transformer_mt.corpora.seen_sentences import Sentences
 from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.mixture import Mixture
 from transformer_mt.data.batches.prefetch import BatchPrefetcher
@@ -40,12 +41,12 @@ class Preparation:
         before: Config | None,
         device: torch.device,
         ranks: Ranks,
-        left_out: frozenset[int],
+        inherited: Sentences,
     ) -> None:
-        """`before` is the config of the checkpoint that is resumed; training pairs with a source whose key is
-        among those `left_out` are dropped.
+        """`before` is the config of the checkpoint that is resumed, `inherited` the sentences that the
+        models have seen which the run is made of.
         """
-        self._left_out = left_out
+        self._inherited = inherited
         self._folder, self._fresh, self._saved, self._before = folder, fresh, saved, before
         self._device, self._ranks = device, ranks
         self.data: PreparedData
@@ -55,7 +56,7 @@ class Preparation:
     def prepare(self, config: Config, tokenizer: Tokenizer | None) -> None:
         """Check the config, then prepare its data. InputError if the data do not fit it or the checkpoint."""
         check_config(config, self._before, self._folder, self._fresh)
-        self.data = _prepare_data(config, tokenizer, self._ranks, self._left_out)
+        self.data = _prepare_data(config, tokenizer, self._ranks, self._inherited)
         if self._saved is None and not self._fresh:
             refuse_foreign_tokenizer(self._folder, self.data.tokenizer)
         if self._saved is not None and self._saved.state["data_fingerprint"] != self.data.fingerprint:
@@ -137,12 +138,12 @@ class Preparation:
 
 
 def _prepare_data(
-    config: Config, tokenizer: Tokenizer | None, ranks: Ranks, left_out: frozenset[int]
+    config: Config, tokenizer: Tokenizer | None, ranks: Ranks, inherited: Sentences
 ) -> PreparedData:
     """The encoded pairs; InputError unless all ranks have the same and the monitor can be computed."""
-    helping = help_prepare(config, tokenizer, left_out) if ranks.local_rank else nullcontext()
+    helping = help_prepare(config, tokenizer, inherited) if ranks.local_rank else nullcontext()
     with helping, ranks.local_rank_zero_first():
-        data = prepare(config, tokenizer, left_out)
+        data = prepare(config, tokenizer, inherited)
     if len(set(ranks.gather(data.fingerprint))) > 1:
         raise InputError(
             "every machine must prepare the same data, but they differ; set TRANSFORMER_MT_CACHE to a "

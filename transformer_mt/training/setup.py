@@ -14,13 +14,11 @@ from transformer_mt.checkpoint import Checkpoint
 from transformer_mt.config import Config
 from transformer_mt.config.dump import dump_config
 from transformer_mt.corpora.held_out import as_lines, held_out_file
-from transformer_mt.corpora.scored_sentences import ScoredSentences, keys_of
-from transformer_mt.data.preparation.first_pass import evaluation_keys
 from transformer_mt.data.preparation.prepare import PreparedData
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_text
 from transformer_mt.locks import FolderLock, lock_folder, set_aside
-from transformer_mt.messages import messages_to, say
+from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.runs.resolve import Origin, resolve
@@ -30,13 +28,8 @@ from transformer_mt.training.folder_checks import check_folder, check_writable
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.preparation import Preparation
 from transformer_mt.training.reporting.metrics_log import MetricsLog
-from transformer_mt.training.state.parent import (
-    FindParent,
-    Parent,
-    inherited_sentences,
-    note_other_directions,
-    run_in_folder,
-)
+from transformer_mt.training.seen import record_seen, seen_before
+from transformer_mt.training.state.parent import FindParent, Parent, note_other_directions, run_in_folder
 from transformer_mt.training.state.run import Run, model_for
 from transformer_mt.training.update.adaptation import adapt
 from transformer_mt.training.update.build import build_updater
@@ -95,8 +88,8 @@ def _open_run(
         parent.config if parent else None,
         parent.folder.tokenizer() if parent else None,
     )
-    inherited = inherited_sentences(folder, parent, saved is not None)
-    prepared = Preparation(folder, fresh, saved, before, device, ranks, inherited or frozenset())
+    seen = seen_before(config, folder, parent.folder if parent else None, saved is not None)
+    prepared = Preparation(folder, fresh, saved, before, device, ranks, seen.inherited)
     held.callback(prepared.close)
     written, config = config, resolve(config, origin, prepared)
     data, batches = prepared.data, prepared.batches(config)
@@ -136,8 +129,7 @@ def _open_run(
         if parent is not None:
             parent.record(folder)
         _write_facts(data, folder)
-        if saved is None:
-            _scored_sentences(config, data, inherited).write(folder.scored_file)
+        record_seen(config, data, folder, seen)
         write_text(folder.config_file, dump_config(run.config, comments=True))
     return run
 
@@ -148,22 +140,6 @@ def _create_folder(folder: Path, fresh: bool) -> FolderLock:
         say(f"the old run is now {set_aside(folder)}")
     folder.mkdir(parents=True, exist_ok=True)
     return lock_folder(folder)
-
-
-def _scored_sentences(
-    config: Config, data: PreparedData, inherited: frozenset[int] | None
-) -> ScoredSentences:
-    """The sentences that a run is selected and scored by, with those of the run it continues."""
-    pairs = [(src, target) for valid in data.valid for src, targets in valid.sentences for target in targets]
-    pairs += [pair for held_out in data.held_out.values() for pair in held_out]
-    keys_of_set = keys_of(text for pair in pairs for text in pair)
-    try:
-        with messages_to(lambda text: None):  # `prepare` has reported what is wrong with a set
-            keys = evaluation_keys(config.data)
-        keys_of_set |= keys.sources | keys.targets
-    except InputError as error:  # the data come from the cache, and a test set is out of reach now
-        say(f"warning: a run that continues this one may train on its test sentences: {error}")
-    return ScoredSentences(keys_of_set, inherited)
 
 
 def _write_facts(data: PreparedData, folder: RunFolder) -> None:

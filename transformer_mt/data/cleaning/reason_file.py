@@ -39,13 +39,15 @@ class TrainingCorpus:
     """Keys of targets that its pairs must not have."""
     lone_side: Literal[0, 1] | None = None
     """The side that may be the target of a pair whose source is elsewhere: of plain text, or of pairs that a
-    model wrote a side of. Targets that earlier corpora hold out are held out here, too.
+    model wrote a side of. Targets that other corpora hold out are held out here, too.
     """
     pair_sources: Iterable[str] | None = None
     """The source of each row's pair, if the rows are one side of pairs: a pair is held out by its source."""
 
 
 _REASONS = "reasons.u8"
+_LONE = "lone-sides"
+"""Keys of texts that may be held out as the target of a pair that is read later."""
 
 
 class ReasonFile:
@@ -81,6 +83,7 @@ class ReasonFile:
         are known only at the end.
         """
         shares = [(self._folder / f"keys-{i}").open("wb") for i in range(_SHARES)]
+        lone_sides = (self._folder / _LONE).open("wb")
         keys, rows = np.empty(_ROWS, np.uint64), np.empty(_ROWS, np.uint64)
         reasons = bytearray()
         is_near = self._remove_duplicates == "near"
@@ -100,6 +103,9 @@ class ReasonFile:
                     src, tgt = src.strip(), tgt.strip()
                     reason = self._reason(row, (src, tgt), corpus, source)
                     reasons.append(_NUMBERS[reason])
+                    if reason == KEPT and self._splits and corpus.lone_side is not None:
+                        key = sentence_key((src, tgt)[corpus.lone_side])
+                        lone_sides.write(np.array((key, row), _KEY).tobytes())
                     if reason == KEPT:
                         # The same target in two languages, such as Norwegian's two, is two pairs.
                         target = f"{corpus.target_lang}\n{tgt}" if corpus.target_lang else tgt
@@ -114,8 +120,8 @@ class ReasonFile:
                 write_keys()
                 file.write(reasons)
         finally:
-            for share_file in shares:
-                share_file.close()
+            for key_file in (*shares, lone_sides):
+                key_file.close()
 
     def _rows(self, corpora: Iterable[TrainingCorpus]) -> Iterator[tuple[TrainingCorpus, str, str, str]]:
         self.sizes.clear()
@@ -144,10 +150,6 @@ class ReasonFile:
                     if self._has_lone_sides and corpus.lone_side is None:
                         self._held_out_targets.add(sentence_key(pair[1]))
                     return HELD_OUT
-            if corpus.lone_side is not None and self._held_out_targets:
-                lone_key = sentence_key(pair[1]) if corpus.lone_side else key
-                if lone_key in self._held_out_targets:
-                    return HELD_OUT
             if key in self._left_out:
                 return LEAKED
         for rule in corpus.rules:
@@ -159,10 +161,17 @@ class ReasonFile:
         """The drop reason of each row as an index into REASONS, duplicates included; memory-mapped."""
         temporary = self._folder / "reasons.tmp"
         reasons = _map(temporary, "r+")
+        lone = self._folder / _LONE
+        targets = np.fromiter(self._held_out_targets, np.uint64)
+        with lone.open("rb") as file:  # only now all targets that are held out are known
+            while len(table := np.fromfile(file, _KEY, _ROWS)):
+                reasons[table["row"][np.isin(table["key"], targets)]] = REASONS.index(HELD_OUT)
+        lone.unlink()
         for i in range(_SHARES):
             path = self._folder / f"keys-{i}"
             if self._remove_duplicates:
                 table = np.fromfile(path, _KEY)
+                table = table[reasons[table["row"]] == REASONS.index(KEPT)]
                 # Rows are in order already: the first stays the first
                 order = np.argsort(table["key"], kind="stable")
                 repeated = table["key"][order][1:] == table["key"][order][:-1]

@@ -18,6 +18,7 @@ from transformer_mt.corpora.evaluation_sets import read_set
 from transformer_mt.corpora.held_out import AnySet, FromTrainCorpus, as_lines, held_out_file, splits_of
 from transformer_mt.corpora.hub import UnknownSplitError
 from transformer_mt.corpora.kind import Corpus, EvaluationSentence
+from transformer_mt.corpora.seen_sentences import Sentences
 from transformer_mt.data.cleaning import drop_reasons
 from transformer_mt.data.cleaning.reason_file import ReasonFile, TrainingCorpus, read_reasons
 from transformer_mt.data.cleaning.rules import repaired, rules_of
@@ -62,10 +63,11 @@ def read_first_pass(folder: Path) -> FirstPassResult | None:
 
 
 def first_pass(
-    config: Config, folder: Path, tokenizer: Tokenizer | None, left_out: frozenset[int]
+    config: Config, folder: Path, tokenizer: Tokenizer | None, inherited: Sentences
 ) -> tuple[FirstPassResult, Tokenizer]:
     """The drop reason of each row, the vocabulary learnt from those kept, and the sets held out of them. All
-    are saved in the folder.
+    are saved in the folder. What the model that the training begins from was scored by is left out, and what
+    it was trained on is in no set.
     """
     data = config.data
     if (done := read_first_pass(folder)) is not None:
@@ -73,15 +75,15 @@ def first_pass(
         return done, Tokenizer.load(folder)
     if tokenizer is None:
         _check_tags(data)
-    splits = splits_of(data.valid_sets, data.test)
-    held_out = evaluation_keys(data)
+    splits = splits_of(data.valid_sets, data.test, inherited.trained | inherited.alone)
+    held_out, left_out = evaluation_keys(data), frozenset(inherited.scored.exact.tolist())
     row_reasons = ReasonFile(
         folder / FIRST_PASS_FOLDER,
         held_out.sources,
         data.remove_duplicates,
         splits,
         left_out,
-        has_lone_sides=any(entry.is_text or entry.synthetic for entry in data.entries),
+        has_lone_sides=any(lone_side(entry) is not None for entry in data.entries),
     )
     sample = _evenly_spaced(row_reasons.walk(_corpora(data, held_out.targets | left_out)), TOKENIZER_PAIRS)
     reasons = row_reasons.finish()
@@ -92,9 +94,11 @@ def first_pass(
                     f"data.{split.name}.from_train must have a training corpus of {data.main_objective} "
                     "without tag that is not synthetic, but there is none; name a file"
                 )
+            known = not (inherited.trained.is_empty and inherited.alone.is_empty)
             raise InputError(
-                f"data.{split.name}.from_train must hold out at least one pair, but none has so small a "
-                "hash; raise its share"
+                f"data.{split.name}.from_train must hold out at least one pair, but none has so small a hash"
+                + (" and is new to the model that the training begins from; name a file" if known else "")
+                + "; raise its share"
             )
         write_text(held_out_file(folder, split.name), as_lines(pairs))
     fsync(row_reasons.reasons_file)
@@ -141,17 +145,21 @@ def _corpora(data: DataConfig, held_out_targets: set[int]) -> Iterator[TrainingC
         target = data.languages_of(entry)[1] if len(data.targets) > 1 else ""
         if entry.is_text and len(data.objectives) > 1:
             target += entry.objective  # the same text may be learned from in several ways
-        # The source of back-translated text is new, its target may be a reference; a label is none.
-        is_translated = entry.synthetic and entry.objective == "translation"
-        lone_side: Literal[0, 1] | None = 0 if entry.is_text else 1 if is_translated else None
-        targets = frozenset() if lone_side is None else held_out_targets
+        targets = frozenset() if lone_side(entry) is None else held_out_targets
         is_side = entry.is_text and entry.has_both_sides and is_split
         # As training on these pairs reads them: repaired, and reversed.
         whole = training_pairs(entry.as_translations(), data) if is_side else None
         pair_sources = None if whole is None else (src for src, _ in whole)
         yield TrainingCorpus(
-            pairs, rules, _may_be_scored(entry, data), target, targets, lone_side, pair_sources
+            pairs, rules, _may_be_scored(entry, data), target, targets, lone_side(entry), pair_sources
         )
+
+
+def lone_side(entry: Corpus) -> Literal[0, 1] | None:
+    """The side of a corpus that may be the target of a pair whose source is elsewhere."""
+    # The source of back-translated text is new, its target may be a reference; a label is none.
+    is_translated = entry.synthetic and entry.objective == "translation"
+    return 0 if entry.is_text else 1 if is_translated else None
 
 
 def _may_be_scored(entry: Corpus, data: DataConfig) -> bool:

@@ -29,6 +29,7 @@ from transformer_mt.corpora.held_out import (
     splits_of,
 )
 from transformer_mt.corpora.kind import EvaluationSentence
+from transformer_mt.corpora.seen_sentences import NOTHING_SEEN, SeenSentences, Sentences
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs, write_chunks
 from transformer_mt.data.batches.mixture import effective_weights
 from transformer_mt.data.cleaning import drop_reasons
@@ -41,7 +42,7 @@ from transformer_mt.data.preparation.first_pass import (
     first_pass,
     validation_sentences,
 )
-from transformer_mt.data.preparation.second_pass import CorpusCounts, second_pass
+from transformer_mt.data.preparation.second_pass import CorpusCounts, second_pass, trained_sentences
 from transformer_mt.data.preparation.shard_helper import ShardHelper
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
@@ -52,7 +53,8 @@ from transformer_mt.messages import messages_to, say
 from transformer_mt.settings.objective import Objective
 from transformer_mt.text.pair import Pair
 
-FORMAT = 8  # of the cache: raise it when a change in this package alters what is written
+_SEEN_FILE = "seen.safetensors"
+FORMAT = 9  # of the cache: raise it when a change in this package alters what is written
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,8 @@ class PreparedData:
     """Share of the training sources with more than one sentence."""
     held_out: dict[str, list[Pair]]
     """The sets held out of the training corpora, by name: valid, test."""
+    seen_file: Path
+    """The record of the sentences of the training pairs."""
     links: EncodedPairs | None = None
     """For each training pair the source and the target positions of pieces that belong together."""
 
@@ -99,13 +103,13 @@ class PreparedData:
 
 
 def prepare(
-    config: Config, tokenizer: Tokenizer | None = None, left_out: frozenset[int] = frozenset()
+    config: Config, tokenizer: Tokenizer | None = None, inherited: Sentences = NOTHING_SEEN
 ) -> PreparedData:
     """The data of `config`, from the cache if it is there. `tokenizer` is the vocabulary, where it is not to
-    be learnt. Training pairs with a source whose key is
-    among those `left_out` are dropped, as those of the validation and test sets are.
+    be learnt. Training pairs with a source that an `inherited` model was scored by are dropped, as those of
+    the validation and test sets are; what it was trained on is not held out.
     """
-    data = _prepared(config, tokenizer, left_out)
+    data = _prepared(config, tokenizer, inherited)
     links, facts = change_facts(config, data.train, data.sizes, data.tokenizer, data.fingerprint)
     if not facts:
         return data
@@ -113,9 +117,9 @@ def prepare(
     return replace(data, links=links, fingerprint=fingerprint)
 
 
-def _prepared(config: Config, tokenizer: Tokenizer | None, left_out: frozenset[int]) -> PreparedData:
+def _prepared(config: Config, tokenizer: Tokenizer | None, inherited: Sentences) -> PreparedData:
     """The data without links."""
-    folder = cache_root() / _key(config, None, left_out)
+    folder = cache_root() / _key(config, None, inherited)
     if (
         folder.is_dir()
         and (data := _open(config.data, folder))
@@ -123,13 +127,13 @@ def _prepared(config: Config, tokenizer: Tokenizer | None, left_out: frozenset[i
     ):
         return _announce(data, f"from the cache {folder}")
     if tokenizer is not None:
-        folder = cache_root() / _key(config, tokenizer, left_out)
+        folder = cache_root() / _key(config, tokenizer, inherited)
         if folder.is_dir() and (data := _open(config.data, folder)):
             return _announce(data, f"from the cache {folder}")
-    return _announce(_build(config, folder, tokenizer, left_out), f"cached in {folder}")
+    return _announce(_build(config, folder, tokenizer, inherited), f"cached in {folder}")
 
 
-def _key(config: Config, tokenizer: Tokenizer | None, left_out: frozenset[int]) -> str:
+def _key(config: Config, tokenizer: Tokenizer | None, inherited: Sentences) -> str:
     data = config.data
     facts = {
         "format": FORMAT,
@@ -142,7 +146,8 @@ def _key(config: Config, tokenizer: Tokenizer | None, left_out: frozenset[int]) 
         "tokenizer": tokenizer.fingerprint
         if tokenizer
         else config.tokenizer.model_dump(exclude={"bpe_dropout", "file"}),
-        "left out": sorted(left_out),
+        "left out": inherited.scored.exact.tolist(),
+        "known": inherited.fingerprint if splits_of(data.valid_sets, data.test) else "",
         "pieces": [data.pieces_before(corpus) for corpus in (*data.entries, *data.valid_sets)],
         "language pieces": data.language_pieces,
         "labels": data.all_labels,
@@ -176,6 +181,7 @@ def _open(data: DataConfig, folder: Path) -> PreparedData | None:
                 split.name: _pairs(held_out_file(folder, split.name))
                 for split in splits_of(data.valid_sets, data.test)
             },
+            seen_file=_seen_file(folder),
         )
     except (OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException) as error:
         # A file cut short is an OSError without a number; one that may not be read, or a broken disk, is no
@@ -187,6 +193,12 @@ def _open(data: DataConfig, folder: Path) -> PreparedData | None:
             ) from None
         say(f"the cache {folder} is damaged ({error}); it is rebuilt")
         return None
+
+
+def _seen_file(folder: Path) -> Path:
+    if not (file := folder / _SEEN_FILE).is_file():
+        raise ValueError(f"no {_SEEN_FILE}")
+    return file
 
 
 def _pairs(file: Path) -> list[Pair]:
@@ -212,9 +224,7 @@ def _announce(data: PreparedData, origin: str) -> PreparedData:
     return data
 
 
-def _build(
-    config: Config, folder: Path, tokenizer: Tokenizer | None, left_out: frozenset[int]
-) -> PreparedData:
+def _build(config: Config, folder: Path, tokenizer: Tokenizer | None, inherited: Sentences) -> PreparedData:
     """Make the cache folder, resuming what an interrupted process left in `.part`."""
     root, part = folder.parent, _part(folder)
     try:
@@ -231,14 +241,14 @@ def _build(
                 shutil.rmtree(folder)
             part.mkdir(exist_ok=True)
             try:
-                _prepare_into(config, part, tokenizer, left_out)
+                _prepare_into(config, part, tokenizer, inherited)
             except InputError:
                 if not (
                     part / FIRST_PASS_FILE
                 ).exists():  # what was encoded stays: a file out of reach may come back
                     shutil.rmtree(part, ignore_errors=True)
                 raise
-            if _key(config, tokenizer, left_out) != folder.name:
+            if _key(config, tokenizer, inherited) != folder.name:
                 shutil.rmtree(part, ignore_errors=True)
                 raise InputError(
                     "the corpus must stay as it is while it is read, but has changed; start again"
@@ -267,9 +277,9 @@ def _lock(root: Path, config: Config, part: Path) -> FolderLock:
         return wait_for_folder(root, wait)
 
 
-def help_prepare(config: Config, tokenizer: Tokenizer | None, left_out: frozenset[int]) -> ShardHelper:
+def help_prepare(config: Config, tokenizer: Tokenizer | None, inherited: Sentences) -> ShardHelper:
     """Within it, this process helps another that prepares the data of `config`."""
-    return ShardHelper(config, _part(cache_root() / _key(config, tokenizer, left_out)))
+    return ShardHelper(config, _part(cache_root() / _key(config, tokenizer, inherited)))
 
 
 def _part(folder: Path) -> Path:
@@ -284,9 +294,7 @@ def _remove_abandoned(root: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _prepare_into(
-    config: Config, folder: Path, tokenizer: Tokenizer | None, left_out: frozenset[int]
-) -> None:
+def _prepare_into(config: Config, folder: Path, tokenizer: Tokenizer | None, inherited: Sentences) -> None:
     data = config.data
     for entry in data.entries:
         check_filter(data.filter_of(entry), data.languages_of(entry))
@@ -294,7 +302,7 @@ def _prepare_into(
         if not isinstance(corpus, FromTrainCorpus):
             say(f"reading {corpus.describe_access()} (validation)")
             validation_sentences(corpus, data, folder)  # before hours of work
-    first, tokenizer = first_pass(config, folder, tokenizer, left_out)
+    first, tokenizer = first_pass(config, folder, tokenizer, inherited)
     corpora, fingerprints = second_pass(config, folder, tokenizer, first)
     if not any(corpus.counts.get(drop_reasons.KEPT) for corpus in corpora):
         names = ", ".join(entry.title for entry in data.entries)
@@ -314,6 +322,9 @@ def _prepare_into(
         "corpora": [asdict(corpus) for corpus in corpora],
         "several_sentences": first.several_sentences,
     }
+    SeenSentences(trained_sentences(folder)).write(folder / _SEEN_FILE)
+    for file in folder.glob("train-*.npy"):
+        file.unlink()
     write_text(folder / "facts.json", json.dumps(facts))
 
 

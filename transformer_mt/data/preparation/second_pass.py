@@ -11,20 +11,29 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate, islice, takewhile
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from transformer_mt.config import Config, DataConfig
+from transformer_mt.corpora.kind import Corpus
+from transformer_mt.corpora.seen_sentences import Sentences
 from transformer_mt.data.batches.encoded_pairs import Chunk, write_chunks
 from transformer_mt.data.cleaning import drop_reasons
 from transformer_mt.data.preparation.encode import encoded_chunks
-from transformer_mt.data.preparation.first_pass import FIRST_PASS_FOLDER, FirstPassResult, training_pairs
+from transformer_mt.data.preparation.first_pass import (
+    FIRST_PASS_FOLDER,
+    FirstPassResult,
+    lone_side,
+    training_pairs,
+)
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.files import fsync, write_text
 from transformer_mt.locks import lock_shard
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
+from transformer_mt.text.key_set import KeySet
 from transformer_mt.text.pair import Pair
 
 SHARD = 500_000  # rows; an interruption loses at most the work on one
@@ -93,18 +102,22 @@ class ShardEncoder:
             if mark.exists():
                 return False
             counts: dict[int, CorpusCounts] = {}
-            arrow = mark.with_suffix(".arrow")
-            fingerprint = write_chunks(arrow, takewhile(lambda chunk: not stop(), self._chunks(rows, counts)))
+            arrow, keys = mark.with_suffix(".arrow"), KeysOfRows([], [])
+            chunks = takewhile(lambda chunk: not stop(), self._chunks(rows, counts, keys))
+            fingerprint = write_chunks(arrow, chunks)
             if stop():
                 return False
             fsync(arrow)
+            keys.write(mark)
             facts = {"fingerprint": fingerprint, "corpora": {n: asdict(count) for n, count in counts.items()}}
             write_text(mark, json.dumps(facts))
             return True
 
-    def _chunks(self, rows: tuple[int, int], counts: dict[int, CorpusCounts]) -> Iterator[Chunk]:
+    def _chunks(
+        self, rows: tuple[int, int], counts: dict[int, CorpusCounts], keys: "KeysOfRows"
+    ) -> Iterator[Chunk]:
         """The encoded rows from the first to before the last of `rows`, which may lie in several corpora;
-        fills their counts.
+        fills their counts, and their keys.
         """
         data, kept = self._config.data, drop_reasons.REASONS.index(drop_reasons.KEPT)
         for number, (entry, start, stop) in enumerate(zip(data.entries, self._starts, self._starts[1:])):
@@ -121,13 +134,14 @@ class ShardEncoder:
             dropped: Counter[str] = Counter()
             of_corpus = counts[number] = CorpusCounts(entry.title, {})
             before, before_tgt = data.pieces_before(entry), data.target_piece(data.languages_of(entry))
-            has_labels = entry.objective == "classification"
+            has_labels, of_pairs = entry.objective == "classification", list[np.ndarray]()
             for chunk in encoded_chunks(
-                wanted, self._tokenizer, data, dropped, before, before_tgt, has_labels
+                wanted, self._tokenizer, data, dropped, before, before_tgt, has_labels, of_pairs
             ):
                 of_corpus.source_tokens += len(chunk[0].values) + len(chunk[0].lengths)
                 of_corpus.target_tokens += len(chunk[1].values) + len(chunk[1].lengths)
                 yield chunk
+            keys.add(of_pairs, entry)
             of_corpus.counts = dict(dropped)
 
     def _move_to(self, rows: tuple[int, int], stop: Callable[[], bool]) -> bool:
@@ -155,6 +169,34 @@ class ShardEncoder:
             taken += step
         self._readers[number] = reader, taken
         return reader
+
+
+class KeysOfRows(NamedTuple):
+    """Keys of the sentences in a shard, as `Sentences` has them."""
+
+    trained: list[np.ndarray]
+    alone: list[np.ndarray]
+
+    def add(self, pairs: Sequence[np.ndarray], entry: Corpus) -> None:
+        """Those of a corpus whose (pairs, 2) keys these are."""
+        src, tgt = np.concatenate([np.empty((0, 2), np.uint64), *pairs]).T
+        if entry.is_text:
+            self.alone.append(src)
+            return
+        self.trained.append(src)
+        if entry.objective == "translation":
+            (self.trained if lone_side(entry) is None else self.alone).append(tgt)
+
+    def write(self, mark: Path) -> None:
+        """Write them beside the shard's mark."""
+        for name, arrays in self._asdict().items():
+            np.save(mark.with_suffix(f".{name}.npy"), np.concatenate([np.empty(0, np.uint64), *arrays]))
+
+
+def trained_sentences(folder: Path) -> Sentences:
+    """The sentences in all shards of the folder."""
+    files = (sorted(folder.glob(f"train-*.{name}.npy")) for name in KeysOfRows._fields)
+    return Sentences(*(KeySet.of_arrays([np.load(file, mmap_mode="r") for file in some]) for some in files))
 
 
 def _sums(data: DataConfig, first: FirstPassResult, marks: Sequence[Path]) -> list[CorpusCounts]:

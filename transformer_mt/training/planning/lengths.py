@@ -8,8 +8,10 @@ from transformer_mt.config import Config
 from transformer_mt.data.batches.mixture import Mixture
 from transformer_mt.data.changes.build import training_rows
 from transformer_mt.data.preparation.prepare import prepare
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.runs.resolve import Origin, with_origin
-from transformer_mt.training.state.parent import FindParent, Parent, inherited_sentences, run_in_folder
+from transformer_mt.training.seen import seen_before
+from transformer_mt.training.state.parent import FindParent, Parent, run_in_folder
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,9 @@ def lengths_of(config: Config, find_parent: FindParent = run_in_folder) -> tuple
     parent = Parent.of(config, find=find_parent)
     origin = Origin(parent=parent.config, parent_tokenizer=parent.folder.tokenizer()) if parent else Origin()
     config, tokenizer = with_origin(config, origin)
-    left_out = inherited_sentences(parent.folder, parent, is_resumed=False) if parent else None
-    data = prepare(config, tokenizer, left_out or frozenset())
+    folder = parent.folder if parent else None
+    seen = seen_before(config, RunFolder(""), folder, is_resumed=False)
+    data = prepare(config, tokenizer, seen.inherited)
     changing = training_rows(config, data.train, data.sizes, data.tokenizer, data.links)
     lengths = changing.lengths(0) if changing else (data.train.src_lengths, data.train.tgt_lengths)
     rows = Mixture(data.sizes, data.weights, config.seed).rows(0)

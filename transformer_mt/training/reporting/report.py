@@ -169,17 +169,19 @@ def _tests(tests: Sequence[tuple[str, dict[str, Any]]]) -> str:
     if not tests:
         return ""
     names = list(dict.fromkeys(score["name"] for _, facts in tests for score in facts["scores"]))
+    seen = ["seen in training"] if any(facts.get("seen") for _, facts in tests) else []
     rows = [
         (
             facts.get("corpus") or name,
             f"{facts['sentences']:,}",
+            *(facts.get("seen", "") for _ in seen),
             facts.get("search", ""),
             *(score_cell(facts["scores"], name) for name in names),
         )
         for name, facts in tests
     ]
     signatures = signature_lines(score for _, facts in tests for score in facts["scores"])
-    return f"## Test\n\n{table(rows, ['test set', 'sentences', 'search', *names])}\n\n{signatures}"
+    return f"## Test\n\n{table(rows, ['test set', 'sentences', *seen, 'search', *names])}\n\n{signatures}"
 
 
 def _validations(entries: Sequence[dict[str, Any]]) -> str:

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from transformer_mt.checkpoint import load_model_weights
 from transformer_mt.config import Config
-from transformer_mt.corpora.scored_sentences import ScoredSentences
 from transformer_mt.data.vocabulary.new_pieces import origins
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
@@ -127,22 +126,3 @@ def _few(directions: Sequence[tuple[str, str]]) -> str:
     """The first of them, as a model of many languages has thousands."""
     named = ", ".join(f"{source} to {target}" for source, target in directions[:5])
     return named + (f" and {len(directions) - 5:,} more" if len(directions) > 5 else "")
-
-
-def inherited_sentences(folder: RunFolder, parent: Parent | None, is_resumed: bool) -> frozenset[int] | None:
-    """Keys of the sentences that the parent was selected and scored by. Empty without a parent; None if the
-    parent has not recorded them.
-    """
-    if is_resumed:
-        of_run = ScoredSentences.read(folder.scored_file)
-        return frozenset() if of_run is None else of_run.inherited
-    if parent is None:
-        return frozenset()
-    of_parent = ScoredSentences.read(parent.folder.scored_file)
-    if of_parent is not None:
-        return of_parent.for_children
-    say(
-        f"note: {parent.folder} has not recorded its validation and test sentences: they are not left out of "
-        "this training"
-    )
-    return None

@@ -1,0 +1,131 @@
+"""Hashes of the sentences that a model was trained on and scored by: they follow it to what is made of it."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from functools import reduce
+from operator import or_
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from transformer_mt.corpora.kind import EvaluationSentence
+from transformer_mt.files import write_bytes
+from transformer_mt.text.hashes import sentence_key
+from transformer_mt.text.key_set import NO_KEYS, KeySet
+
+_BEFORE = "scored_sentences.json"
+"""The file of runs that recorded only what they were scored by."""
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Keys of sentences, by what was done with them."""
+
+    trained: KeySet = NO_KEYS
+    """Both sides of training pairs."""
+    alone: KeySet = NO_KEYS
+    """Training texts without their pair: plain text, and the targets of pairs whose source a model wrote."""
+    scored: KeySet = NO_KEYS
+    """Both sides of validation and test pairs."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the keys of the training."""
+        whole = hashlib.sha256()
+        for keys in (self.trained, self.alone):
+            for array in _arrays(keys):
+                whole.update(array.tobytes())
+        return whole.hexdigest()[:24]
+
+    def __or__(self, other: "Sentences") -> "Sentences":
+        return Sentences(*(getattr(self, f.name) | getattr(other, f.name) for f in fields(self)))
+
+    def has_trained(self, texts: Sequence[str]) -> np.ndarray:
+        """For each text whether it was a side of a training pair, or a training text alone."""
+        keys = [sentence_key(text) for text in texts]
+        return self.trained.has(keys) | self.alone.has(keys)
+
+    def knows(self, sentences: Sequence[EvaluationSentence]) -> np.ndarray:
+        """For each sentence whether its source was trained on, or one of its references as a text alone."""
+        known = self.has_trained([src for src, _ in sentences])
+        for number, (_, references) in enumerate(sentences):
+            known[number] |= self.alone.has([sentence_key(text) for text in references if text.strip()]).any()
+        return known
+
+
+NOTHING_SEEN = Sentences()
+
+
+@dataclass(frozen=True)
+class SeenSentences:
+    """The record of a run."""
+
+    own: Sentences
+    """Of its own training."""
+    inherited: Sentences = NOTHING_SEEN
+    """Of the models it was made of, and of theirs."""
+    is_complete: bool = True
+    """False where one of those models has recorded nothing."""
+
+    @property
+    def both(self) -> Sentences:
+        return self.own | self.inherited
+
+    @classmethod
+    def inherited_from(cls, records: Sequence["SeenSentences | None"]) -> "SeenSentences":
+        """The record of a run that was made of models with these records, before its own training."""
+        known = [record for record in records if record is not None]
+        both = reduce(or_, (record.both for record in known), NOTHING_SEEN)
+        return cls(NOTHING_SEEN, both, all(record is not None and record.is_complete for record in records))
+
+    @classmethod
+    def read(cls, file: Path) -> "SeenSentences | None":
+        """The record in the file; None if the run has not recorded it."""
+        try:
+            with safe_open(file, framework="numpy") as saved:
+                facts = saved.metadata() or {}
+                tensors = {name: saved.get_tensor(name) for name in saved.keys()}  # noqa: SIM118 - no dict
+        except (OSError, SafetensorError):
+            return _read_before(file.with_name(_BEFORE))
+        parts = {name: _sentences(tensors, f"{name}.") for name in ("own", "inherited")}
+        return cls(**parts, is_complete=facts.get("is_complete") == "true")
+
+    def write(self, file: Path) -> None:
+        tensors = {
+            f"{part}.{field.name}.{number}": array
+            for part in ("own", "inherited")
+            for field in fields(Sentences)
+            for number, array in enumerate(_arrays(getattr(getattr(self, part), field.name)))
+        }
+        write_bytes(file, save(tensors, {"is_complete": json.dumps(self.is_complete)}))
+
+
+def _arrays(keys: KeySet) -> list[np.ndarray]:
+    return [keys.exact, *keys.filters]
+
+
+def _sentences(tensors: dict[str, np.ndarray], prefix: str) -> Sentences:
+    sets = {}
+    for field in fields(Sentences):
+        begin = f"{prefix}{field.name}."
+        arrays = [tensors[name] for name in sorted(tensors) if name.startswith(begin)]
+        sets[field.name] = KeySet(arrays[0], tuple(arrays[1:])) if arrays else NO_KEYS
+    return Sentences(**sets)
+
+
+def _read_before(file: Path) -> SeenSentences | None:
+    try:
+        facts = json.loads(file.read_text(encoding="utf-8"))
+        own, inherited = (Sentences(scored=KeySet.of(facts[name] or ())) for name in ("own", "inherited"))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return SeenSentences(own, inherited, is_complete=False)
+
+
+def keys_of(texts: Iterable[str]) -> KeySet:
+    """Keys of the texts that are not blank."""
+    return KeySet.of(sentence_key(text) for text in texts if text.strip())

@@ -1,0 +1,109 @@
+"""The evaluation of a run's model: its test sets one after the other, kept in its folder."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+from transformer_mt.config import Config
+from transformer_mt.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.errors import WorkError
+from transformer_mt.evaluation import fine_tuning, robustness
+from transformer_mt.evaluation.alignment_error import HandLinks, alignment_error
+from transformer_mt.evaluation.evaluate import Evaluation, evaluate
+from transformer_mt.evaluation.metric import Metric
+from transformer_mt.evaluation.outputs import NOT_ITS_OWN, keep_table
+from transformer_mt.evaluation.seen import SystemRecord
+from transformer_mt.messages import say
+from transformer_mt.runs.folder import RunFolder
+from transformer_mt.translation.translator import Translator
+
+
+@dataclass
+class RunEvaluation:
+    """A translator of a run's model, and what its scores are kept as."""
+
+    folder: RunFolder
+    config: Config
+    translator: Translator
+    weights: str | None
+    """A digest of the model's."""
+    tag: str | None = None
+    """Instead of the test sets' own."""
+    others: Sequence[RunFolder] = ()
+    """The models that translate with it."""
+    is_plain: bool = True
+    """Whether the model alone translates, in its usual way."""
+    not_saved: WorkError | None = field(default=None, init=False)
+    """Set where the folder of a shared model takes no files: raised when all is printed."""
+
+    def __post_init__(self) -> None:
+        languages = self.translator.source_lang, self.translator.target_lang
+        resources, texts = self.translator.resources.of(languages), list[str]()
+        if resources.memory is not None:
+            texts += resources.memory.texts()
+        if resources.glossary is not None:
+            texts += chain.from_iterable((term.source, *term.targets) for term in resources.glossary.terms)
+        self._record = SystemRecord([self.folder, *self.others], texts)
+        if not self._record.is_complete:
+            say(
+                f"note: {self.folder}, or a model it is made of, has not recorded what it was trained on: "
+                "the sentences it knows are not counted"
+            )
+
+    def evaluations(
+        self, tests: Sequence[EvaluationSet], external: Sequence[Metric], hand: list[HandLinks] | None
+    ) -> Iterator[tuple[EvaluationSet, Evaluation]]:
+        """Each set with its scores, which are kept; `hand` are the links of the words of the only set."""
+        for test in tests:
+            weights = self.weights if self.is_plain else None
+            evaluation = evaluate(self.translator, test, self.config.evaluate, self.tag, weights)
+            evaluation = replace(evaluation, seen=self._record.share(test))
+            # The report and the card of an export show only what the model alone translates as usual.
+            is_own = self.is_plain and not self.tag
+            kept_as = test if is_own else replace(test, name=f"{NOT_ITS_OWN}{test.name}")
+            if external:
+                self._save(evaluation, kept_as)  # not lost with a command that fails
+                evaluation = evaluation.scored_by(external, test)
+            if hand is not None:
+                pairs = [(src, targets[0]) for src, targets in test.sentences]
+                scores = [*evaluation.scores, alignment_error(self.translator, pairs, hand)]
+                yield test, replace(evaluation, scores=scores)
+            else:
+                yield test, evaluation
+            self._save(evaluation, kept_as)
+
+    def _save(self, evaluation: Evaluation, test: EvaluationSet) -> None:
+        try:
+            evaluation.save(self.folder, test)
+        except WorkError as error:
+            self.not_saved = error
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether the model's own search translates, without anything else."""
+        return self.is_plain and not self.tag and self.translator.decode == self.config.decode
+
+    def robustness(self, tests: Sequence[EvaluationSet], is_kept: bool) -> list[robustness.Row]:
+        """The sets as people also write; `is_kept`: the table is kept with the model."""
+        rows: list[robustness.Row] = []
+        for test in tests:
+            if seen := self._record.share(test).in_words:
+                test = replace(test, corpus=f"{test.corpus} ({seen})")
+            tag = self.tag or test.tag
+            rows += robustness.measure(self.translator, test, self.config.evaluate, tag)
+        if is_kept:
+            self._keep(robustness.ROBUSTNESS_FILE, robustness.as_table(rows))
+        return rows
+
+    def fine_tuning(
+        self, parent: RunFolder, tests: Sequence[EvaluationSet], device: str, is_kept: bool
+    ) -> str:
+        """The table of gain and forgetting; empty where none of the sets is one for both models."""
+        table = fine_tuning.gain_and_forgetting(parent, self.folder, tests, device)
+        if table and is_kept:
+            self._keep(fine_tuning.FINE_TUNING_FILE, table)
+        return table
+
+    def _keep(self, name: str, table: str) -> None:
+        if self.weights and not self.not_saved:
+            keep_table(self.folder, name, table, self.weights)

@@ -1,0 +1,81 @@
+"""Keys of sentences by the million: exact up to a number, above it in a filter of two bytes a key."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from transformer_mt.text.hashes import splitmix64
+
+MOST_EXACT = 40_000_000
+"""Keys that are kept whole, 8 bytes each: both sides of 20 million pairs."""
+_BITS_OF_A_KEY, _PLACES = 16, 8
+FILTER_ERROR = 0.0006
+"""The share of other sentences that a filter takes for its own: (1 - exp(-8/16))^8."""
+_AT_ONCE = 2**20
+
+
+@dataclass(frozen=True)
+class KeySet:
+    """Keys as `sentence_key` gives them."""
+
+    exact: np.ndarray
+    """In order, each once (uint64)."""
+    filters: tuple[np.ndarray, ...] = ()
+    """Bloom filters (1970): the bits of each key's places are set (uint8)."""
+
+    @classmethod
+    def of(cls, keys: Iterable[int]) -> "KeySet":
+        """The set of these keys."""
+        return cls(np.unique(np.fromiter(keys, np.uint64)))
+
+    @classmethod
+    def of_arrays(cls, arrays: Sequence[np.ndarray], most_exact: int = MOST_EXACT) -> "KeySet":
+        """The keys of all arrays; of more than `most_exact` a filter, into which one array is read at a
+        time.
+        """
+        if (count := sum(len(keys) for keys in arrays)) > most_exact:
+            return cls(_NOTHING, (_filter(arrays, count),))
+        return cls(np.unique(np.concatenate([_NOTHING, *arrays])))
+
+    def __or__(self, other: "KeySet") -> "KeySet":
+        """The keys of both."""
+        exact = KeySet.of_arrays([keys for keys in (self.exact, other.exact) if len(keys)])
+        known = {bits.tobytes(): bits for bits in (*self.filters, *other.filters, *exact.filters)}
+        return KeySet(exact.exact, tuple(known.values()))
+
+    def has(self, keys: Sequence[int] | np.ndarray) -> np.ndarray:
+        """For each key whether it is in the set."""
+        wanted = np.asarray(keys, np.uint64)
+        result = np.zeros(len(wanted), bool)
+        if len(self.exact):
+            places = np.searchsorted(self.exact, wanted).clip(max=len(self.exact) - 1)
+            result |= self.exact[places] == wanted
+        for bits in self.filters:
+            places = _places(wanted, 8 * len(bits))
+            result |= (bits[places >> 3] >> (places & 7).astype(np.uint8) & 1).all(axis=0)
+        return result
+
+    @property
+    def is_empty(self) -> bool:
+        return not (len(self.exact) or self.filters)
+
+
+_NOTHING = np.empty(0, np.uint64)
+NO_KEYS = KeySet(_NOTHING)
+
+
+def _filter(arrays: Sequence[np.ndarray], count: int) -> np.ndarray:
+    bits = np.zeros(-(-count * _BITS_OF_A_KEY // 8), np.uint8)
+    for keys in arrays:
+        for begin in range(0, len(keys), _AT_ONCE):
+            places = _places(np.asarray(keys[begin : begin + _AT_ONCE]), 8 * len(bits))
+            np.bitwise_or.at(bits, places >> 3, np.uint8(1) << (places & 7).astype(np.uint8))
+    return bits
+
+
+def _places(keys: np.ndarray, size: int) -> np.ndarray:
+    """(8, K) the places of K keys among the `size` bits of a filter (Kirsch and Mitzenmacher 2006)."""
+    second = splitmix64(keys) | np.uint64(1)
+    steps = np.arange(_PLACES, dtype=np.uint64)[:, None]
+    return ((keys + steps * second) % np.uint64(size)).astype(np.int64)
