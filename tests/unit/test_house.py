@@ -81,8 +81,8 @@ ALLOWED = {
         "config", "data.cleaning", "evaluation", "runs", "training.state", "training.update",
     },
     "training.state": {
-        "config", "corpora", "data.batches", "data.preparation", "data.vocabulary", "model", "model.build",
-        "runs", "settings", "text", "training.parallel", "training.reporting", "training.update",
+        "config", "data.batches", "data.preparation", "data.vocabulary", "model", "model.build", "runs",
+        "settings", "text", "training.parallel", "training.reporting", "training.update",
     },
     "training": {
         "config", "corpora", "data.alignment", "data.batches", "data.changes", "data.cleaning",

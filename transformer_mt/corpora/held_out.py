@@ -6,7 +6,7 @@ characters is the same sentence.
 
 import heapq
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,11 +17,14 @@ from transformer_mt.errors import InputError
 from transformer_mt.settings.objective import Objective
 from transformer_mt.settings.section import Positive, Section
 from transformer_mt.text.hashes import splitmix64
-from transformer_mt.text.key_set import NO_KEYS, KeySet
 from transformer_mt.text.pair import Pair
 
 # Different salts: the validation and the test set are independent samples.
 _SALTS = {"test": 0x9E3779B97F4A7C15, "valid": 0xBF58476D1CE4E5B9}
+
+
+def _never(pair: Pair) -> bool:
+    return False
 
 
 def _salted(key: int, salt: int) -> float:
@@ -79,23 +82,23 @@ class FromTrainCorpus(Section):
 class HeldOutSplit:
     """One set that is held out of the training corpora."""
 
-    def __init__(self, name: str, settings: FromTrain, known: KeySet = NO_KEYS) -> None:
-        """`name` is valid or test. Sources with a key among those `known` are not held out: the model that
-        the training begins from was trained on them.
+    def __init__(self, name: str, settings: FromTrain, is_known: Callable[[Pair], bool] = _never) -> None:
+        """`name` is valid or test. Pairs that are known to the models that the training is made of are not
+        scored.
         """
-        self.name, self._settings, self._salt, self._known = name, settings, _SALTS[name], known
+        self.name, self._settings, self._salt, self._is_known = name, settings, _SALTS[name], is_known
         # The pairs with the smallest hashes so far: (-hash, row, pair), so that the largest comes first.
         self._heap: list[tuple[float, int, Pair]] = []
         self._there: set[float] = set()
 
     def takes(self, key: int) -> bool:
         """Whether pairs with this source are held out."""
-        return _salted(key, self._salt) < self._settings.share and not self._known.has([key])[0]
+        return _salted(key, self._salt) < self._settings.share
 
     def add(self, key: int, row: int, pair: Pair) -> None:
         """A pair that may be scored; the first pair of a source counts."""
         value = _salted(key, self._salt)
-        if value in self._there:
+        if value in self._there or self._is_known(pair):
             return
         if len(self._heap) < self._settings.max:
             heapq.heappush(self._heap, (-value, row, pair))
@@ -114,12 +117,14 @@ AnySet = Corpus | FromTrainCorpus
 """A validation or test set."""
 
 
-def splits_of(valid: Iterable[AnySet], test: Iterable[AnySet], known: KeySet = NO_KEYS) -> list[HeldOutSplit]:
-    """The sets that are held out of the training corpora, without `known` sources; a pair that both would
+def splits_of(
+    valid: Iterable[AnySet], test: Iterable[AnySet], is_known: Callable[[Pair], bool] = _never
+) -> list[HeldOutSplit]:
+    """The sets that are held out of the training corpora, without known pairs; a pair that both would
     take is for the test.
     """
     return [
-        HeldOutSplit(name, corpus.from_train, known)
+        HeldOutSplit(name, corpus.from_train, is_known)
         for name, corpora in (("test", test), ("valid", valid))
         for corpus in corpora
         if isinstance(corpus, FromTrainCorpus)

@@ -41,6 +41,10 @@ class Sentences:
                 whole.update(array.tobytes())
         return whole.hexdigest()[:24]
 
+    @property
+    def is_empty(self) -> bool:
+        return self.trained.is_empty and self.alone.is_empty and self.scored.is_empty
+
     def __or__(self, other: "Sentences") -> "Sentences":
         return Sentences(*(getattr(self, f.name) | getattr(other, f.name) for f in fields(self)))
 

@@ -10,7 +10,8 @@ from transformer_mt.corpora.seen_sentences import Sentences, keys_of
 from transformer_mt.runs.folder import RunFolder
 
 SEEN_NOTE = (
-    "seen: share of the sentences that the system, or a model it is made of, was trained on; ?: not recorded"
+    "seen: the share of the sentences that the system, or a model it is made of, was trained on; "
+    "?: that is not recorded"
 )
 
 
@@ -31,7 +32,11 @@ class SeenShare:
     @property
     def in_words(self) -> str:
         """For a line about a set; empty where nothing of it is known to the system."""
-        return f"{self.count:,} of {self.total:,} sentences seen in training" if self.count else ""
+        return (
+            f"{self.count:,} of {self.total:,} sentences seen before, in training or in a memory"
+            if self.count
+            else ""
+        )
 
 
 class SystemRecord:

@@ -51,7 +51,7 @@ def _head(data: Data, parent: str, is_run: bool, out: Path) -> str:
         corpora += _of_parent(config.data)
         if config.model.has_max_positions:
             max_length = config.data.max_length
-    held_out, about = held_out_set(data.pairs)
+    held_out, about = held_out_set(data)
     return f"""\
 # Written by `transformer-mt new` to adapt {parent} to {data.pairs:,} pairs. Look at them first:
 # transformer-mt inspect {shlex.quote(str(out))}

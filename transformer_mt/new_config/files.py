@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+
+import yaml
 
 from transformer_mt.config import DataConfig
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
@@ -34,19 +37,23 @@ class Data:
     guesses: list[Guess]
     pairs: int
     sample: list[tuple[str, str]]
+    share_before: float
+    """The largest share of these files that an earlier config holds out; 0 without one."""
     more: str = ""
     """Further lines of the YAML's section `data`."""
 
 
-def read_files(source_lang: str, target_lang: str, files: Sequence[str], glossary: str | None = None) -> Data:
+def read_files(
+    source_lang: str, target_lang: str, files: Sequence[str], folder: Path, glossary: str | None = None
+) -> Data:
     """The contents of the files, after saying what was assumed of them. InputError if it is too little, or if
-    the file of terms cannot be read.
+    the file of terms cannot be read. Earlier configs of the files are looked for in `folder` and its runs.
     """
     terms = None if glossary is None else read_glossary(glossary, (source_lang, target_lang))
     guesses = guess_corpora(files, source_lang, target_lang)
     for guess in guesses:
         say(f"assumed: {guess.assumed}")
-    data = _read(source_lang, target_lang, guesses)
+    data = _read(source_lang, target_lang, guesses, folder)
     say(f"{data.pairs:,} pairs")
     if len(data.sample) < _FEWEST:
         raise InputError(
@@ -61,11 +68,40 @@ def read_files(source_lang: str, target_lang: str, files: Sequence[str], glossar
     return replace(data, more=key)
 
 
-def held_out_set(pairs: int) -> tuple[str, float]:
-    """The YAML of a validation or test set that is held out of so many pairs, and about how many it has."""
-    share = min(_MOST_HELD_OUT, float(f"{1.2 * _HELD_OUT / pairs:.2g}"))
+def held_out_set(data: Data) -> tuple[str, float]:
+    """The YAML of a validation or test set that is held out of the pairs, and about how many it has. A share
+    that an earlier config holds out does not shrink: its sentences would move into training.
+    """
+    share = min(_MOST_HELD_OUT, float(f"{1.2 * _HELD_OUT / data.pairs:.2g}"))
+    share = max(share, data.share_before)
     written = f"{share:.10f}".rstrip("0")
-    return f"{{from_train: {{share: {written}, max: {_HELD_OUT}}}}}", share * pairs
+    return f"{{from_train: {{share: {written}, max: {_HELD_OUT}}}}}", share * data.pairs
+
+
+def _share_before(guesses: Sequence[Guess], folder: Path) -> float:
+    files = {Path(file).resolve() for guess in guesses for file in guess.corpus.local_files()}
+    shares = [0.0]
+    for path in (*folder.glob("*.yaml"), *folder.glob("runs/*/config.yaml")):
+        try:
+            data = yaml.safe_load(path.read_text(encoding="utf-8"))["data"]
+            named = {Path(text).resolve() for text in _texts(data["train"])}
+            sets = [data["valid"], *(data.get("test") or [])]
+            of_config = [float(one["from_train"].get("share", 0.01)) for one in sets if "from_train" in one]
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError):
+            continue  # no config
+        if of_config and files & named:
+            say(f"{path} holds {max(of_config):.2%} of these files out: so much stays held out")
+            shares += of_config
+    return max(shares)
+
+
+def _texts(value: object) -> Iterator[str]:
+    """All texts in a value of a YAML."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _texts(part)
 
 
 def sides_of(pairs: Sequence[tuple[str, str]], tokenizer: Tokenizer) -> Iterator[tuple[list[int], list[int]]]:
@@ -75,7 +111,7 @@ def sides_of(pairs: Sequence[tuple[str, str]], tokenizer: Tokenizer) -> Iterator
     )
 
 
-def _read(source_lang: str, target_lang: str, guesses: list[Guess]) -> Data:
+def _read(source_lang: str, target_lang: str, guesses: list[Guess], folder: Path) -> Data:
     """Count the pairs, and take a sample."""
     first = guesses[0].corpus
     config = DataConfig(source_lang=source_lang, target_lang=target_lang, train=first, valid=first)
@@ -88,4 +124,4 @@ def _read(source_lang: str, target_lang: str, guesses: list[Guess]) -> Data:
     # A text without line ends would count as much as all others, and no training takes so long a pair.
     chosen = [pair for pair in chosen if max(map(len, pair)) <= _LONGEST] or chosen
     step = -(-len(chosen) // _SAMPLE) or 1
-    return Data(source_lang, target_lang, guesses, pairs, chosen[::step])
+    return Data(source_lang, target_lang, guesses, pairs, chosen[::step], _share_before(guesses, folder))

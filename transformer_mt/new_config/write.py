@@ -63,7 +63,7 @@ def new_config(
         TemporaryFile(dir=out.parent).close()
     except OSError as error:
         raise InputError(f"{out}: cannot be written: {error.strerror}") from None
-    data = read_files(source_lang, target_lang, files, glossary)
+    data = read_files(source_lang, target_lang, files, out.parent, glossary)
     if parent is not None:
         config, text, tokenizer = adapting_config(data, parent, out)
         pieces = [(len(src) + 1, len(tgt) + 1) for src, tgt in sides_of(data.sample, tokenizer)]
@@ -161,7 +161,7 @@ def _config(data: Data, size: Size, lengths: Sequence[tuple[int, int]], out: Pat
     """The config, and its YAML with a comment on each choice."""
     updates = _updates(data, size, lengths)
     every = _validate_every(updates)
-    held_out, about = held_out_set(data.pairs)
+    held_out, about = held_out_set(data)
     longest = sorted(map(max, lengths))
     max_length = next((n for n in (64, 128, 256) if longest[int(0.999 * (len(longest) - 1))] <= n), 256)
     fitting = sum(length <= max_length for length in longest) / len(longest)

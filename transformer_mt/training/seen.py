@@ -61,6 +61,7 @@ def _sets(
     for corpus in config.data.test:
         try:
             with messages_to(lambda text: None):  # `prepare` has reported what is wrong with a set
-                yield corpus.describe(), list(read_set(corpus, config.data.languages, folder.path, "test"))
+                sentences = list(read_set(corpus, config.data.languages, folder.path, "test"))
+            yield corpus.title, sentences
         except InputError as error:  # the data come from the cache, and a test set is out of reach now
             say(f"warning: a run that continues this one may train on its test sentences: {error}")

@@ -1,5 +1,6 @@
 """Fine-tuning: a training that begins from another run's weights and vocabulary."""
 
+import json
 import shutil
 
 import pytest
@@ -178,11 +179,11 @@ def test_evaluation_says_what_was_gained_and_what_forgotten(child_config, parent
     assert "## Gained and forgotten by fine-tuning" in report
     for text in (printed, report):
         rows = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("| toy")]
-        rows = [[cell.strip() for cell in row] for row in rows if len(row) == 7]
-        assert [row[1] for row in rows] == ["BLEU", "chrF", "TER"] * 2, (
+        rows = [[cell.strip() for cell in row] for row in rows if len(row) == 8]
+        assert [row[2] for row in rows] == ["BLEU", "chrF", "TER"] * 2, (
             "of its own test set and of the parent's"
         )
-        assert all(float(row[3]) - float(row[2]) == pytest.approx(float(row[4]), abs=0.011) for row in rows)
+        assert all(float(row[4]) - float(row[3]) == pytest.approx(float(row[5]), abs=0.011) for row in rows)
     (parent / "model.safetensors").unlink()
     result = cli("evaluate", folder)
     assert result.status == 0
@@ -251,20 +252,56 @@ def test_what_the_parent_was_scored_on_is_not_trained_on(child_config, parent, t
     path = child_config(data=data)
     path.write_text(path.read_text().replace(str(parent), str(child)), encoding="utf-8")
     assert leaked(train(load_config(path), tmp_path / "grandchild")) == leaked(child)
-    assert "may have been trained on" not in cli("evaluate", child).out
+    assert "| ? / ? " not in cli("evaluate", child).out
 
 
-def test_a_parent_that_has_not_recorded_its_sets_is_named_and_the_rows_are_marked(
+def test_a_parent_that_has_recorded_nothing_is_named_and_the_rows_are_marked(
     child_config, parent, tmp_path, cli, said
 ):
-    (parent / "scored_sentences.json").unlink()
+    (parent / "seen.safetensors").unlink()
     data = {**CHILD["data"], "test": [{"toy": "train", "size": 5, "name": "own"}]}
     child = train(load_config(child_config(data=data)), tmp_path / "child")
-    assert any("has not recorded its validation and test sentences" in line for line in said)
+    assert any(f"{parent} has not recorded all that it was trained and scored on" in line for line in said)
     out = cli("evaluate", child).out
-    assert (
-        out.count(" * |") + out.count(" *  ") >= 3 and "may have been trained on: the parent has not" in out
+    assert "| ? / ? " in out and "?: that is not recorded" in out
+    assert any("made of, has not recorded what it was trained on" in line for line in said)
+
+
+def test_test_sentences_that_the_parent_was_trained_on_are_named_and_marked(
+    child_config, parent, tmp_path, cli, said
+):
+    """Those in its own training corpora, too, where they are held out of the child's."""
+    test = [{"toy": "train", "size": 20, "name": "known"}, {"toy": "valid", "size": 10, "name": "new"}]
+    train_on = {"toy": "test", "size": 300}
+    child = train(
+        load_config(child_config(data={**CHILD["data"], "train": train_on, "test": test})), tmp_path / "c"
     )
+    assert any("of the 20 sentences of known were in the training of a model" in line for line in said)
+    known, new = cli("evaluate", child, "--json").out.strip().split("\n")[:2]
+    assert json.loads(known)["seen"] == {"count": 20, "total": 20, "is_complete": True}
+    assert json.loads(new)["seen"]["count"] == 0
+    result = cli("evaluate", child)
+    assert "  20 of 20 sentences seen before, in training or in a memory" in result.out
+    assert "| 100.0 % / 100.0 % " in result.out and "| 0 % / 0 % " in result.out
+    report = (child / "report.md").read_text(encoding="utf-8")
+    assert "| seen in training " in report and "| 100.0 % " in report
+
+
+def test_a_test_set_that_was_named_later_is_not_trained_on_by_a_child(child_config, parent, tmp_path):
+    run = RunFolder(parent)
+    config = load_config(run.config_file)
+    later = config.model_validate(
+        {
+            **config.model_dump(),
+            "data": {**config.data.model_dump(exclude_unset=True), "test": [{"toy": "test", "size": 40}]},
+        }
+    )
+    train(later, parent)
+    data = {
+        **CHILD["data"],
+        "train": [{"toy": "train", "size": 100}, {"toy": "test", "size": 60, "name": "t"}],
+    }
+    assert leaked(train(load_config(child_config(data=data)), tmp_path / "child")) >= 40
 
 
 def test_an_interrupted_child_leaves_the_same_sentences_out(child_config, parent, tmp_path):

@@ -183,10 +183,10 @@ def test_the_tag_of_the_test_set_is_before_its_sources(tiny_run, write_config):
     sentences = [("The dog sleeps.", ("Der Hund schläft.",))] * 2
     test = EvaluationSet("test", "a set", sentences, "<formal>", ("en", "de"))
     translator = WithTag.load(tiny_run)
-    distill._timed("student", translator, test, rules, 1.0)
+    distill._timed("student", translator, test, rules, 1.0, "0 %")
     assert tags == [None, None]  # a model without the tag was trained on no such corpus
     translator.tokenizer.control_ids = {"<formal>": 4}
-    row = distill._timed("student", translator, test, rules, 1.0)
+    row = distill._timed("student", translator, test, rules, 1.0, "0 %")
     assert tags[2:] == ["<formal>", "<formal>"] and row.sentences_per_second > 0
     # Names of columns are languages of the model, too, where it has one direction.
     named = replace(test, tag=None, languages=("English", "German"))

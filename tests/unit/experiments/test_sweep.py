@@ -13,6 +13,7 @@ import yaml
 from tests.conftest import TINY
 from transformer_mt.config.dump import given_settings
 from transformer_mt.config.load import load_config
+from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences, keys_of
 from transformer_mt.errors import InputError
 from transformer_mt.experiments import sweep_jobs as jobs
 from transformer_mt.experiments.sweep_jobs import Runner, is_done
@@ -220,13 +221,17 @@ def test_the_table_has_means_deviations_and_significance(write_sweep, tmp_path):
     worse = ("a b c d e f", "a b x d e f") * 10
     for job, bleu in zip(sweep.jobs, (30.0, 20.0, 32.0)):
         finish(job, ("a b c d e f",) * 20 if job.variant == "scaled dot" else worse, bleu)
+        known = keys_of(["a"] if job.variant == "additive" else [])
+        SeenSentences(Sentences(trained=known)).write(RunFolder(job.folder).seen_file)
     lines = [" ".join(line.split()) for line in write_table(sweep).split("\n")]
     assert lines[0] == "| variant | parameters | tokens/s | validation BLEU | seeds |"
     assert lines[2] == "| scaled dot | 1,234 | 500 | 31.00 ± 1.41 | 2 |"
     assert lines[3] == "| additive | 1,234 | 500 | 20.00 | 1 |"
-    assert "| system | BLEU | p | chrF | p |" in lines and "**toy test, 20 sentences**" in lines
-    (tested,) = (line for line in lines if line.startswith("| scaled dot | 100.00 ± 0.00 [100.0, 100.0] |"))
-    (tested,) = (line for line in lines if line.startswith("| additive | ") and "[" in line)
+    assert "| system | seen | BLEU | p | chrF | p |" in lines and "**toy test, 20 sentences**" in lines
+    (tested,) = (
+        line for line in lines if line.startswith("| scaled dot | 0 % | 100.00 ± 0.00 [100.0, 100.0] |")
+    )
+    (tested,) = (line for line in lines if line.startswith("| additive | 100.0 % | ") and "[" in line)
     assert tested.count("| 0.001 |") == 2
     assert "- 1 of 4 trainings are not done yet" in lines
     assert "- test: beam 5, length penalty 1.0" in lines

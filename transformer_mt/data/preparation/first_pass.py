@@ -75,7 +75,11 @@ def first_pass(
         return done, Tokenizer.load(folder)
     if tokenizer is None:
         _check_tags(data)
-    splits = splits_of(data.valid_sets, data.test, inherited.trained | inherited.alone)
+
+    def is_known(pair: Pair) -> bool:
+        return bool(inherited.knows([(pair[0], (pair[1],))])[0])
+
+    splits = splits_of(data.valid_sets, data.test, is_known)
     held_out, left_out = evaluation_keys(data), frozenset(inherited.scored.exact.tolist())
     row_reasons = ReasonFile(
         folder / FIRST_PASS_FOLDER,
@@ -94,11 +98,14 @@ def first_pass(
                     f"data.{split.name}.from_train must have a training corpus of {data.main_objective} "
                     "without tag that is not synthetic, but there is none; name a file"
                 )
-            known = not (inherited.trained.is_empty and inherited.alone.is_empty)
+            if not inherited.is_empty:
+                raise InputError(
+                    f"data.{split.name}.from_train must hold out a pair that is new to the models that this "
+                    "training is made of, but there is none; name a file of other pairs"
+                )
             raise InputError(
-                f"data.{split.name}.from_train must hold out at least one pair, but none has so small a hash"
-                + (" and is new to the model that the training begins from; name a file" if known else "")
-                + "; raise its share"
+                f"data.{split.name}.from_train must hold out at least one pair, but none has so small a "
+                "hash; raise its share"
             )
         write_text(held_out_file(folder, split.name), as_lines(pairs))
     fsync(row_reasons.reasons_file)

@@ -1,0 +1,54 @@
+import json
+
+import pytest
+
+from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences, keys_of
+from transformer_mt.text.key_set import KeySet
+
+PAIRS = [("A dog.", ("Ein Hund.",)), ("A  CAT.", ("x", "Eine Katze.")), ("new", ("neu",))]
+
+
+def record(trained=(), alone=(), scored=()):
+    return SeenSentences(Sentences(keys_of(trained), keys_of(alone), keys_of(scored)))
+
+
+def test_a_sentence_is_known_by_its_source_or_by_a_reference_that_was_trained_on_alone():
+    assert record(["a dog.", "neu"]).own.knows(PAIRS).tolist() == [True, False, False]
+    assert record(alone=["eine katze.", "NEW"]).own.knows(PAIRS).tolist() == [False, True, True]
+    assert not record(scored=["A dog."]).own.knows(PAIRS).any()
+
+
+def test_what_is_made_of_several_models_inherits_all_they_know(tmp_path):
+    child = SeenSentences.inherited_from([record(["A dog."]), record(alone=["neu"], scored=["z"])])
+    assert child.inherited.knows(PAIRS).tolist() == [True, False, True] and child.is_complete
+    assert child.inherited.scored.has(keys_of(["z"]).exact).all() and child.own.trained.is_empty
+    child.write(tmp_path / "seen.safetensors")
+    grandchild = SeenSentences.inherited_from([SeenSentences.read(tmp_path / "seen.safetensors")])
+    assert grandchild.inherited.knows(PAIRS).tolist() == [True, False, True]
+    assert not SeenSentences.inherited_from([child, None]).is_complete
+    assert not SeenSentences.inherited_from([SeenSentences.inherited_from([None])]).is_complete
+
+
+def test_filters_are_kept_too(tmp_path):
+    keys = keys_of(f"sentence {n}" for n in range(300)).exact
+    filtered = SeenSentences(Sentences(trained=KeySet.of_arrays([keys], most_exact=100)))
+    filtered.write(tmp_path / "seen.safetensors")
+    read = SeenSentences.read(tmp_path / "seen.safetensors")
+    assert read.own.trained.has(keys).all() and len(read.own.trained.filters) == 1
+    assert read.own.fingerprint == filtered.own.fingerprint != read.inherited.fingerprint
+
+
+@pytest.mark.parametrize("content", [b"", b"no tensors", None])
+def test_a_record_that_cannot_be_read_is_none(tmp_path, content):
+    file = tmp_path / "seen.safetensors"
+    if content is not None:
+        file.write_bytes(content)
+    assert SeenSentences.read(file) is None
+
+
+def test_runs_that_recorded_only_what_they_were_scored_by_still_say_so(tmp_path):
+    (key,) = keys_of(["A dog."]).exact.tolist()
+    facts = {"own": [key], "inherited": None}
+    (tmp_path / "scored_sentences.json").write_text(json.dumps(facts), encoding="utf-8")
+    read = SeenSentences.read(tmp_path / "seen.safetensors")
+    assert read.own.scored.has([key]).all() and not read.is_complete and read.own.trained.is_empty
