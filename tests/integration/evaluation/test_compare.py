@@ -4,11 +4,16 @@ import gzip
 import json
 import re
 import shutil
+from contextlib import closing
 
 import pytest
 import sacrebleu
 
+from transformer_mt.config import load_config
 from transformer_mt.corpora import toy
+from transformer_mt.runs.folder import RunFolder
+from transformer_mt.training.model_selection import publish
+from transformer_mt.training.setup import open_run
 
 SOURCES = [
     "The dog sleeps.",
@@ -116,6 +121,42 @@ def test_a_model_keeps_its_translations(tiny_run, tmp_path, monkeypatch, cli):
         assert "translates toy test" in cli("compare", run)[2]
     scores.write_text("{", encoding="utf-8")  # damaged
     assert "translates toy test" in cli("compare", run)[2]
+
+
+def test_sentences_that_a_system_was_trained_on_are_marked(tiny_run, tmp_path, write_config, cli):
+    """Systems that hold out other shares of one corpus, and a file that one of them wrote."""
+    for share in (0.1, 0.02):
+        data = {"train": {"toy": "train", "size": 300}, "test": [{"from_train": {"share": share}}]}
+        config = load_config(write_config(data=data))
+        with closing(open_run(config, RunFolder(tmp_path / f"run{share}"))) as run:
+            publish(run, run.weights(), None)
+    status, out, err = cli(
+        "compare", tmp_path / "run0.1", tmp_path / "run0.02", "--html", tmp_path / "x.html"
+    )
+    assert status == 0, err
+    rows = {line.split()[0]: line.split()[1:3] for line in out.split("\n") if line.startswith("run")}
+    assert rows["run0.1"] == ["0", "%"] and float(rows["run0.02"][0]) > 60
+    assert "- seen: the share of the sentences that the system, or a model it is made of, was trained" in out
+    assert f"<td>{rows['run0.02'][0]} %</td>" in (tmp_path / "x.html").read_text(encoding="utf-8")
+    file = tmp_path / "run0.02" / "evaluation" / "compare-test-0.jsonl"
+    facts = json.loads(cli("compare", tmp_path / "run0.1", file, "--format", "json").out)
+    assert [system["seen"]["test-0"]["count"] > 15 for system in facts["systems"]] == [False, True]
+    assert " ? " in cli("compare", tmp_path / "run0.1", without_record(tiny_run, tmp_path)).out
+
+
+def without_record(run, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "older")
+    (copy / "seen.safetensors").unlink()
+    return copy
+
+
+def test_sentences_that_stand_in_a_memory_are_counted(tiny_run, tmp_path, cli):
+    run = shutil.copytree(tiny_run, tmp_path / "tiny")
+    pairs = [f"{src}\t{tgt}\n" for src, tgt in list(toy.generate("test", 30))[:12]]
+    (tmp_path / "memory.tsv").write_text("en\tde\n" + "".join(pairs), encoding="utf-8")
+    out = cli("evaluate", run, "--memory", tmp_path / "memory.tsv", "--json").out
+    assert json.loads(out)["seen"]["count"] == 12
+    assert "seen" not in cli("evaluate", run).out
 
 
 def test_what_an_ensemble_translated_is_not_the_models_own(tiny_run, untrained_run, tmp_path, cli):

@@ -166,6 +166,8 @@ def test_what_was_exported_is_imported_again_and_is_the_run(adapted, tmp_path):
     export(run, tmp_path / "opus-mt-en-de", ToHuggingFace(), probe)
     back = import_model(tmp_path / "opus-mt-en-de", tmp_path / "back", "mine")
     assert back.tokenizer().fingerprint == run.tokenizer().fingerprint
+    trained = run.seen().own.trained.exact
+    assert len(trained) > 100 and back.seen().inherited.trained.has(trained).all()
     old, new = run.weights(), back.weights()
     assert old.keys() == new.keys()
     for name in old:

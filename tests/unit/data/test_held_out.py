@@ -111,6 +111,26 @@ def test_held_out_targets_are_not_learned_from_with_a_source_that_a_model_wrote(
     assert counts[0] > counts[1] + 100  # in both a tenth of the sources that are new
 
 
+def test_the_order_of_the_corpora_changes_nothing_about_what_is_held_out(prepared, tmp_path):
+    """The references of a set are not trained on either where synthetic pairs, or text, are read first."""
+    plain = write(tmp_path / "a.tsv", PAIRS[:1000])
+    made = {
+        **write(tmp_path / "b.tsv", [(f"{src} now", tgt) for src, tgt in PAIRS[:1000]]),
+        "synthetic": True,
+    }
+    repeated = {**write(tmp_path / "c.tsv", PAIRS[900:1000]), "synthetic": True, "tag": "<c>"}
+    corpora = {"plain": plain, "made": made, "repeated": repeated}
+    held_out = {"valid": {"toy": "valid", "size": 50}, "test": [{"from_train": {"share": 0.2}}]}
+    counts = []
+    for order in (list(corpora), list(corpora)[::-1]):
+        data = prepared(train=[{**corpora[name], "name": name} for name in order], **held_out)
+        counts.append({corpus.name: corpus.counts["held out"] for corpus in data.corpora})
+        references = {tgt for _, tgt in data.held_out["test"]}
+        trained = {data.tokenizer.decode_tgt(data.train.tgt(i).tolist()) for i in range(len(data.train))}
+        assert len(references) > 150 and not trained & references
+    assert counts[0] == counts[1]
+
+
 def test_labels_that_a_model_wrote_are_no_references(tmp_path, write_config, monkeypatch):
     monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "cache"))
     for name, rows in (("gold", PAIRS[:300]), ("made", PAIRS[300:600])):

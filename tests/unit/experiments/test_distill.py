@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from transformer_mt.corpora import toy
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError
 from transformer_mt.experiments.synthetic import TextSource
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.runs.folder import RunFolder, makers_of
 from transformer_mt.settings.filter import FilterConfig
 
 pytest.importorskip("ctranslate2")
@@ -53,6 +54,9 @@ def test_a_student_is_trained_on_the_translations_of_its_teacher(
     assert [row["en"] for row in rows] == [english for english, _ in pairs]
     assert [row["de"] for row in rows] == [result.translation for result in expected]
     assert [row["de"] for row in rows] != [german for _, german in pairs]
+    # What the teacher has seen follows to the student.
+    (maker,) = makers_of(Path(corpus.file))
+    assert maker.path.resolve() == tiny_run.resolve()
 
 
 def test_a_student_keeps_the_names_weights_and_tags_of_its_corpora(

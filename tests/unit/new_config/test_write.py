@@ -220,6 +220,28 @@ def test_one_endless_line_does_not_change_the_sizes(tmp_path, quick):
     assert abs(endless.tokenizer.vocab_size - plain.tokenizer.vocab_size) <= 10
 
 
+def test_files_that_grew_keep_the_share_that_is_held_out(tmp_path, quick, said):
+    """A smaller one would move sentences of the test set into training."""
+    sides = [lines(0) * 120, lines(1) * 120]
+    for name, text in zip(("all.en", "all.de"), sides):
+        (tmp_path / name).write_text(text[: len(text) // 120], encoding="utf-8")
+    new_config("en", "de", ["all.en", "all.de"], tmp_path / "first.yaml")
+    for name, text in zip(("all.en", "all.de"), sides):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "runs" / "first").mkdir(parents=True)
+    (tmp_path / "no.yaml").write_text("- data: [\n", encoding="utf-8")
+    for place in (tmp_path / "first.yaml", tmp_path / "runs" / "first" / "config.yaml"):
+        (tmp_path / "first.yaml").rename(place)  # the run keeps it, even if the config is gone
+        new_config("en", "de", ["all.en", "all.de"], tmp_path / "second.yaml")
+        assert load_config(tmp_path / "second.yaml").data.test[0].from_train.share == 0.05
+        assert f"{place} holds 5.00% of these files out: so much stays held out" in said
+        (tmp_path / "second.yaml").unlink()
+        place.rename(tmp_path / "first.yaml")
+    (tmp_path / "first.yaml").unlink()
+    new_config("en", "de", ["all.en", "all.de"], tmp_path / "second.yaml")
+    assert load_config(tmp_path / "second.yaml").data.test[0].from_train.share == 0.025
+
+
 def test_the_config_reads_back_and_names_the_files(tmp_path, quick, said):
     for name in ("all.en", "all.de"):
         (tmp_path / name).write_text(lines(int(name.endswith("de"))), encoding="utf-8")
