@@ -126,6 +126,12 @@ def _column(name: str | int, columns: list[str], location: str) -> int:
             f"{location}: no column `{name}`; the columns are {names}; set `columns: [source, target]`, or "
             "for a table without header their numbers, `columns: [1, 2]`"
         )
+    if columns.count(name) > 1:
+        numbers = ", ".join(str(number) for number, one in enumerate(columns, 1) if one == name)
+        raise InputError(
+            f"{location}: must have one column `{name}`, but columns {numbers} have this name; rename all "
+            "but one"
+        )
     return columns.index(name)
 
 
@@ -163,13 +169,23 @@ def _json_row(line: str, location: str) -> dict[str, Any]:
     if line.lstrip().startswith("["):
         raise InputError(f"{must}, but is a JSON array; `jq -c '.[]' FILE` writes its objects as lines")
     try:
-        row = json.loads(line)
+        row = json.loads(line, object_pairs_hook=lambda pairs: _once(pairs, location))
     except RecursionError:
         raise InputError(f"{must}: it is nested too deep") from None
     except ValueError as error:  # a number of thousands of digits, too
         raise InputError(f"{must}: {getattr(error, 'msg', error)}") from None
     if not isinstance(row, dict):
         raise InputError(f"{must}, but is {line[:40]!r}")
+    return row
+
+
+def _once(pairs: list[tuple[str, Any]], location: str) -> dict[str, Any]:
+    """The object of these keys and values; InputError where it has a key twice."""
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise InputError(f"{location}: must have each key once, but has `{twice}` twice; rename one of them")
     return row
 
 
@@ -183,6 +199,7 @@ def _parquet_rows(path: str) -> Iterator[dict[str, Any]]:
         raise InputError(missing(path)) from None
     except (OSError, pyarrow.ArrowException) as error:
         raise InputError(f"{path}: must be a parquet file: {error}") from None
+    _once([(name, None) for name in table.schema_arrow.names], path)
     batches = table.iter_batches(batch_size=10_000)
     while True:
         try:

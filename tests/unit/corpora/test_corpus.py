@@ -343,3 +343,25 @@ def test_column_numbers_are_for_tables(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"en": "a", "de": "b"}\n', encoding="utf-8")
     with pytest.raises(InputError, match=r"columns must be names, but are \[1, 2\]; numbers are for .tsv"):
         read({"file": str(tmp_path / "a.jsonl"), "columns": [1, 2]})
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    """An export of a spreadsheet may have them; only one can be meant."""
+    (tmp_path / "a.tsv").write_text("en\tde\ten\nA dog.\tEin Hund.\tnote\n", encoding="utf-8")
+    (tmp_path / "a.csv").write_text("id,en,de,de\n1,A dog.,Ein Hund.,draft\n", encoding="utf-8")
+    row = '{"translation": {"en": "A dog.", "de": "Ein Hund.", "en": "note"}}\n'
+    (tmp_path / "a.jsonl").write_text(row, encoding="utf-8")
+    table = pyarrow.table([["A dog."], ["Ein Hund."], ["note"]], names=["en", "de", "en"])
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    for name, problem in (
+        ("a.tsv", "must have one column `en`, but columns 1, 3 have this name; rename all but one"),
+        ("a.csv", "must have one column `de`, but columns 3, 4 have this name; rename all but one"),
+        ("a.jsonl", "must have each key once, but has `en` twice; rename one of them"),
+        ("a.parquet", "must have each key once, but has `en` twice; rename one of them"),
+    ):
+        with pytest.raises(InputError, match=problem):
+            list(FileCorpus(file=str(tmp_path / name)).read(("en", "de")))
+    # A column that is not read may be there twice, as may one that is named by its number.
+    (tmp_path / "b.tsv").write_text("en\tde\tnote\tnote\nA dog.\tEin Hund.\t\t\n", encoding="utf-8")
+    assert list(FileCorpus(file=str(tmp_path / "b.tsv")).read(("en", "de"))) == [("A dog.", "Ein Hund.")]
+    assert len(list(FileCorpus(file=str(tmp_path / "a.tsv"), columns=[1, 2]).read(("en", "de")))) == 2

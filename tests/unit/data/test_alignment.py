@@ -16,6 +16,7 @@ from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.piece_words import PieceWords
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
+from transformer_mt.settings.filter import FilterConfig
 
 PAIRS = [
     ("the red house.", "das rote Haus."),
@@ -85,6 +86,89 @@ def test_the_links_of_a_file_are_those_of_the_pairs_that_are_kept(corpus, tmp_pa
     # A target word with two links is linked to all pieces of both.
     assert any(source.startswith("▁the") and "house" not in source and source.count("▁the") == 2
                for source, _ in linked_texts(batch, data.tokenizer, 2))  # fmt: skip
+
+
+def linked_words(data, row):
+    """The (source word, target word) of a row's links, both as their pieces say."""
+    batch = AlignedRows(Rows(data.train), data.links, data.tokenizer).batch(0, np.array([row]))
+    return {tuple(side.replace("▁", "") for side in pair) for pair in linked_texts(batch, data.tokenizer, 0)}
+
+
+def write_aligned(tmp_path, rows):
+    for name, texts in zip(("a.en", "a.de", "a.links"), zip(*rows)):
+        (tmp_path / name).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    return str(tmp_path / "a.links")
+
+
+def whole_words(config):
+    tokenizer = config.tokenizer.model_copy(update={"kind": "word", "vocab_size": 400, "bpe_dropout": 0.0})
+    return config.model_copy(update={"tokenizer": tokenizer})
+
+
+def test_a_reversed_corpus_has_its_links_reversed(corpus, tmp_path):
+    words = [f"w{number:02}" for number in range(12)]
+    rows = [
+        (f"{a} {b} {c}", f"{c.upper()} {a.upper()} {b.upper()}", "0-1 1-2 2-0")
+        for a, b, c in zip(words, words[1:], words[2:])
+    ]
+    config = whole_words(corpus(file=write_aligned(tmp_path, rows)))
+    files = config.data.entries[0]
+    both = config.data.model_copy(
+        update={"train": [files, files.model_copy(update={"reverse": True, "name": "back"})]}
+    )
+    guided = config.train.guided_alignment.model_copy(update={"file": [tmp_path / "a.links"] * 2})
+    train = config.train.model_copy(update={"guided_alignment": guided})
+    data = prepare(config.model_copy(update={"data": both, "train": train}))
+    assert linked_words(data, 0) == {("w00", "W00"), ("w01", "W01"), ("w02", "W02")}
+    assert linked_words(data, data.sizes[0]) == {("W00", "w00"), ("W01", "w01"), ("W02", "w02")}
+
+
+def test_words_are_those_of_the_file_whatever_a_filter_or_the_vocabulary_makes_of_them(corpus, tmp_path):
+    """White space is Unicode's; words of invisible characters have no pieces; marks may be joined."""
+    rows = [
+        ("one\u3000two\u00a0three four", "EINS ZWEI DREI VIER", "0-0 1-1 2-2 3-3"),
+        ("one \u200b\u200b two", "EINS \u2060 ZWEI", "0-0 1-1 2-2"),
+        ("one , two ( three ) .", "EINS , ZWEI ( DREI ) .", "0-0 1-1 2-2 3-3 4-4 5-5 6-6"),
+        *(
+            (f"{a} {b}", f"{a.upper()} {b.upper()}", "0-0 1-1")
+            for a in ("five", "six")
+            for b in ("one", "two")
+        ),
+    ]
+    config = corpus(file=write_aligned(tmp_path, rows))
+    data = config.data.model_copy(update={"filter": FilterConfig(detokenize=True)})
+    tokenizer = config.tokenizer.model_copy(update={"kind": "char", "vocab_size": 60})
+    found = prepare(config.model_copy(update={"data": data, "tokenizer": tokenizer}))
+    spaced = [word_letters(found, 0), word_letters(found, 1), word_letters(found, 2)]
+    assert spaced[0] == {"one": "EINS", "two": "ZWEI", "three": "DREI", "four": "VIER"}
+    assert spaced[1] == {"one": "EINS", "two": "ZWEI"}
+    assert {key: spaced[2][key] for key in ("one", "two", "three", ",")} == {
+        "one": "EINS", "two": "ZWEI", "three": "DREI", ",": ",",
+    }  # fmt: skip
+
+
+def word_letters(data, row):
+    """Of each source word, whose pieces are letters, the target letters that are linked to it."""
+    links = AlignedRows(Rows(data.train), data.links, data.tokenizer).batch(0, np.array([row])).links
+    src, tgt = (side(row).tolist() for side in (data.train.src, data.train.tgt))
+    pieces = data.tokenizer.pieces_src
+    of_target = {}
+    for t, s in zip(links.tgt.tolist(), links.src.tolist()):
+        of_target.setdefault(t, []).append(s)
+    words = {}
+    for t in sorted(of_target):
+        source = "".join(pieces([src[s] for s in sorted(of_target[t])])).replace("▁", "")
+        words[source] = words.get(source, "") + "".join(pieces([tgt[t]])).replace("▁", "")
+    return words
+
+
+def test_links_of_words_that_a_filter_has_changed_are_refused_by_its_name(corpus, tmp_path):
+    rows = [(f"nbsp {word} x", f"FUER {word} x", "0-0 1-1") for word in ("one", "two", "three")]
+    config = corpus(file=write_aligned(tmp_path, [("x&nbsp;y z", "A B", "0-0 1-1"), *rows]))
+    data = config.data.model_copy(update={"filter": FilterConfig(encoding="repair")})
+    message = "those of 'A B' are not; its filter changes words .encoding: repair.: leave that out, or align"
+    with pytest.raises(InputError, match=message):
+        prepare(config.model_copy(update={"data": data}))
 
 
 def test_the_weights_of_a_target_piece_sum_to_one(corpus, tmp_path):

@@ -1,18 +1,15 @@
 """The facts about the pairs that changes of training rows need."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from transformer_mt.config import Config
 from transformer_mt.config.guided_alignment import needs_links
-from transformer_mt.corpora.kind import Corpus
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
-from transformer_mt.data.preparation.first_pass import training_pairs
 from transformer_mt.data.preparation.row_facts import kept_facts
 from transformer_mt.data.preparation.training_links import TrainingLinks
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.files import digest
-from transformer_mt.text.pair import Pair
 
 
 def change_facts(
@@ -22,12 +19,8 @@ def change_facts(
     besides the pairs of this `fingerprint`. `sizes` are the pairs of each corpus.
     """
     links, facts = None, []
-
-    def raw_pairs(entry: Corpus) -> Iterator[Pair]:
-        return training_pairs(entry, config.data)
-
     if needs_links(config):
-        finder = TrainingLinks(config, pairs, sizes, tokenizer, raw_pairs)
+        finder = TrainingLinks(config, pairs, sizes, tokenizer)
         links, counts = kept_facts("links", finder, fingerprint, len(pairs))
         facts.append(counts)
     if config.data.terms.share and (glossary := config.data.terms.file) is not None:

@@ -1,6 +1,6 @@
 """The raw pairs of training corpora, and the rows of prepared data that they became."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
@@ -16,9 +16,6 @@ from transformer_mt.text.pair import Pair
 _ROWS = 10_000
 
 T = TypeVar("T")
-
-RawPairs = Callable[[Corpus], Iterator[Pair]]
-"""The pairs of a training corpus as they are read, before any is dropped."""
 
 
 class RawRows:

@@ -43,6 +43,10 @@ class PieceWords:
             opens[np.argmax(is_text)] = True
         return np.where(is_text, np.cumsum(opens) - 1, -1)
 
+    def spelling(self, ids: np.ndarray) -> str:
+        """The characters of the text without white space."""
+        return "".join(self._pieces[i] for i in ids[self._is_text[ids]].tolist()).replace("▁", "")
+
     def words(self, ids: np.ndarray, word_of: np.ndarray) -> list[str]:
         """(W,) the words in lower case."""
         words = [""] * (int(word_of.max(initial=-1)) + 1)
