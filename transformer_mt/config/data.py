@@ -376,7 +376,12 @@ class DataConfig(Section):
         return [TERM, AS, TERM_END] if self.terms.share else []
 
     @property
+    def has_next_sentences(self) -> bool:
+        """Whether a text that follows another is to be told from a random one."""
+        return self.masked_lm.next_sentence and "masked_lm" in self.objectives
+
+    @property
     def all_labels(self) -> list[str]:
         """The predictions at the first piece: labels, and whether a text follows the other."""
-        follows = NEXT if self.masked_lm.next_sentence and "masked_lm" in self.objectives else ()
+        follows = NEXT if self.has_next_sentences else ()
         return [*self.labels, *follows]

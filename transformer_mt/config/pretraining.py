@@ -23,6 +23,6 @@ class MaskedLmConfig(Section):
     """Share of the pieces that is predicted: of these, 80 % become <mask>, 10 % another piece, and 10 % stay.
     """
     next_sentence: bool = False
-    """Append to each text the next one of the corpus, or with probability 0.5 a random one, and predict at
-    the first piece which it is.
+    """Append to each text the next one of its document, or with probability 0.5 a random one, and predict at
+    the first piece which it is. A blank line ends a document.
     """

@@ -20,45 +20,54 @@ def training_rows(
     pairs: EncodedPairs,
     sizes: Sequence[int],
     tokenizer: Tokenizer,
-    links: EncodedPairs | None = None,
+    facts: EncodedPairs | None = None,
 ) -> ChangingPairs | None:
     """The training pairs as the config asks for; None where they are the same in all epochs. The text is
     changed first, then spelled in other pieces; objectives hide pieces as they are spelled.
 
-    `sizes` are the pairs of each corpus; `links` are for each pair the source and the target positions of
-    pieces that belong together, where a change needs them.
+    `sizes` are the pairs of each corpus; `facts` are, where a change needs them, for each pair the source and
+    the target positions of pieces that belong together, or of next sentences whether the next row follows.
     """
     data = config.data
     rows = unchanged = Rows(pairs)
     if data.augment.is_on:
         rows = Augmentation(rows, tokenizer, data.augment, config.seed, data.max_length)
     if data.terms.share:
-        rows = TermAnnotation(rows, config, sizes, tokenizer, links)
+        rows = TermAnnotation(rows, config, sizes, tokenizer, facts)
     if config.tokenizer.bpe_dropout:
         dropout, is_changed = config.tokenizer.bpe_dropout, rows is not unchanged
         rows = BpeDropout(rows, tokenizer, dropout, config.seed, data.max_length, is_changed)
     objectives = [entry.objective for entry in data.entries]
-    rows = with_objectives(config, rows, sizes, objectives, tokenizer)
-    if links is not None and config.train.guided_alignment.weight:
-        rows = AlignedRows(rows, links, tokenizer)
+    rows = with_objectives(config, rows, sizes, objectives, tokenizer, facts)
+    if facts is not None and config.train.guided_alignment.weight:
+        rows = AlignedRows(rows, facts, tokenizer)
     return None if rows is unchanged else rows
 
 
 def held_out_rows(
-    config: Config, pairs: EncodedPairs, objective: Objective, tokenizer: Tokenizer
+    config: Config,
+    pairs: EncodedPairs,
+    objective: Objective,
+    tokenizer: Tokenizer,
+    facts: EncodedPairs | None = None,
 ) -> ChangingPairs | None:
     """The pairs of a validation or test set: noise and masks are the same for every seed."""
     unchanged, same = Rows(pairs), config.model_copy(update={"seed": 0})
-    rows = with_objectives(same, unchanged, [len(pairs)], [objective], tokenizer)
+    rows = with_objectives(same, unchanged, [len(pairs)], [objective], tokenizer, facts)
     return None if rows is unchanged else rows
 
 
 def with_objectives(
-    config: Config, rows: Rows, sizes: Sequence[int], objectives: Sequence[Objective], tokenizer: Tokenizer
+    config: Config,
+    rows: Rows,
+    sizes: Sequence[int],
+    objectives: Sequence[Objective],
+    tokenizer: Tokenizer,
+    facts: EncodedPairs | None = None,
 ) -> Rows:
     """The rows of corpora of these sizes as their objectives need them."""
     if config.model.kind == "encoder":
-        return EncoderRows(rows, config, sizes, objectives, tokenizer)
+        return EncoderRows(rows, config, sizes, objectives, tokenizer, facts)
     if all(objective == "translation" for objective in objectives):
         return rows
     return DecoderRows(rows, config, sizes, objectives, tokenizer)

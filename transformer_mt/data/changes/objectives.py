@@ -13,6 +13,7 @@ import numpy as np
 from transformer_mt.config import Config
 from transformer_mt.config.data import NEXT
 from transformer_mt.data.batches.batching import Batch, make_encoder_batch
+from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.changes.change import Change, Lengths, Rows, Sides
 from transformer_mt.data.changes.denoising import Denoising
 from transformer_mt.data.changes.masking import Masking
@@ -84,14 +85,25 @@ class EncoderRows(_ObjectiveRows):
     Some pieces are predicted (`masked_lm`), or at the first one a label (`classification`, next sentence).
     """
 
-    def __init__(self, before: Rows, config: Config, *corpora: Any) -> None:
-        super().__init__(before, config, *corpora)
+    def __init__(
+        self,
+        before: Rows,
+        config: Config,
+        sizes: Sequence[int],
+        objectives: Sequence[Objective],
+        tokenizer: Tokenizer,
+        neighbours: EncodedPairs | None = None,
+    ) -> None:
+        """`neighbours` has a piece for each text that the next row follows in its document."""
+        super().__init__(before, config, sizes, objectives, tokenizer)
         settings, self._most = self._config.data.masked_lm, self._config.data.max_length - 2
         self._is_masked = np.array([objective == "masked_lm" for objective in self._objectives])
         self._has_next = settings.next_sentence and self._is_masked.any()
         if self._is_masked.any():
             self._masking = Masking(self._tokenizer, self._tokenizer.control_id(MASK), settings.mask)
         if self._has_next:
+            count = int(self._starts[-1])
+            self._is_followed = np.ones(count, bool) if neighbours is None else neighbours.src_lengths > 1
             self._next_ids = [self._tokenizer.control_id(label_piece(label)) for label in NEXT]
 
     def lengths(self, epoch: int) -> Lengths:
@@ -136,7 +148,8 @@ class EncoderRows(_ObjectiveRows):
         corpora = self._corpora(rows)
         starts, ends = self._starts[corpora], self._starts[corpora + 1]
         random = random_bits(self._config.seed, epoch, rows, _PARTNER) % (ends - starts).astype(np.uint64)
-        is_next = (uniforms(self._config.seed, epoch, rows, _FOLLOWS) < 0.5) & (rows + 1 < ends)
+        is_chosen = uniforms(self._config.seed, epoch, rows, _FOLLOWS) < 0.5
+        is_next = is_chosen & self._is_followed[rows] & (rows + 1 < ends)
         return np.where(is_next, rows + 1, starts + random.astype(np.int64)), is_next
 
 

@@ -34,7 +34,7 @@ from transformer_mt.data.batches.encoded_pairs import EncodedPairs, write_chunks
 from transformer_mt.data.batches.mixture import effective_weights
 from transformer_mt.data.cleaning import drop_reasons
 from transformer_mt.data.cleaning.rules import check_filter
-from transformer_mt.data.preparation.change_facts import change_facts
+from transformer_mt.data.preparation.change_facts import change_facts, neighbours_of_set
 from transformer_mt.data.preparation.encode import encoded_chunks
 from transformer_mt.data.preparation.first_pass import (
     FIRST_PASS_FILE,
@@ -71,6 +71,8 @@ class ValidationSet:
     languages: tuple[str, str]
     """Source and target."""
     objective: Objective = "translation"
+    neighbours: EncodedPairs | None = None
+    """For next sentences: a piece for each text that the next row follows."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,12 @@ def prepare(
     the validation and test sets are; what it was trained on is not held out.
     """
     data = _prepared(config, tokenizer, inherited)
+    neighbours = [
+        neighbours_of_set(config, valid.pairs, corpus, data.tokenizer, data.fingerprint)
+        for valid, corpus in zip(data.valid, config.data.valid_sets)
+    ]
+    valid_sets = [replace(valid, neighbours=found) for valid, found in zip(data.valid, neighbours)]
+    data = replace(data, valid=valid_sets)
     links, facts = change_facts(config, data.train, data.sizes, data.tokenizer, data.fingerprint)
     if not facts:
         return data

@@ -1,0 +1,69 @@
+"""Next sentences of plain text: those of one document."""
+
+import re
+
+import numpy as np
+import pytest
+
+from transformer_mt.config import Config
+from transformer_mt.data.changes.build import held_out_rows, training_rows
+from transformer_mt.data.preparation.prepare import prepare
+from transformer_mt.data.vocabulary.numbering import EOS, PAD
+from transformer_mt.settings.objective import label_piece
+
+
+def documents(numbers):
+    """Documents of three lines with a blank line after each; each second one repeats a line of all."""
+    return "".join(
+        f"text {number} line {line} of it\n" if line != 1 or number % 2 else "a line that all have\n"
+        for number in numbers
+        for line in range(3)
+    )
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "cache"))
+    for name, numbers in (("train", range(80)), ("valid", range(80, 160))):
+        text = re.sub(r"(line 2 of it\n)", r"\1\n", documents(numbers))
+        (tmp_path / f"{name}.txt").write_text(text, encoding="utf-8")
+    text = {"text": str(tmp_path / "train.txt"), "language": "en", "objective": "masked_lm"}
+    return Config.model_validate(
+        {
+            "name": "bert",
+            "data": {
+                "language": "en",
+                "train": text,
+                "valid": {**text, "text": str(tmp_path / "valid.txt")},
+                "masked_lm": {"next_sentence": True, "mask": 0.01},
+            },
+            "tokenizer": {"vocab_size": 60, "byte_fallback": False},
+            "model": {"kind": "encoder"},
+        }
+    )
+
+
+def taught_as_next(config, rows, tokenizer, count):
+    """The (document, line) pairs of texts that are taught as neighbours."""
+    sources, targets = rows.rows(0, np.arange(count))
+    pairs = []
+    for src, tgt in zip(sources, targets):
+        if int(tgt[0]) != tokenizer.control_id(label_piece("next")):
+            continue
+        whole = np.where((tgt != PAD) & (np.arange(len(tgt)) > 0), tgt, src)  # what is hidden, too
+        controls = {*tokenizer.control_ids.values(), *range(EOS + 1)}
+        text = tokenizer.src.decode([i for i in whole.tolist() if i not in controls])
+        pairs.append(re.findall(r"text (\d+) line (\d)", text))
+    return [pair for pair in pairs if len(pair) == 2]
+
+
+def test_a_blank_line_or_a_dropped_text_parts_what_stands_around_it(config):
+    data = prepare(config)
+    (valid,) = data.valid
+    rows = training_rows(config, data.train, data.sizes, data.tokenizer, data.links)
+    held_out = held_out_rows(config, valid.pairs, "masked_lm", data.tokenizer, valid.neighbours)
+    for changed, texts in ((rows, len(data.train)), (held_out, len(valid.pairs))):
+        pairs = taught_as_next(config, changed, data.tokenizer, texts)
+        assert len(pairs) > 8
+        for (document, line), (of_next, next_line) in pairs:
+            assert document == of_next and int(next_line) == int(line) + 1
