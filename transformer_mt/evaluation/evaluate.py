@@ -11,6 +11,7 @@ from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.metric import Metric, Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores, tokenised_note
 from transformer_mt.evaluation.seen import SeenShare
+from transformer_mt.evaluation.set_notes import notes_on_set
 from transformer_mt.evaluation.term_rate import term_rates
 from transformer_mt.files import digest, write_text
 from transformer_mt.messages import say
@@ -106,8 +107,10 @@ def evaluate(
     languages = translator.source_lang, translator.target_lang
     if glossary := translator.resources.of(languages).glossary:
         scores += term_rates(glossary, sources, translations, references)
-    if note := tokenised_note([targets[0] for targets in references], rules.tokenize):
+    for note in notes_on_set(test, (translator.source_lang, translator.target_lang)):
         say(note)
+    if tokenised := tokenised_note([targets[0] for targets in references], rules.tokenize):
+        say(tokenised)
     rows = [
         {
             "source": src,

@@ -134,6 +134,8 @@ def finish(run: Run) -> None:
         validate_and_publish(run)
     assert progress.best_step is not None and progress.best_score is not None
     chosen = f"update {progress.best_step:,}"
+    if not progress.best_step:
+        chosen = "the weights that the training began with: no update scored better"
     weights: checkpoint.Tensors = _best_weights(run) if ranks.is_rank_zero else {}
     score, loss = progress.best_score, progress.best_loss
     steps = ranks.broadcast(run.averaging.readable_steps(run.progress) if ranks.is_rank_zero else [])

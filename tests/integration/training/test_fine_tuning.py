@@ -313,3 +313,11 @@ def test_an_interrupted_child_leaves_the_same_sentences_out(child_config, parent
     train_interrupted(config, tmp_path / "child", updates=6)
     shutil.rmtree(parent)
     assert leaked(train(config, tmp_path / "child")) >= 30
+
+
+def test_a_fine_tuning_that_does_not_beat_its_parent_ends_with_that_sentence(child_config, tmp_path, said):
+    config = load_config(child_config(), ["train.learning_rate=5.0", "train.average_checkpoints=1"])
+    child = train(config, tmp_path / "child")
+    assert (
+        f"done: {child} holds the weights that the training began with: no update scored better" in said[-1]
+    )

@@ -321,11 +321,16 @@ def test_an_average_of_equal_score_is_chosen_if_its_loss_is_as_good(run, monkeyp
         result = validate(*args, **kwargs)
         calls.append(result)
         scores = replace(result.deciding, loss=1.0 if len(calls) < 3 else loss)
-        return replace(result, deciding=scores, score=1.0)
+        samples = [("source", "reference", "of the average" if len(calls) >= 3 else "of the best")]
+        return replace(result, deciding=scores, score=1.0, samples=samples)
 
     monkeypatch.setattr(publish, "validate", tied)
-    _, entries = run()
+    folder, entries = run()
     assert [e["chosen"] for e in entries if e["event"] == "average"] == [chosen]
+    # The samples are those of the model that is published.
+    report = (folder / "report.md").read_text(encoding="utf-8")
+    assert ("translation: of the average" in report) == chosen != ("translation: of the best" in report)
+    assert f"| average, {'chosen' if chosen else 'not chosen'} " in report
 
 
 def test_equal_trainings_write_equal_files(run, tmp_path):

@@ -274,7 +274,7 @@ def test_an_export_that_translates_otherwise_is_refused(tokenizers, tmp_path, ti
     with torch.no_grad():
         theirs.engine.model.decoder.layers[0].cross_residual.norm.weight.mul_(-3.0)
     found = theirs.translate(sentences)
-    with pytest.raises(WorkError, match=r"must translate 99.5% of the lines identically .* it was not kept"):
+    with pytest.raises(WorkError, match=r"must translate 99.5% of the lines identically, .* it was not kept"):
         proof.compare(expected, found, "float32", "de")
     with pytest.raises(
         WorkError,
@@ -312,6 +312,20 @@ def test_instructions_for_int8_products_are_recognised(tmp_path, flags, expected
     if flags is not None:
         file.write_text(f"model name : x\nflags : {flags}\n", encoding="utf-8")
     assert has_exact_int8_products(file) == expected
+
+
+def test_lines_that_a_weak_model_finds_equally_good_do_not_refuse_its_export():
+    """Rounding decides which of them is found; only scores that differ mean another model."""
+    expected = [Output(f"line {i}", -2.5 - i / 100) for i in range(100)]
+    near = [Output(f"other {i}", out.score - 4e-7) if i < 5 else out for i, out in enumerate(expected)]
+    found = proof.compare(expected, near, "float32", "de")
+    assert (found.identical, found.ties) == (95, 5)
+    assert "95 of 100 probe sentences translated identically (5 others by another one with the same" in str(
+        found
+    )
+    worse = [Output(out.translation, out.score - 0.01) if i < 5 else out for i, out in enumerate(near)]
+    with pytest.raises(WorkError, match="or by one with the same score"):
+        proof.compare(expected, worse, "float32", "de")
 
 
 def test_scores_that_differ_are_refused():

@@ -113,6 +113,8 @@ def _not_empty(tests: "list[EvaluationSet]") -> "list[EvaluationSet]":
     for test in tests:
         if not test.sentences:
             raise InputError(f"{test.corpus}: a test set must have sentences, but is empty")
+        if not any(text.strip() for references in test.references for text in references):
+            raise InputError(f"{test.corpus}: a test set must have references, but all of them are empty")
     return tests
 
 

@@ -25,7 +25,7 @@ from transformer_mt.data.cleaning.rules import repaired, rules_of
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.files import fsync, write_text
-from transformer_mt.messages import say
+from transformer_mt.messages import say, say_once
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.text.hashes import sentence_key
 from transformer_mt.text.pair import Pair
@@ -230,8 +230,9 @@ def evaluation_keys(data: DataConfig) -> EvaluationKeys:
 
 def validation_sentences(corpus: AnySet, data: DataConfig, folder: Path) -> list[EvaluationSentence]:
     """A validation set as text, without empty sources and references. InputError if nothing is left."""
-    kept = []
+    kept, read = [], 0
     for src, references in read_set(corpus, data.languages, folder, "valid"):
+        read += 1
         references = tuple(reference for reference in references if reference.strip())
         if src.strip() and references:
             kept.append((src, references))
@@ -239,6 +240,8 @@ def validation_sentences(corpus: AnySet, data: DataConfig, folder: Path) -> list
         raise InputError(
             f"{corpus.describe()}: the validation set must have sentence pairs, but all have an empty side"
         )
+    if len(kept) < read:
+        say_once(f"note: {corpus.describe()}: {read - len(kept):,} of {read:,} pairs have an empty side")
     return kept
 
 

@@ -198,7 +198,7 @@ def _validations(entries: Sequence[dict[str, Any]]) -> str:
             f"{entry['ppl']:.2f}",
             *(score_cell(entry["scores"], name) for name in names),
             *(_score_of_set(entry, name, metric) for name, metric in sets),
-            "average" if entry["event"] == "average" else "best so far" if entry.get("is_best") else "",
+            _role(entry),
         )
         for entry in valid
     ]
@@ -206,6 +206,12 @@ def _validations(entries: Sequence[dict[str, Any]]) -> str:
     translated = "Greedy translations." if valid[-1]["samples"] else ""
     signatures = signature_lines(score for score in valid[-1]["scores"] if score["name"] in names)
     return "\n\n".join(filter(None, ["## Validation", translated, table(rows, head), signatures]))
+
+
+def _role(entry: dict[str, Any]) -> str:
+    if entry["event"] == "average":
+        return "average, chosen" if entry.get("chosen") else "average, not chosen"
+    return "best so far" if entry.get("is_best") else ""
 
 
 def _score_of_set(entry: dict[str, Any], name: str, metric: str) -> str:
@@ -228,11 +234,15 @@ def signature_lines(scores: Any) -> str:
 
 
 def _samples(entries: Sequence[dict[str, Any]]) -> str:
-    valid = [entry for entry in entries if entry["event"] in ("valid", "average")]
-    if not valid or not valid[-1]["samples"]:
+    published = [
+        entry
+        for entry in entries
+        if (entry["event"] == "valid" and entry.get("is_best")) or entry.get("chosen")  # of an average
+    ]
+    if not published or not published[-1]["samples"]:
         return ""
     lines = ["## Samples", ""]
-    for src, reference, translation in valid[-1]["samples"]:
+    for src, reference, translation in published[-1]["samples"]:
         lines += [f"- {src}", f"  - reference: {reference}", f"  - translation: {translation}"]
     return "\n".join(lines)
 
