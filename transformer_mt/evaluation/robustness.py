@@ -19,12 +19,6 @@ from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
 
 ROBUSTNESS_FILE = "robust.md"
-CHANGES: dict[str, Change] = {
-    "in capitals": UpperCase(),
-    "in title case": TitleCase(),
-    "with typos": Typos(),
-    "without final mark": NoFinalMark(),
-}
 _MOST_WORDS = 200
 _COUNTED_FLAGS = {"copied", "repeating", "length_ratio", "truncated", "no_hypothesis"}
 
@@ -54,7 +48,8 @@ def measure(
     if test.languages:
         translator = translator.for_set(test.languages)
     metrics = build_metrics(rules, translator.target_lang)
-    for form, sentences in forms(test).items():
+    languages = translator.source_lang, translator.target_lang
+    for form, sentences in forms(test, languages).items():
         say(f"{test.corpus}, {form}: {len(sentences):,} lines")
         sources, references = [src for src, _ in sentences], [targets for _, targets in sentences]
         results = list(translator.stream(sources, Options(tag=tag)))
@@ -64,13 +59,24 @@ def measure(
         yield Row(test.corpus, form, len(sentences), scores, wrong / max(1, len(results)))
 
 
-def forms(test: EvaluationSet) -> dict[str, list[EvaluationSentence]]:
-    """The test set as it is and in variants of real input, by a name; single words have no references."""
+def forms(test: EvaluationSet, languages: tuple[str, str]) -> dict[str, list[EvaluationSentence]]:
+    """The test set as it is and in variants of real input, by a name; single words have no references. A note
+    names variants in which nothing differs, and says in how many sentences something does, if not in most.
+    """
     sentences_of = {"as it is": test.sentences}
-    for name, change in CHANGES.items():
-        sentences_of[name] = [
-            _changed(change, sentence, number) for number, sentence in enumerate(test.sentences)
-        ]
+    changes: dict[str, Change] = {
+        "in capitals": UpperCase(languages),
+        "in title case": TitleCase(languages),
+        "with typos": Typos(),
+        "without final mark": NoFinalMark(languages),
+    }
+    for name, change in changes.items():
+        changed = [_changed(change, sentence, number) for number, sentence in enumerate(test.sentences)]
+        count = sum(one != other for one, other in zip(changed, test.sentences))
+        if count:
+            sentences_of[name] = changed
+        if 2 * count < len(changed):
+            say(f"note: {test.corpus}: {count:,} of {len(changed):,} sentences are others {name}")
     sentences_of["two sentences a line"] = [
         _joined(first, second) for first, second in zip(test.sentences[::2], test.sentences[1::2])
     ]

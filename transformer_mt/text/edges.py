@@ -2,6 +2,7 @@
 
 import re
 
+from transformer_mt.text.final_marks import final_mark
 from transformer_mt.text.languages import base_code
 
 _BULLET = r"(?:[-*+•‣⁃◦▪▫●○■□–—·»›>]+|\(?(?:\d{1,3}|[A-Za-z])\))\s+"
@@ -14,8 +15,6 @@ _HAVE_ORDINALS = frozenset({
     "lt", "tr", "eu",
 })  # fmt: skip
 _STOPS = {"zh": "。！？", "ja": "。！？"}
-_CLOSING = "\"'“”’»)\\]」』"
-_FINAL = re.compile(rf"([.!?…。！？؟।॥۔։።။៕།]+)[{_CLOSING}]*\s*$")
 
 
 def edges(line: str, language: str) -> tuple[str, str, str]:
@@ -33,13 +32,13 @@ def edges(line: str, language: str) -> tuple[str, str, str]:
 
 def match_end(source: str, translation: str, language: str) -> str:
     """The translation with a final stop if the source has one, and without if it has none."""
-    end, wanted = _FINAL.search(translation), _FINAL.search(source)
+    end, wanted = final_mark(translation, language), final_mark(source)
     if not translation.strip() or bool(end) == bool(wanted):
         return translation
     if end:
-        return translation[: end.start(1)] + translation[end.end(1) :]
+        return translation[: end[0]] + translation[end[1] :]
     assert wanted is not None
-    stop, words = wanted[1], translation.rstrip()
+    stop, words = source[slice(*wanted)], translation.rstrip()
     own_stops = _STOPS.get(base_code(language))
     if own_stops and stop[0] in ".!?":
         stop = own_stops[".!?".index(stop[0])]

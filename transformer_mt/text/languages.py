@@ -81,13 +81,6 @@ def hyphenated(language: str) -> str:
     return language.lower().replace("_", "-")
 
 
-def casefolded(text: str, language: str) -> str:
-    """The text without capitals; Turkish and Azerbaijani have the pairs I ı and İ i."""
-    if base_code(language) in ("tr", "az"):
-        text = text.replace("I", "ı").replace("İ", "i")
-    return text.casefold()
-
-
 def is_natural(language: str) -> bool:
     """Whether the code is that of a natural language (ISO 639: two or three letters), not a name such as
     `phonemes` or `label`, for which nothing is known about sentences, numbers and lengths.

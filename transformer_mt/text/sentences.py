@@ -1,16 +1,17 @@
 """Where a text's sentences end, by sentencex, which knows abbreviations in some 300 languages."""
 
-import re
 from collections.abc import Iterator
 
+import regex
 import sentencex
 
+from transformer_mt.text.final_marks import FINAL_MARK
 from transformer_mt.text.languages import base_code
 
 # sentencex takes the square of the number of quotation marks in a text. Longer texts are segmented in blocks,
 # which end where a sentence may.
 _BLOCK = 2000
-_MAY_END = re.compile(r"[.!?…]\s|[。！？।؟]|\n")
+_MAY_END = regex.compile(rf"[.!?…]\s|(?![.!?…]){FINAL_MARK}|\n")
 
 
 def split_sentences(text: str, lang: str) -> list[str]:

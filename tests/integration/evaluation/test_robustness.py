@@ -23,7 +23,7 @@ TEST = Sentences("test-0", "three", SENTENCES)
 
 
 def test_the_forms_by_hand():
-    found = forms(TEST)
+    found = forms(TEST, ("en", "de"))
     assert found["as it is"] == SENTENCES
     assert found["in capitals"][0] == ("A DOG SLEEPS.", ("EIN HUND SCHLÄFT.", "EIN HUND, DER SCHLÄFT."))
     assert found["in title case"][1] == ("A Cat Sees The Dog.", ("Eine Katze Sieht Den Hund.",))
@@ -34,9 +34,17 @@ def test_the_forms_by_hand():
         ("A dog sleeps. A cat sees the dog.", ("Ein Hund schläft. Eine Katze sieht den Hund.",))
     ]
     assert found["single words"][0] == ("dog", ()) and ("A", ()) not in found["single words"]
-    assert forms(TEST) == found
+    assert forms(TEST, ("en", "de")) == found
     wide = Sentences("zh", "zh", [("A dog.", ("狗。",)), ("A cat.", ("猫。",))])
-    assert forms(wide)["two sentences a line"] == [("A dog. A cat.", ("狗。猫。",))]
+    assert forms(wide, ("zh", "zh"))["two sentences a line"] == [("A dog. A cat.", ("狗。猫。",))]
+
+
+def test_a_variant_that_changes_nothing_is_not_reported_as_robust(said):
+    thai = Sentences("th", "thai", [("ฉันไป", ("I go.",)), ("เขามา", ("He comes.",)), ("Ja", ("Yes",))])
+    assert set(forms(thai, ("th", "en"))) == {
+        "as it is", "in capitals", "in title case", "with typos", "two sentences a line", "single words",
+    }  # fmt: skip
+    assert "note: thai: 0 of 3 sentences are others without final mark" in said
 
 
 def test_each_form_is_scored_against_its_own_references(tiny_run):
@@ -44,13 +52,13 @@ def test_each_form_is_scored_against_its_own_references(tiny_run):
     tokenizer, config = Tokenizer.load(tiny_run), load_config(tiny_run / "config.yaml")
     config = config.model_copy(update={"decode": config.decode.model_copy(update={"split_sentences": False})})
     answers = {}
-    for form, sentences in forms(TEST).items():
+    for form, sentences in forms(TEST, ("en", "de")).items():
         for src, references in sentences:
             right = form not in ("with typos", "single words")
             answers[src] = [references[0]] if right else ["Hund Hund Hund Hund Hund Hund"]
     translator = Translator(TableEngine(tokenizer, answers), tokenizer, config)
     rows = {row.form: row for row in measure(translator, TEST, config.evaluate, None)}
-    assert set(rows) == set(forms(TEST))
+    assert set(rows) == set(forms(TEST, ("en", "de")))
     for form in ("as it is", "in capitals", "in title case", "without final mark", "two sentences a line"):
         assert rows[form].scores[0].value == pytest.approx(100), form
         assert rows[form].suspicious == 0
@@ -75,7 +83,7 @@ def test_the_command_prints_the_table_and_the_report_has_it(tiny_run, tmp_path, 
 
 
 def forms_of_toy():
-    return forms(TEST)
+    return forms(TEST, ("en", "de"))
 
 
 @pytest.mark.usefixtures("no_pictures")

@@ -106,6 +106,20 @@ def test_as_many_pairs_are_changed_as_the_probability_says(tokenizer, pairs, key
     assert len(unchanged) / len(found) == pytest.approx(0.7, abs=0.06)
 
 
+def test_each_corpus_is_changed_as_its_languages_ask(tmp_path):
+    words = ["ışık inci", "ipek ılık"]
+    tokenizer = Tokenizer.train(
+        [(text.upper(), "İ I i ı") for text in words] * 20, TokenizerConfig(vocab_size=290)
+    )
+    ids = tokenizer.encode_src(words * 2)
+    write_chunks(tmp_path / "a", [(Column.of(ids), Column.of(ids))])
+    rows, config = Rows(EncodedPairs([tmp_path / "a"])), AugmentConfig(upper=0.999)
+    made = Augmentation(rows, tokenizer, config, 1, 200, [(2, ("tr", "en")), (2, ("en", "az"))])
+    src, tgt = made.rows(0, np.arange(4))
+    read = [(tokenizer.src.decode(a.tolist()), tokenizer.tgt.decode(b.tolist())) for a, b in zip(src, tgt)]
+    assert read[0] == ("IŞIK İNCİ", "IŞIK INCI") and read[2] == ("IŞIK INCI", "IŞIK İNCİ")
+
+
 def test_what_would_be_over_long_stays_as_it_is(tokenizer, pairs):
     longest = int(max(pairs.src_lengths.max(), pairs.tgt_lengths.max()))
     made = augmented(pairs, tokenizer, max_length=longest, punctuation=0.9)

@@ -4,7 +4,8 @@ import pytest
 
 from tests.engines import TableEngine, planned_lines
 from transformer_mt import Translator
-from transformer_mt.translation.stages.capitals import is_in_capitals, to_capitals, to_sentence_case
+from transformer_mt.text.letter_case import to_capitals
+from transformer_mt.translation.stages.capitals import capitals_of, is_in_capitals, to_sentence_case
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_capitals_follow_the_language():
 def test_spans_to_keep_stay():
     assert to_sentence_case("SEE {Ab} NOW", "en", [(4, 8)]) == "See {Ab} now"
     assert to_sentence_case("{Ab} NOW", "en", [(0, 4)]) == "{Ab} now"
-    assert "".join(to_capitals("sieh {Ab} jetzt", "de", [(5, 9)])) == "SIEH {Ab} JETZT"
+    assert "".join(capitals_of("sieh {Ab} jetzt", "de", [(5, 9)])) == "SIEH {Ab} JETZT"
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ The change of a pair is a function of the seed, the epoch and the row, so that t
 known before its batches are built, and a resumed run sees the same text.
 """
 
+from collections.abc import Sequence
 from itertools import takewhile
 from random import Random
 
@@ -14,7 +15,15 @@ from transformer_mt.data.changes.change import ChangeOfSome, Rows, Sides
 from transformer_mt.data.changes.row_random import random_bits, uniforms
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.text.pair import Pair
-from transformer_mt.text.text_changes import Change, FinalMark, LowerCase, TitleCase, Typos, UpperCase
+from transformer_mt.text.text_changes import (
+    Change,
+    FinalMark,
+    Languages,
+    LowerCase,
+    TitleCase,
+    Typos,
+    UpperCase,
+)
 
 _CASE, _DETAILS, _FIRST_CHANGE = 0, 2, 4
 """Which random number of a row decides what."""
@@ -28,18 +37,23 @@ class Augmentation(ChangeOfSome):
     """
 
     def __init__(
-        self, before: Rows, tokenizer: Tokenizer, config: AugmentConfig, seed: int, max_length: int
+        self,
+        before: Rows,
+        tokenizer: Tokenizer,
+        config: AugmentConfig,
+        seed: int,
+        max_length: int,
+        corpora: Sequence[tuple[int, Languages]] = (),
     ) -> None:
+        """`corpora` are the pairs of each corpus, in order, and its languages."""
         super().__init__(before)
         self._tokenizer, self._seed, self._max_length = tokenizer, seed, max_length
-        cases: list[tuple[float, Change]] = [
-            (config.upper, UpperCase()), (config.title, TitleCase()), (config.lower, LowerCase()),
-        ]  # fmt: skip
-        self._bounds, self._cases = np.cumsum([p for p, _ in cases]), [change for _, change in cases]
-        self._changes: list[tuple[float, Change]] = [
-            (config.punctuation, FinalMark()),
-            (config.typos, Typos()),
-        ]
+        self._bounds = np.cumsum([config.upper, config.title, config.lower])
+        self._ends = np.cumsum([size for size, _ in corpora])
+        languages = [one for _, one in corpora] or [("", "")]
+        self._cases: list[list[Change]] = [[UpperCase(of), TitleCase(of), LowerCase(of)] for of in languages]
+        self._changes: list[list[Change]] = [[FinalMark(of), Typos()] for of in languages]
+        self._probabilities = (config.punctuation, config.typos)
         self._control_ids = set(tokenizer.control_ids.values())
         # Of two vocabularies the source's has them, and an id is not the same piece in both.
         self._target_control_ids = self._control_ids if tokenizer.shared else set()
@@ -68,7 +82,7 @@ class Augmentation(ChangeOfSome):
         case = uniforms(self._seed, epoch, rows, _CASE) < self._bounds[-1]
         others = [
             uniforms(self._seed, epoch, rows, _FIRST_CHANGE + number) < probability
-            for number, (probability, _) in enumerate(self._changes)
+            for number, probability in enumerate(self._probabilities)
         ]
         return np.stack([case, *others])
 
@@ -77,13 +91,14 @@ class Augmentation(ChangeOfSome):
     ) -> Pair:
         rng = Random(int(random_bits(self._seed, epoch, row, _DETAILS)[0]))
         src, tgt = self._text(*ids)
+        corpus = int(np.searchsorted(self._ends, row[0], "right")) if len(self._ends) else 0
         has_case, *others = kinds.tolist()
-        for is_chosen, (_, change) in zip(others, self._changes):
+        for is_chosen, change in zip(others, self._changes[corpus]):
             if is_chosen:
                 src, tgt = change(src, tgt, rng)
         if has_case:
             kind = int(np.searchsorted(self._bounds, uniforms(self._seed, epoch, row, _CASE)[0], "right"))
-            src, tgt = self._cases[kind](src, tgt, rng)
+            src, tgt = self._cases[corpus][kind](src, tgt, rng)
         return src, tgt
 
     def _text(self, src: np.ndarray, tgt: np.ndarray) -> Pair:

@@ -31,7 +31,8 @@ def training_rows(
     data = config.data
     rows = unchanged = Rows(pairs)
     if data.augment.is_on:
-        rows = Augmentation(rows, tokenizer, data.augment, config.seed, data.max_length)
+        corpora = list(zip(sizes, map(data.languages_of, data.entries)))
+        rows = Augmentation(rows, tokenizer, data.augment, config.seed, data.max_length, corpora)
     if data.terms.share:
         rows = TermAnnotation(rows, config, sizes, tokenizer, facts)
     if config.tokenizer.bpe_dropout:

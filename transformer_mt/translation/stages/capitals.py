@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from transformer_mt.text.languages import base_code
+from transformer_mt.text.letter_case import to_capitals, to_small_letters
 from transformer_mt.translation.stages.stage import Stage
 from transformer_mt.translation.units import Segment, SourceLine, Spans, Unit
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 _WORD = re.compile(r"[^\W\d_]+")
 # Fewer and shorter words may be acronyms, as in "EU, NATO".
 _MIN_WORDS, _MIN_LETTERS = 3, 5
-_DOTLESS_I = ("tr", "az")  # Turkish and Azerbaijani have the pairs I ı and İ i
 
 
 class Capitals(Stage):
@@ -59,7 +59,7 @@ class Capitals(Stage):
     def _capitals(self, unit: Unit, text: str) -> list[str]:
         """A hypothesis in capitals, apart from what passes unchanged; a string per character."""
         keep = unit.line.keep(text) if unit.line.keep(unit.segment.text) else []
-        return to_capitals(text, self._target_lang, keep)
+        return capitals_of(text, self._target_lang, keep)
 
 
 def _is_lowercased(unit: Unit) -> bool:
@@ -83,11 +83,8 @@ def to_sentence_case(text: str, language: str, keep: Iterable[tuple[int, int]] =
     """A text in capitals with only its first letter as a capital, and in English the word I. It has the same
     length; the spans in `keep` stay as they are.
     """
-    code = base_code(language)
-    dotted = text.replace("I", "ı") if code in _DOTLESS_I else text
-    # Not one letter at a time: a final sigma depends on its neighbours. İ would become two characters.
-    lower = dotted.replace("İ", "i").lower()
-    capitals = re.compile(r"\bi\b").finditer(lower) if code == "en" else ()
+    lower = to_small_letters(text, language)
+    capitals = re.compile(r"\bi\b").finditer(lower) if base_code(language) == "en" else ()
     kept = [*keep, *(match.span() for match in capitals)]
     if first := _WORD.search(text):
         kept.append((first.start(), first.start() + 1))
@@ -97,10 +94,8 @@ def to_sentence_case(text: str, language: str, keep: Iterable[tuple[int, int]] =
     return "".join(letters)
 
 
-def to_capitals(text: str, language: str, keep: Iterable[tuple[int, int]] = ()) -> list[str]:
-    """The text in capitals, in one string per character: ß becomes SS. The spans in `keep` stay as they
-    are.
-    """
-    i = "İ" if base_code(language) in _DOTLESS_I else "I"
+def capitals_of(text: str, language: str, keep: Iterable[tuple[int, int]] = ()) -> list[str]:
+    """The text in capitals, in one string per character. The spans in `keep` stay as they are."""
     kept = {position for span in keep for position in range(*span)}
-    return [c if n in kept else i if c == "i" else c.upper() for n, c in enumerate(text)]
+    capitals = to_capitals(text, language)
+    return [text[n] if n in kept else capital for n, capital in enumerate(capitals)]

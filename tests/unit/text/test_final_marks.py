@@ -1,0 +1,37 @@
+from random import Random
+
+import pytest
+
+from transformer_mt.text.edges import match_end
+from transformer_mt.text.final_marks import final_mark
+from transformer_mt.text.text_changes import FinalMark, NoFinalMark
+
+ENDED = {
+    "en": "I go.", "zh": "我来了。", "ja": "行く！", "hi": "मैं जाता हूँ।", "ar": "أين أنت؟",
+    "ur": "میں جاتا ہوں۔", "am": "እኔ ተማሪ ነኝ።", "my": "သူ သွားသည်။", "km": "ខ្ញុំទៅ។",
+    "hy": "Ես եկա։", "bo": "ང་འགྲོ།", "el": "Πού είσαι;",
+    "sat": "ᱤᱧ ᱪᱟᱞᱟᱜᱼᱟ᱾", "fr": "Il dit : « Va… »", "de": "Er sagte: „Geh!“",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", ENDED)
+def test_the_marks_of_every_script_are_known(language):
+    text = ENDED[language]
+    begin, end = final_mark(text, language)
+    without = NoFinalMark(("en", language))("I go.", text, Random(0))
+    assert (
+        without == ("I go", text[:begin].rstrip() + text[end:]) and final_mark(without[1], language) is None
+    )
+    changed = {FinalMark((language, "en"))(text, "I go.", Random(seed)) for seed in range(20)}
+    mark = text[end - 1]
+    assert changed == {
+        (without[1], "I go"),
+        *((text[:end] + mark * more + text[end:], "I go." + "." * more) for more in (1, 2)),
+    }
+    # decode.match_ends knows the same marks.
+    assert match_end("I go", text, language) == text[:begin] + text[end:]
+
+
+def test_what_has_no_mark_stays_as_it_is():
+    assert final_mark("ฉันไป", "th") is None and final_mark("a; b;", "en") is None and final_mark("") is None
+    assert NoFinalMark(("en", "th"))("I go.", "ฉันไป", Random(0)) == ("I go.", "ฉันไป")
