@@ -143,4 +143,32 @@ def test_batch_tokens_bounds_a_batch_of_ctranslate2(tiny_run, sentences, tmp_pat
     )
     translator.translate(sentences)
     longest = max(len(ids) + 1 for ids in translator.tokenizer.encode_src(sentences))
-    assert asked[0] == max(200 // 5, longest)
+    assert max(asked) == max(200 // 5, longest)
+
+
+def test_a_short_source_is_not_searched_to_the_limit_of_a_long_one(tiny_run, tmp_path, monkeypatch):
+    """A weak model ends no line: 280 sentences went to the limit of the longest, then each again alone."""
+    pytest.importorskip("ctranslate2")
+    from transformer_mt.export.export import export
+    from transformer_mt.export.to_ctranslate2 import ToCTranslate2
+
+    engine = ctranslate2_engine.CTranslate2Engine
+    export(RunFolder(tiny_run), tmp_path / "ct2", ToCTranslate2(), None)
+    ask, asked = engine._ask, []
+
+    def watched(self, model, requests, *rest):
+        asked.append([request.limit for request in requests])
+        return ask(self, model, requests, *rest)
+
+    monkeypatch.setattr(engine, "_ask", watched)
+    lines = ["dog"] * 30 + ["The dog sees the cat."] * 30 + ["The dog sees the old cat in the garden, " * 4]
+    translator = Translator.load(tmp_path / "ct2", device="cpu")
+    assert len(translator.translate(lines)) == len(lines) == 61
+    assert all(max(limits) < 2 * min(limits) for limits in asked) and max(map(len, asked)) >= 30
+    # What does not end is asked again together, not one by one.
+    asked.clear()
+    written = {piece for result in translator.translate(lines) for piece in result.tokens}
+    asked.clear()
+    translator.engine._never = tuple(translator.engine.tgt_ids[piece] for piece in written)
+    translator.translate(lines)
+    assert sum(map(len, asked)) >= 2 * len(lines) and len(asked) < 10

@@ -6,7 +6,7 @@ import ctypes
 import importlib.util
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -219,7 +219,6 @@ class CTranslate2Engine:
         self, requests: Sequence[Request], settings: DecodeConfig, n_best: int
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         penalty = LengthPenalty(settings.length_penalty)
-        longest = max(r.limit for r in requests)
         never = [[self.tgt_pieces[token]] for token in self._never]
         # When CTranslate2 forbids or forces tokens, its scores differ from ours, so all of the beam is scored
         # and ranked again.
@@ -230,30 +229,54 @@ class CTranslate2Engine:
         given = [len(r.prompt) + len(r.prefix) for r in requests]
         width = settings.beam if ruled or early or any(given) else n_best
         unscored: list[tuple[int, Request, list[Ids]]] = []
-        for i, (request, result) in enumerate(zip(requests, self._ask(requests, settings, width, longest))):
-            ids = self._ids(result, request)
-            # It may write tokens that have no text, and it stops at the longest request's limit.
+        again: list[int] = []
+        for i, result in self._asked(requests, range(len(requests)), settings, width, _about):
+            request, ids = requests[i], self._ids(result, requests[i])
+            # It may write tokens that have no text, and it stops at the longest limit of those asked with it.
             forbidden = any(token in tokens for tokens in ids for token in self._never)
             stopped = any(len(tokens) > request.limit or tokens[-1:] != [EOS] for tokens in ids)
             # Greedy search goes the same way whatever its limit
             if forbidden or (stopped and settings.beam > 1):
-                (result,) = self._ask(
-                    [request], settings, settings.beam, request.limit, suppress_sequences=never
-                )
-                ids = self._ids(result, request)
-            ended = [len(tokens) <= request.limit and tokens[-1:] == [EOS] for tokens in ids]
-            whole = [
-                tokens if end else [*tokens[: request.limit - 1], EOS] for tokens, end in zip(ids, ended)
-            ]
-            if ruled or request.prompt or request.prefix or forbidden or stopped:
-                unscored.append((i, request, whole))
+                again.append(i)
+            elif ruled or request.prompt or request.prefix or stopped:
+                unscored.append((i, request, _within(ids, request.limit)))
                 if len(unscored) == _SCORED_TOGETHER:
                     yield from self._scored(unscored, penalty, n_best)
                     unscored = []
-                continue
-            log_probs = [score * penalty(len(tokens)) for score, tokens in zip(result.scores, ids)]
-            yield i, _ranked(whole, log_probs, penalty)[:n_best]
-        yield from self._scored(unscored, penalty, n_best)
+            else:
+                log_probs = [score * penalty(len(tokens)) for score, tokens in zip(result.scores, ids)]
+                yield i, _ranked(ids, log_probs, penalty)[:n_best]
+        for i, result in self._asked(requests, again, settings, settings.beam, int, never):
+            ids = self._ids(result, requests[i])
+            unscored.append((i, requests[i], _within(ids, requests[i].limit)))
+        for begin in range(0, len(unscored), _SCORED_TOGETHER):
+            yield from self._scored(unscored[begin : begin + _SCORED_TOGETHER], penalty, n_best)
+
+    def _asked(
+        self,
+        requests: Sequence[Request],
+        numbers: Iterable[int],
+        settings: DecodeConfig,
+        n_best: int,
+        together: Callable[[int], int],
+        suppressed: list[list[str]] | None = None,
+    ) -> Iterator[tuple[int, Any]]:
+        """(number, result) of these requests. Those are asked together whose limits are so: CTranslate2 has
+        one limit for all, and a search that does not end goes on to it.
+        """
+        groups: dict[int, list[int]] = {}
+        for i in numbers:
+            groups.setdefault(together(requests[i].limit), []).append(i)
+        lengths = [len(requests[i].src) + 1 for group in groups.values() for i in group]
+        model, most = self._model(len(lengths)), settings.batch_budget() // settings.beam
+        if self.device == "cpu":
+            most = min(most, _TOKENS_OF_A_CORE, sum(lengths) // self._workers)
+        promises: dict[int, Any] = {}
+        for group in groups.values():
+            chosen = [requests[i] for i in group]
+            promises |= zip(group, self._ask(model, chosen, settings, n_best, most, suppressed))
+        for i in sorted(promises):
+            yield i, _result(promises[i])
 
     def _scored(
         self, outputs: list[tuple[int, Request, list[Ids]]], penalty: LengthPenalty, n_best: int
@@ -277,19 +300,22 @@ class CTranslate2Engine:
         return [[self.tgt_ids[piece] for piece in pieces[begin:]] for pieces in result.hypotheses]
 
     def _ask(
-        self, requests: Sequence[Request], settings: DecodeConfig, n_best: int, limit: int, **options: Any
-    ) -> Iterator[Any]:
-        """CTranslate2's results in order, each as soon as it is available."""
-        model, lengths = self._model(len(requests)), [len(r.src) + 1 for r in requests]
-        most = settings.batch_budget() // settings.beam
-        if self.device == "cpu":
-            most = min(most, _TOKENS_OF_A_CORE, sum(lengths) // self._workers)
-        promises = model.translate_batch(
+        self,
+        model: Any,
+        requests: Sequence[Request],
+        settings: DecodeConfig,
+        n_best: int,
+        most: int,
+        suppressed: list[list[str]] | None,
+    ) -> Sequence[Any]:
+        """CTranslate2's promises of results, of batches of at most so many source tokens."""
+        limit = max(r.limit for r in requests)
+        promises: Sequence[Any] = model.translate_batch(
             [self._source(r.src) for r in requests],
             [[self.tgt_pieces[i] for i in (*r.prompt, *r.prefix)] for r in requests]
             if any(r.prompt or r.prefix for r in requests)
             else None,
-            max_batch_size=max(most, *lengths),
+            max_batch_size=max(most, *(len(r.src) + 1 for r in requests)),
             batch_type="tokens",
             asynchronous=True,
             beam_size=settings.beam,
@@ -301,17 +327,9 @@ class CTranslate2Engine:
             max_input_length=0,
             return_scores=True,
             return_end_token=True,
-            **options,
+            suppress_sequences=suppressed,
         )
-        for promise in promises:
-            pause = _FIRST_PAUSE
-            while not promise.done():
-                time.sleep(pause)  # result() would block Ctrl-C
-                pause = min(1.2 * pause, _LONGEST_PAUSE)
-            try:
-                yield promise.result()
-            except (RuntimeError, ValueError) as error:
-                raise WorkError(f"CTranslate2 could not translate: {error}") from None
+        return promises
 
     def _model(self, requests: int) -> Any:
         """CTranslate2's translator with one worker per core, or with one worker for a single request."""
@@ -339,3 +357,25 @@ def _ranked(outputs: Sequence[Ids], log_probs: Sequence[float], penalty: LengthP
             for tokens, value in zip(outputs, log_probs)
         ]
     )
+
+
+def _about(limit: int) -> int:
+    """The same for limits of which none is twice another."""
+    return limit.bit_length()
+
+
+def _result(promise: Any) -> Any:
+    pause = _FIRST_PAUSE
+    while not promise.done():
+        time.sleep(pause)  # result() would block Ctrl-C
+        pause = min(1.2 * pause, _LONGEST_PAUSE)
+    try:
+        return promise.result()
+    except (RuntimeError, ValueError) as error:
+        raise WorkError(f"CTranslate2 could not translate: {error}") from None
+
+
+def _within(ids: Sequence[Ids], limit: int) -> list[Ids]:
+    """The outputs, cut where they did not end within the limit."""
+    ended = [len(tokens) <= limit and tokens[-1:] == [EOS] for tokens in ids]
+    return [tokens if end else [*tokens[: limit - 1], EOS] for tokens, end in zip(ids, ended)]
