@@ -29,6 +29,8 @@ class Output:
     translation: str
     score: float
     """log P / length^a, as ours."""
+    tokens: Sequence[str] = ()
+    """Its pieces, where the runtime tells them."""
 
 
 OURS_ALONE = {"lowercase_capitals": False, "protect_usual": False}

@@ -3,6 +3,7 @@ the outputs are compared.
 """
 
 import json
+import math
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,14 +22,13 @@ from transformer_mt.progress_bar import show_progress
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.text.lines import read_lines
 from transformer_mt.text.unsegmented import has_no_word_spaces
+from transformer_mt.translation.scoring import Pair, score
 from transformer_mt.translation.translator import Translator
 
 _PROBES = 200
 _IDENTICAL = 0.995  # of the lines, in float32
 # Between the scores of identical lines, in float32; relative where a score is larger than one, as of a sum.
 _SCORES = 1e-3
-# Between the scores of lines that differ, in float32: with so little, rounding decides which is found.
-_TIE = 1e-4
 _FEW_WORDS = 4
 _BLEU = 95.0  # of a quantised model's output against ours
 
@@ -49,7 +49,9 @@ class Proof:
     left_out: int = 0
     """Lines that cannot be compared: they are divided, or stopped at a length limit, elsewhere there."""
     ties: int = 0
-    """Lines that differ, but whose scores are the same but for rounding: the model finds both as good."""
+    """Lines that differ, though both models give each translation the same score: the search went another
+    way where two were equally good but for rounding.
+    """
 
     def __str__(self) -> str:
         left_out = (
@@ -57,7 +59,7 @@ class Proof:
             if self.left_out
             else ""
         )
-        ties = f" ({self.ties} others by another one with the same score)" if self.ties else ""
+        ties = f" ({self.ties} others by one that has the same score in both)" if self.ties else ""
         return (
             f"{self.quantization}: {self.identical} of {self.sentences} probe sentences translated "
             f"identically{ties}, scores within {self.largest_difference:.1e}, BLEU against the run's own "
@@ -100,7 +102,29 @@ def prove(ours: Translator, target: ExportFormat, folder: Path, sentences: Seque
     outputs = target.translate(folder, [source for source, _ in pairs])
     left_out = len(results) - len(pairs)
     expected = [output for _, output in pairs]
-    return compare(expected, outputs, target.quantization, ours.target_lang, left_out)
+    differing = [
+        (source, theirs)
+        for (source, mine), theirs in zip(pairs, outputs)
+        if mine.translation != theirs.translation
+    ]
+    scores = _our_scores(ours, differing) if target.quantization == "float32" else []
+    return compare(expected, outputs, target.quantization, ours.target_lang, left_out, scores)
+
+
+def _our_scores(ours: Translator, lines: Sequence[tuple[str, Output]]) -> list[float]:
+    """The scores that our model gives translations of the exported one; NaN where one is too long."""
+    ids = {piece: i for i, piece in enumerate(ours.tokenizer.all_pieces_tgt)}
+    sources = ours.encode_src([source for source, _ in lines], None)
+    encoded = ours.tokenizer.encode_tgt([output.translation for _, output in lines])
+    scores = []
+    for (source, output), src, again in zip(lines, sources, encoded):
+        tgt = [ids[piece] for piece in output.tokens] or again
+        try:
+            (scored,) = score(ours, [Pair("", source, output.translation, [(src, tgt)])])
+            scores.append(scored.score)
+        except InputError:
+            scores.append(math.nan)
+    return scores
 
 
 def compare(
@@ -109,8 +133,11 @@ def compare(
     quantization: str,
     target_lang: str,
     left_out: int = 0,
+    scores: Sequence[float] = (),
 ) -> Proof:
-    """WorkError if the `outputs` differ from ours by more than they may."""
+    """WorkError if the `outputs` differ from ours by more than they may. `scores` are those that our model
+    gives the outputs that differ, in order.
+    """
     if not expected:
         raise WorkError(
             f"the export must be compared on sentences it can translate whole, but all {left_out} are "
@@ -119,8 +146,9 @@ def compare(
         )  # fmt: skip
     differences = [abs(a.score - b.score) / max(1.0, abs(a.score)) for a, b in zip(expected, outputs)]
     is_alike = [a.translation == b.translation for a, b in zip(expected, outputs)]
-    is_tie = [not same and by <= _TIE for same, by in zip(is_alike, differences)]
-    alike, ties = sum(is_alike), sum(is_tie) if quantization == "float32" else 0
+    others = [output for output, same in zip(outputs, is_alike) if not same]
+    alike = sum(is_alike)
+    ties = sum(abs(ours - b.score) <= _SCORES * max(1.0, abs(ours)) for ours, b in zip(scores, others))
     difference = max((by for by, same in zip(differences, is_alike) if same), default=0.0)
     # SacreBLEU's word splitters are extras. Lines of fewer than four words have no four-gram.
     num_words = sum(len(output.translation.split()) for output in expected)
@@ -128,15 +156,15 @@ def compare(
     tokenize = "char" if is_short or has_no_word_spaces(target_lang) else "13a"
     translations = [output.translation for output in outputs]
     references = [[output.translation] for output in expected]
-    score = build_bleu(target_lang, tokenize, lowercase=False).score([], translations, references)
+    bleu_score = build_bleu(target_lang, tokenize, lowercase=False).score([], translations, references)
     # SacreBLEU's is 0 where no line has four characters
-    bleu = 100.0 if alike == len(expected) else score.value
+    bleu = 100.0 if alike == len(expected) else bleu_score.value
     proof = Proof(quantization, len(expected), alike, difference, bleu, left_out, ties)
     if quantization == "float32":
-        if alike + ties < _IDENTICAL * len(expected) or difference > _SCORES:
+        if alike + ties < int(_IDENTICAL * len(expected)) or difference > _SCORES:
             raise WorkError(
-                f"the export must translate {_IDENTICAL:.1%} of the lines identically, or by one with the "
-                f"same score, with scores within {_SCORES}, but: {proof}; it was not kept"
+                f"the export must translate {_IDENTICAL:.1%} of the lines identically, or by one that "
+                f"has the same score in both, with scores within {_SCORES}, but: {proof}; it was not kept"
             )
     elif bleu < _BLEU:
         why = "" if has_exact_int8_products() else (

@@ -48,7 +48,7 @@ class ToCTranslate2:
     def translate(self, folder: Path, sentences: Sequence[str]) -> Sequence[Output]:
         translator = Translator.load(folder, device="cpu", decode=dict(self.proof_settings))
         results = translator.translate(sentences)
-        return [Output(result.translation, result.score) for result in results]
+        return [Output(result.translation, result.score, result.tokens) for result in results]
 
     def expected(self, translation: Translation) -> Output | None:
         return Output(translation.translation, translation.score)  # our code divides lines here, too

@@ -50,6 +50,7 @@ class ToHuggingFace:
         import_transformers()
         self._before = ""  # each source
         self._prompt: list[int] = []  # after what the decoder begins with
+        self._pieces: dict[int, str] = {}  # by the ids there
 
     def supported_settings(self, settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
         default = DecodeConfig()
@@ -111,6 +112,7 @@ class ToHuggingFace:
         assert isinstance(run.model, Transformer)
         positions, data = num_positions(run.config), run.config.data
         self._before = "" if _is_m2m(run.config.model) else data.language_piece(data.languages) or ""
+        self._pieces = dict(zip(ids_there(run.tokenizer), run.tokenizer.all_pieces_tgt))
         prompt = data.target_piece(data.languages)
         self._prompt = [] if prompt is None else [ids_there(run.tokenizer)[run.tokenizer.control_id(prompt)]]
         weights = {name: parameter.detach() for name, parameter in run.model.named_parameters()}
@@ -144,7 +146,12 @@ class ToHuggingFace:
                 )
                 texts = tokenizer.decode(generated.sequences, skip_special_tokens=True)
                 scores = _scores(model, generated, 1 + len(self._prompt))
-                outputs |= {i: Output(*output) for i, output in zip(rows, zip(texts, scores))}
+                special = {*tokenizer.all_special_ids, *self._prompt}
+                pieces = [
+                    [self._pieces[i] for i in ids if i not in special and i in self._pieces]
+                    for ids in generated.sequences[:, 1:].tolist()
+                ]
+                outputs |= {i: Output(*output) for i, output in zip(rows, zip(texts, scores, pieces))}
                 bar.update(len(rows))
         return [outputs[i] for i in range(len(sentences))]
 

@@ -315,17 +315,33 @@ def test_instructions_for_int8_products_are_recognised(tmp_path, flags, expected
 
 
 def test_lines_that_a_weak_model_finds_equally_good_do_not_refuse_its_export():
-    """Rounding decides which of them is found; only scores that differ mean another model."""
+    """Rounding decides which way its search goes; only scores that differ mean another model."""
     expected = [Output(f"line {i}", -2.5 - i / 100) for i in range(100)]
-    near = [Output(f"other {i}", out.score - 4e-7) if i < 5 else out for i, out in enumerate(expected)]
-    found = proof.compare(expected, near, "float32", "de")
+    others = [Output(f"other {i}", -2.6) if i < 5 else out for i, out in enumerate(expected)]
+    found = proof.compare(expected, others, "float32", "de", scores=[-2.6000004] * 5)
     assert (found.identical, found.ties) == (95, 5)
-    assert "95 of 100 probe sentences translated identically (5 others by another one with the same" in str(
-        found
-    )
-    worse = [Output(out.translation, out.score - 0.01) if i < 5 else out for i, out in enumerate(near)]
-    with pytest.raises(WorkError, match="or by one with the same score"):
-        proof.compare(expected, worse, "float32", "de")
+    assert "95 of 100 probe sentences translated identically (5 others by one that has the same" in str(found)
+    with pytest.raises(WorkError, match="or by one that has the same score in both"):
+        proof.compare(expected, others, "float32", "de", scores=[-2.61] * 5)
+
+
+def test_the_translations_of_an_export_are_scored_by_the_run_itself(tiny_run, monkeypatch):
+    from transformer_mt import Translator
+    from transformer_mt.export.to_ctranslate2 import ToCTranslate2
+
+    ours = Translator.load(tiny_run, device="cpu")
+    sentences = [english for english, _ in toy.generate("test", 30)]
+    usual = ours.translate(sentences)
+    beam = Translator.load(tiny_run, device="cpu", decode={"beam": 2}).translate(sentences)
+    outputs = [Output(result.translation, result.score, result.tokens) for result in beam]
+    target = ToCTranslate2()
+    monkeypatch.setattr(target, "translate", lambda folder, lines: outputs, raising=False)
+    found = proof.prove(ours, target, tiny_run, sentences)
+    assert found.ties == sum(a.translation != b.translation for a, b in zip(usual, beam)) > 0
+    worse = [Output(out.translation, out.score - 0.01, out.tokens) for out in outputs]
+    monkeypatch.setattr(target, "translate", lambda folder, lines: worse, raising=False)
+    with pytest.raises(WorkError, match="it was not kept"):
+        proof.prove(ours, target, tiny_run, sentences)
 
 
 def test_scores_that_differ_are_refused():
