@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from transformer_mt.errors import InputError
+from transformer_mt.messages import say_once
 from transformer_mt.text.compressed import DAMAGED
-from transformer_mt.text.languages import hyphenated
+from transformer_mt.text.languages import base_code, hyphenated
 from transformer_mt.text.lines import open_bytes
 
 # Inline elements whose content is formatting code of the original document, not text.
@@ -17,14 +18,14 @@ _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 def read_tmx(path: str, languages: list[str]) -> Iterator[tuple[str, str]]:
     """(source, target) of each unit that has both languages, formatting codes left out.
 
-    A unit's language fits if it is the same (`de-AT` and `de_at`), or if its first part is (`de` and
-    `de-AT`).
+    A unit's language fits if it is the same (`de-AT` and `de_at`), or if it is but for script and country
+    (`deu` and `de-AT`). Units without them are counted in a note.
     InputError for XML that is damaged or defines entities, and if no unit has both languages.
     """
     from lxml import etree
 
     seen: dict[str, None] = {}
-    has_pairs = False
+    units_read = pairs = 0
     with open_bytes(path) as file:
         # No entities, no DTD, no network: a corpus must not read other files or grow without bound.
         units = etree.iterparse(
@@ -39,20 +40,27 @@ def read_tmx(path: str, languages: list[str]) -> Iterator[tuple[str, str]]:
                 if _name(element) != "tu":
                     continue
                 texts = _texts(element)
-                seen |= dict.fromkeys(texts)
+                units_read += 1
                 pair = _of_languages(texts, languages)
                 _forget(element)
                 if pair is not None:
-                    has_pairs = True
+                    pairs += 1
                     yield pair
+                else:
+                    seen |= dict.fromkeys(texts)
         except etree.XMLSyntaxError as error:
             raise InputError(f"{path}: must be a TMX file, but its XML is damaged: {error.msg}") from None
         except DAMAGED as error:
             raise InputError(f"{path}: cannot be read: {error}") from None
-    if not has_pairs:
-        codes = ", ".join(list(seen)[:10]) or "no text"
+    codes = ", ".join(list(seen)[:10]) or "no text"
+    if not pairs:
         raise InputError(
             f"{path}: must have units in {languages[0]} and {languages[1]}, but has {codes}; set `columns`"
+        )
+    if pairs < units_read:
+        say_once(
+            f"note: {path}: {units_read - pairs:,} of {units_read:,} units are not in {languages[0]} and "
+            f"{languages[1]}, but in {codes}"
         )
 
 
@@ -95,8 +103,8 @@ def _pieces(element: Any) -> Iterator[str]:
 
 
 def _of_languages(texts: dict[str, str], languages: list[str]) -> tuple[str, str] | None:
-    """The texts in two languages: of exactly their codes, else of another code with the same first part. None
-    where one is missing.
+    """The texts in two languages: of exactly their codes, else of another code of the language. None where
+    one is missing.
     """
     codes = {hyphenated(code): text for code, text in texts.items()}
     wanted = [hyphenated(language) for language in languages]
@@ -104,7 +112,7 @@ def _of_languages(texts: dict[str, str], languages: list[str]) -> tuple[str, str
     for code in wanted:
         if code not in code_of:
             left = (other for other in codes if other not in code_of.values())
-            alike = next((other for other in left if other.split("-")[0] == code.split("-")[0]), None)
+            alike = next((other for other in left if base_code(other) == base_code(code)), None)
             if alike is None:
                 return None
             code_of[code] = alike

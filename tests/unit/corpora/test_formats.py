@@ -138,6 +138,24 @@ def test_tmx_units_become_pairs(tmp_path):
         read(written(tmp_path, tmx("".join(units))), target="zh")
 
 
+def test_codes_of_two_and_three_letters_are_one_language_and_other_units_are_counted(tmp_path, said):
+    codes = [
+        ("en", "de"),
+        ("EN", "DE"),
+        ("en-US", "de-DE"),
+        ("en_GB", "de_AT"),
+        ("eng", "deu"),
+        ("eng", "ger"),
+    ]
+    rows = "".join(
+        f'<tu><tuv xml:lang="{a}"><seg>{i}</seg></tuv><tuv xml:lang="{b}"><seg>d{i}</seg></tuv></tu>'
+        for i, (a, b) in enumerate([*codes, ("en", "fra"), ("it", "de")])
+    )
+    file = written(tmp_path, tmx(rows))
+    assert read(file) == [(str(i), f"d{i}") for i in range(6)]
+    assert said == [f"note: {file['file']}: 2 of 8 units are not in en and de, but in en, fra, it, de"]
+
+
 def test_tmx_never_expands_entities_or_reads_other_files(tmp_path):
     (tmp_path / "secret").write_text("secret", encoding="utf-8")
     for declaration in ('<!ENTITY a "aaaa">', f'<!ENTITY a SYSTEM "file://{tmp_path}/secret">'):
