@@ -12,6 +12,7 @@ from transformer_mt.config.config import NAME_PATTERN
 from transformer_mt.config.dump import flow
 from transformer_mt.config.load import load_config
 from transformer_mt.config.tokenizer import TokenizerConfig
+from transformer_mt.data.vocabulary.missing_letters import missing_letters_note
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer, VocabularySizeError
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
@@ -66,6 +67,8 @@ def new_config(
     data = read_files(source_lang, target_lang, files, out.parent, glossary)
     if parent is not None:
         config, text, tokenizer = adapting_config(data, parent, out)
+        if note := missing_letters_note(tokenizer, data.sample):
+            say(note)
         pieces = [(len(src) + 1, len(tgt) + 1) for src, tgt in sides_of(data.sample, tokenizer)]
         _write(out, config, text, len(tokenizer.all_pieces_tgt), pieces)
         return

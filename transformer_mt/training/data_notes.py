@@ -2,12 +2,21 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
 
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.data.cleaning.drop_reasons import EMPTY, LONG, RATIO, length_reason
+from transformer_mt.data.preparation.first_pass import training_pairs
 from transformer_mt.data.preparation.prepare import PreparedData, ValidationSet
-from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.data.vocabulary.missing_letters import missing_letters_note
+from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
+from transformer_mt.errors import InputError
 from transformer_mt.text.normalization import changed_by_nfkc
+from transformer_mt.text.pair import Pair
+
+_ROWS = 2000
+"""Pairs of a corpus in which letters are looked for."""
 
 
 def notes_on(written: Config, config: Config, data: PreparedData) -> Iterator[str]:
@@ -24,6 +33,8 @@ def notes_on(written: Config, config: Config, data: PreparedData) -> Iterator[st
                     f"note: tokenizer.normalization: {config.tokenizer.normalization} changes characters of "
                     f"{code} ({letters}); auto or identity keeps them"
                 )
+    if config.init_from or config.tokenizer.file:
+        yield from _missing_letters(config.data, data)
     for valid in data.valid:
         pairs = sum(len(targets) for _, targets in valid.sentences)
         if 2 * len(valid.pairs) <= pairs:
@@ -31,6 +42,20 @@ def notes_on(written: Config, config: Config, data: PreparedData) -> Iterator[st
                 f"note: the validation loss can use {len(valid.pairs):,} of {pairs:,} pairs of {valid.name}: "
                 f"{', '.join(_why_unused(valid, data.tokenizer, config.data))}"
             )
+
+
+def _missing_letters(settings: DataConfig, data: PreparedData) -> Iterator[str]:
+    """A note on letters of the training text that the given vocabulary does not have."""
+    rows = range(0, len(data.train), -(-len(data.train) // _ROWS) or 1)
+    if not any(UNK in data.train.src(row) or UNK in data.train.tgt(row) for row in rows):
+        return
+    pairs: list[Pair] = []
+    with suppress(InputError):  # the data come from the cache, and a corpus is out of reach now
+        for entry in settings.entries:
+            if entry.objective != "classification":
+                pairs += islice(training_pairs(entry, settings), _ROWS)
+    if note := missing_letters_note(data.tokenizer, pairs):
+        yield note
 
 
 def _why_unused(valid: ValidationSet, tokenizer: Tokenizer, data: DataConfig) -> Iterator[str]:

@@ -10,11 +10,15 @@ import yaml
 from tests.conftest import TINY, train_interrupted
 from transformer_mt import checkpoint
 from transformer_mt.api import train
-from transformer_mt.config import load_config
+from transformer_mt.config import TokenizerConfig, load_config
+from transformer_mt.config.dump import dump_config
+from transformer_mt.corpora import toy
+from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.runs.resolve import with_parent
+from transformer_mt.training.data_notes import notes_on
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -321,3 +325,33 @@ def test_a_fine_tuning_that_does_not_beat_its_parent_ends_with_that_sentence(chi
     assert (
         f"done: {child} holds the weights that the training began with: no update scored better" in said[-1]
     )
+
+
+def test_letters_that_the_parents_vocabulary_lacks_are_named(untrained_run, tmp_path, cli, said, monkeypatch):
+    """A vocabulary without byte pieces reads <unk> for them: in each line, silently."""
+    monkeypatch.chdir(tmp_path)
+    for name, size in (("k", 300), ("kv", 20)):
+        pairs = list(toy.generate("train" if name == "k" else "valid", size))
+        for side, language in enumerate(("en", "de")):
+            text = "".join(f"{pair[side]}\n" for pair in pairs)
+            text = text.translate(str.maketrans("rt", "ɾŧ")) if language == "de" else text
+            (tmp_path / f"{name}.{language}").write_text(text, encoding="utf-8")
+    parent = RunFolder(untrained_run())
+    data = {"train": {"source": "k.en", "target": "k.de"}, "valid": {"source": "kv.en", "target": "kv.de"}}
+    lacking = Tokenizer.train(
+        toy.generate("train", 500), TokenizerConfig(vocab_size=300, byte_fallback=False)
+    )
+    monkeypatch.setattr(RunFolder, "tokenizer", lambda self: lacking)
+    config = load_config(parent.config_file)
+    config = config.model_validate(
+        {
+            "name": "child",
+            "init_from": str(parent),
+            "data": {**data, "source_lang": "en", "target_lang": "de"},
+        }
+    )
+    note = "the vocabulary does not have ɾ ŧ, which 99.3% of the pairs have: they become <unk>"
+    prepared = prepare(config, lacking)
+    assert any(note in line for line in notes_on(config, config, prepared))
+    (tmp_path / "c.yaml").write_text(dump_config(config), encoding="utf-8")
+    assert "he vocabulary does not have ɾ ŧ" in cli("inspect", "c.yaml").out
