@@ -27,7 +27,7 @@ class SeenShare:
     def __str__(self) -> str:
         if not self.count:
             return "0 %" if self.is_complete else "?"
-        return f"{'' if self.is_complete else '≥ '}{100 * self.count / max(1, self.total):.1f} %"
+        return f"{'' if self.is_complete else '≥ '}{max(0.1, 100 * self.count / self.total):.1f} %"
 
     @property
     def in_words(self) -> str:
