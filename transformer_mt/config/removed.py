@@ -3,7 +3,7 @@
 from typing import Any
 
 _ANY = object()
-"""Of a key that never changed a model."""
+"""The value of a key that never changed a model: any."""
 
 _REMOVED: dict[tuple[str, str], Any] = {
     ("train", "r_drop"): 0.0,

@@ -69,9 +69,9 @@ class SeenSentences:
     """The record of a run."""
 
     own: Sentences
-    """Of its own training."""
+    """The sentences of its own training."""
     inherited: Sentences = NOTHING_SEEN
-    """Of the models it was made of, and of theirs."""
+    """The sentences of the models it was made of, and of theirs."""
     is_complete: bool = True
     """False where one of those models has recorded nothing."""
 

@@ -37,8 +37,7 @@ class RunEvaluation:
     """Set where the folder of a shared model takes no files: raised when all is printed."""
 
     def __post_init__(self) -> None:
-        languages = self.translator.source_lang, self.translator.target_lang
-        resources, texts = self.translator.resources.of(languages), list[str]()
+        resources, texts = self.translator.resources, list[str]()
         if resources.memory is not None:
             texts += resources.memory.texts()
         if resources.glossary is not None:

@@ -40,7 +40,7 @@ class SeenShare:
 
 
 class SystemRecord:
-    """What one system has seen: a run, or several that translate together."""
+    """The sentences that one system was trained on: a run, or several that translate together."""
 
     def __init__(self, runs: Sequence[RunFolder], texts: Iterable[str] = ()) -> None:
         """`texts` are those that the system looks up while it translates, such as a memory's."""

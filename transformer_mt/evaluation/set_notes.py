@@ -9,7 +9,7 @@ from transformer_mt.text.languages import LanguageIdentifier, is_natural
 from transformer_mt.text.scripts import script_share
 
 _FEW, _MANY = 0.05, 0.3
-"""Shares of the sentences from which copies and repetitions, and another language, are told."""
+"""The shares of a set from which on a note is given: of copies and repetitions, and of another language."""
 _LEAST_OF_SCRIPT = 0.3
 _LOOKED_AT = 200
 """Sentences whose language is identified, which takes a millisecond each."""

@@ -8,13 +8,15 @@ _CLOSING = r"[\p{Pe}\p{Pf}\p{Pi}\"'\s]*$"
 # Unicode's Sentence_Terminal, the ellipses, Tibetan's stroke and Greek's question mark.
 _MARKS = r"\p{Sentence_Terminal}…‥།༎\u037e"
 FINAL_MARK = f"[{_MARKS}]"
-_END = regex.compile(rf"([{_MARKS}]+){_CLOSING}")
-_GREEK_END = regex.compile(rf"([{_MARKS};]+){_CLOSING}")
+# Each run of marks is tried once, from its beginning: the time grows with the length alone.
+_END, _GREEK_END = (
+    regex.compile(rf"(?<![{marks}])([{marks}]++){_CLOSING}") for marks in (_MARKS, _MARKS + ";")
+)
 
 
 def final_mark(text: str, language: str = "") -> tuple[int, int] | None:
     """The span of the marks at the end of the text, before closing quotes and brackets; None without one. In
     Greek a semicolon asks.
     """
-    found = (_GREEK_END if base_code(language) == "el" else _END).search(text)
-    return None if found is None else found.span(1)
+    match = (_GREEK_END if base_code(language) == "el" else _END).search(text)
+    return None if match is None else match.span(1)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from transformer_mt.text.languages import base_code
 
 _DOTLESS_I = ("tr", "az")
-"""These have the pairs I ı and İ i."""
+"""Languages that have the pairs I ı and İ i."""
 _ACUTE = "\u0301"
 
 

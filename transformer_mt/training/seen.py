@@ -48,9 +48,9 @@ def record_seen(config: Config, data: PreparedData, folder: RunFolder, before: S
                 "model that this run is made of: scores of them flatter"
             )
     trained = SeenSentences.read(data.seen_file)
-    own = Sentences(scored=keys_of(texts)) | (trained.own if trained else NOTHING_SEEN) | before.own
+    of_run = Sentences(scored=keys_of(texts)) | (trained.own if trained else NOTHING_SEEN) | before.own
     is_complete = before.is_complete and trained is not None
-    SeenSentences(own, before.inherited, is_complete).write(folder.seen_file)
+    SeenSentences(of_run, before.inherited, is_complete).write(folder.seen_file)
 
 
 def _sets(

@@ -23,18 +23,18 @@ TEST = Sentences("test-0", "three", SENTENCES)
 
 
 def test_the_forms_by_hand():
-    found = forms(TEST, ("en", "de"))
-    assert found["as it is"] == SENTENCES
-    assert found["in capitals"][0] == ("A DOG SLEEPS.", ("EIN HUND SCHLÄFT.", "EIN HUND, DER SCHLÄFT."))
-    assert found["in title case"][1] == ("A Cat Sees The Dog.", ("Eine Katze Sieht Den Hund.",))
-    assert found["without final mark"][2] == ("Does a child laugh", ("Lacht ein Kind",))
-    assert [references for _, references in found["with typos"]] == [targets for _, targets in SENTENCES]
-    assert all(src != usual for (src, _), (usual, _) in zip(found["with typos"], SENTENCES))
-    assert found["two sentences a line"] == [
+    by_name = forms(TEST, ("en", "de"))
+    assert by_name["as it is"] == SENTENCES
+    assert by_name["in capitals"][0] == ("A DOG SLEEPS.", ("EIN HUND SCHLÄFT.", "EIN HUND, DER SCHLÄFT."))
+    assert by_name["in title case"][1] == ("A Cat Sees The Dog.", ("Eine Katze Sieht Den Hund.",))
+    assert by_name["without final mark"][2] == ("Does a child laugh", ("Lacht ein Kind",))
+    assert [references for _, references in by_name["with typos"]] == [targets for _, targets in SENTENCES]
+    assert all(src != usual for (src, _), (usual, _) in zip(by_name["with typos"], SENTENCES))
+    assert by_name["two sentences a line"] == [
         ("A dog sleeps. A cat sees the dog.", ("Ein Hund schläft. Eine Katze sieht den Hund.",))
     ]
-    assert found["single words"][0] == ("dog", ()) and ("A", ()) not in found["single words"]
-    assert forms(TEST, ("en", "de")) == found
+    assert by_name["single words"][0] == ("dog", ()) and ("A", ()) not in by_name["single words"]
+    assert forms(TEST, ("en", "de")) == by_name
     wide = Sentences("zh", "zh", [("A dog.", ("狗。",)), ("A cat.", ("猫。",))])
     assert forms(wide, ("zh", "zh"))["two sentences a line"] == [("A dog. A cat.", ("狗。猫。",))]
 

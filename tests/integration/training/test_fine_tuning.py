@@ -274,7 +274,7 @@ def test_a_parent_that_has_recorded_nothing_is_named_and_the_rows_are_marked(
 def test_test_sentences_that_the_parent_was_trained_on_are_named_and_marked(
     child_config, parent, tmp_path, cli, said
 ):
-    """Those in its own training corpora, too, where they are held out of the child's."""
+    """Sentences of its own training corpora, too, where they are held out of the child's."""
     test = [{"toy": "train", "size": 20, "name": "known"}, {"toy": "valid", "size": 10, "name": "new"}]
     train_on = {"toy": "test", "size": 300}
     child = train(

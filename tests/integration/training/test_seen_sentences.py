@@ -47,7 +47,7 @@ class Chain:
         self.folder, self.rng = folder, random.Random(seed)
         self.runs = []
         self.trained = []
-        """Of each run the numbers of the sentences that it, or a run it is made of, was trained on."""
+        """The numbers of the sentences that each run, or a run it is made of, was trained on."""
 
     def numbers(self):
         first = self.rng.randrange(120)
@@ -92,12 +92,14 @@ class Chain:
         except InputError as error:
             assert known and "must hold out a pair that is new to the models" in str(error)
             return
-        own = set(map(number_of, texts))
+        numbers = set(map(number_of, texts))
         if data["test"] == [held_out]:
             scored = {number_of(src) for src, _ in rows_of(run.path / "held_out.test.jsonl")}
-            assert not scored & (own | known), "held out, but trained on by the run or by one it is made of"
+            assert not scored & (numbers | known), (
+                "held out, but trained on by the run or by one it is made of"
+            )
         self.runs.append(run)
-        self.trained.append(known | own)
+        self.trained.append(known | numbers)
 
 
 def check_chain(folder, seed, length=4):

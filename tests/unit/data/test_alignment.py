@@ -138,8 +138,8 @@ def test_words_are_those_of_the_file_whatever_a_filter_or_the_vocabulary_makes_o
     config = corpus(file=write_aligned(tmp_path, rows))
     data = config.data.model_copy(update={"filter": FilterConfig(detokenize=True)})
     tokenizer = config.tokenizer.model_copy(update={"kind": "char", "vocab_size": 60})
-    found = prepare(config.model_copy(update={"data": data, "tokenizer": tokenizer}))
-    spaced = [word_letters(found, 0), word_letters(found, 1), word_letters(found, 2)]
+    prepared = prepare(config.model_copy(update={"data": data, "tokenizer": tokenizer}))
+    spaced = [word_letters(prepared, row) for row in range(3)]
     assert spaced[0] == {"one": "EINS", "two": "ZWEI", "three": "DREI", "four": "VIER"}
     assert spaced[1] == {"one": "EINS", "two": "ZWEI"}
     assert {key: spaced[2][key] for key in ("one", "two", "three", ",")} == {
@@ -148,7 +148,7 @@ def test_words_are_those_of_the_file_whatever_a_filter_or_the_vocabulary_makes_o
 
 
 def word_letters(data, row):
-    """Of each source word, whose pieces are letters, the target letters that are linked to it."""
+    """The target letters that are linked to each source word, whose pieces are letters."""
     links = AlignedRows(Rows(data.train), data.links, data.tokenizer).batch(0, np.array([row])).links
     src, tgt = (side(row).tolist() for side in (data.train.src, data.train.tgt))
     pieces = data.tokenizer.pieces_src

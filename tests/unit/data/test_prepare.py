@@ -10,6 +10,7 @@ import pytest
 
 from transformer_mt.cache import cache_root
 from transformer_mt.config.load import load_config
+from transformer_mt.corpora.seen_sentences import SeenSentences
 from transformer_mt.data.preparation import first_pass as passes
 from transformer_mt.data.preparation import prepare as prepare_module
 from transformer_mt.data.preparation import second_pass as shards_module
@@ -381,6 +382,27 @@ def test_a_process_that_waits_helps_to_encode(corpus_config, monkeypatch, helper
     by_helper = [] if helper_fails else encoded["encoding"]
     assert sorted(encoded["MainThread"] + by_helper) == shards
     assert cached() == [folder] and not list(folder.rglob("*.lock"))
+
+
+@pytest.mark.parametrize("last", ["facts.json", "train-00002.json"])
+def test_an_interrupted_preparation_loses_no_sentence_of_the_record(corpus_config, monkeypatch, last):
+    monkeypatch.setattr(shards_module, "SHARD", 25)
+    whole = SeenSentences.read(prepare(corpus_config).seen_file).own.trained.exact
+    (folder,) = cached()
+    shutil.rmtree(folder)
+
+    def killed(path, text, write=prepare_module.write_text):
+        if path.name == last:
+            raise KeyboardInterrupt
+        write(path, text)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(prepare_module, "write_text", killed)
+        patch.setattr(shards_module, "write_text", killed)
+        prepare(corpus_config)
+    again = SeenSentences.read(prepare(corpus_config).seen_file).own.trained.exact
+    assert len(whole) > 100 and again.tolist() == whole.tolist()
+    assert not list(folder.rglob("*.npy"))
 
 
 def test_a_file_out_of_reach_costs_no_encoded_shard(corpus_config, monkeypatch):

@@ -318,9 +318,11 @@ def test_lines_that_a_weak_model_finds_equally_good_do_not_refuse_its_export():
     """Rounding decides which way its search goes; only scores that differ mean another model."""
     expected = [Output(f"line {i}", -2.5 - i / 100) for i in range(100)]
     others = [Output(f"other {i}", -2.6) if i < 5 else out for i, out in enumerate(expected)]
-    found = proof.compare(expected, others, "float32", "de", scores=[-2.6000004] * 5)
-    assert (found.identical, found.ties) == (95, 5)
-    assert "95 of 100 probe sentences translated identically (5 others by one that has the same" in str(found)
+    result = proof.compare(expected, others, "float32", "de", scores=[-2.6000004] * 5)
+    assert (result.identical, result.ties) == (95, 5)
+    assert "95 of 100 probe sentences translated identically (5 others by one that has the same" in str(
+        result
+    )
     with pytest.raises(WorkError, match="or by one that has the same score in both"):
         proof.compare(expected, others, "float32", "de", scores=[-2.61] * 5)
 
@@ -336,8 +338,8 @@ def test_the_translations_of_an_export_are_scored_by_the_run_itself(tiny_run, mo
     outputs = [Output(result.translation, result.score, result.tokens) for result in beam]
     target = ToCTranslate2()
     monkeypatch.setattr(target, "translate", lambda folder, lines: outputs, raising=False)
-    found = proof.prove(ours, target, tiny_run, sentences)
-    assert found.ties == sum(a.translation != b.translation for a, b in zip(usual, beam)) > 0
+    result = proof.prove(ours, target, tiny_run, sentences)
+    assert result.ties == sum(a.translation != b.translation for a, b in zip(usual, beam)) > 0
     worse = [Output(out.translation, out.score - 0.01, out.tokens) for out in outputs]
     monkeypatch.setattr(target, "translate", lambda folder, lines: worse, raising=False)
     with pytest.raises(WorkError, match="it was not kept"):

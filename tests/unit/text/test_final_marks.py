@@ -35,3 +35,8 @@ def test_the_marks_of_every_script_are_known(language):
 def test_what_has_no_mark_stays_as_it_is():
     assert final_mark("ฉันไป", "th") is None and final_mark("a; b;", "en") is None and final_mark("") is None
     assert NoFinalMark(("en", "th"))("I go.", "ฉันไป", Random(0)) == ("I go.", "ฉันไป")
+
+
+def test_the_time_grows_with_the_length_alone():
+    """A minute and more, if each mark of a run were tried."""
+    assert final_mark("." * 300_000 + "a") is None and final_mark("a" + "." * 300_000) == (1, 300_001)

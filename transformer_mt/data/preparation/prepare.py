@@ -331,8 +331,6 @@ def _prepare_into(config: Config, folder: Path, tokenizer: Tokenizer | None, inh
         "several_sentences": first.several_sentences,
     }
     SeenSentences(trained_sentences(folder)).write(folder / _SEEN_FILE)
-    for file in folder.glob("train-*.npy"):
-        file.unlink()
     write_text(folder / "facts.json", json.dumps(facts))
 
 

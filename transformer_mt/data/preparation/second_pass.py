@@ -108,7 +108,7 @@ class ShardEncoder:
             if stop():
                 return False
             fsync(arrow)
-            keys.write(mark)
+            keys.write(self._folder, mark.stem)
             facts = {"fingerprint": fingerprint, "corpora": {n: asdict(count) for n, count in counts.items()}}
             write_text(mark, json.dumps(facts))
             return True
@@ -178,7 +178,7 @@ class KeysOfRows(NamedTuple):
     alone: list[np.ndarray]
 
     def add(self, pairs: Sequence[np.ndarray], entry: Corpus) -> None:
-        """Those of a corpus whose (pairs, 2) keys these are."""
+        """Add the sentences of a corpus; `pairs` are the (pairs, 2) keys of both sides."""
         src, tgt = np.concatenate([np.empty((0, 2), np.uint64), *pairs]).T
         if entry.is_text:
             self.alone.append(src)
@@ -187,15 +187,16 @@ class KeysOfRows(NamedTuple):
         if entry.objective == "translation":
             (self.trained if lone_side(entry) is None else self.alone).append(tgt)
 
-    def write(self, mark: Path) -> None:
-        """Write them beside the shard's mark."""
+    def write(self, folder: Path, shard: str) -> None:
+        """Write the keys of a shard with what the first pass found: both stay until the data are complete."""
         for name, arrays in self._asdict().items():
-            np.save(mark.with_suffix(f".{name}.npy"), np.concatenate([np.empty(0, np.uint64), *arrays]))
+            file = folder / FIRST_PASS_FOLDER / f"{shard}.{name}.npy"
+            np.save(file, np.concatenate([np.empty(0, np.uint64), *arrays]))
 
 
 def trained_sentences(folder: Path) -> Sentences:
     """The sentences in all shards of the folder."""
-    files = (sorted(folder.glob(f"train-*.{name}.npy")) for name in KeysOfRows._fields)
+    files = (sorted((folder / FIRST_PASS_FOLDER).glob(f"train-*.{name}.npy")) for name in KeysOfRows._fields)
     return Sentences(*(KeySet.of_arrays([np.load(file, mmap_mode="r") for file in some]) for some in files))
 
 

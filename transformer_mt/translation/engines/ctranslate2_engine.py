@@ -6,7 +6,7 @@ import ctypes
 import importlib.util
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -230,7 +230,7 @@ class CTranslate2Engine:
         width = settings.beam if ruled or early or any(given) else n_best
         unscored: list[tuple[int, Request, list[Ids]]] = []
         again: list[int] = []
-        for i, result in self._asked(requests, range(len(requests)), settings, width, _about):
+        for i, result in self._asked(requests, range(len(requests)), settings, width):
             request, ids = requests[i], self._ids(result, requests[i])
             # It may write tokens that have no text, and it stops at the longest limit of those asked with it.
             forbidden = any(token in tokens for tokens in ids for token in self._never)
@@ -246,7 +246,7 @@ class CTranslate2Engine:
             else:
                 log_probs = [score * penalty(len(tokens)) for score, tokens in zip(result.scores, ids)]
                 yield i, _ranked(ids, log_probs, penalty)[:n_best]
-        for i, result in self._asked(requests, again, settings, settings.beam, int, never):
+        for i, result in self._asked(requests, again, settings, settings.beam, never):
             ids = self._ids(result, requests[i])
             unscored.append((i, requests[i], _within(ids, requests[i].limit)))
         for begin in range(0, len(unscored), _SCORED_TOGETHER):
@@ -258,15 +258,16 @@ class CTranslate2Engine:
         numbers: Iterable[int],
         settings: DecodeConfig,
         n_best: int,
-        together: Callable[[int], int],
         suppressed: list[list[str]] | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """(number, result) of these requests. Those are asked together whose limits are so: CTranslate2 has
-        one limit for all, and a search that does not end goes on to it.
+        """(number, result) of these requests, which are asked again where sequences are `suppressed`.
+        CTranslate2 has one limit for all that are asked together, and a search that does not end goes on to
+        it: at first no limit in a group is twice another, then all are the same.
         """
         groups: dict[int, list[int]] = {}
         for i in numbers:
-            groups.setdefault(together(requests[i].limit), []).append(i)
+            limit = requests[i].limit
+            groups.setdefault(limit.bit_length() if suppressed is None else limit, []).append(i)
         lengths = [len(requests[i].src) + 1 for group in groups.values() for i in group]
         model, most = self._model(len(lengths)), settings.batch_budget() // settings.beam
         if self.device == "cpu":
@@ -357,11 +358,6 @@ def _ranked(outputs: Sequence[Ids], log_probs: Sequence[float], penalty: LengthP
             for tokens, value in zip(outputs, log_probs)
         ]
     )
-
-
-def _about(limit: int) -> int:
-    """The same for limits of which none is twice another."""
-    return limit.bit_length()
 
 
 def _result(promise: Any) -> Any:
