@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from transformer_mt.settings.section import Changeable, Probability, Section
-from transformer_mt.text.normalization import normalization_for
 
 
 def _check_file(file: Any) -> Any:
@@ -39,21 +38,21 @@ class TokenizerConfig(Section):
     """Probability with which a BPE merge is skipped in training, sampled again for each word in each epoch
     (Provilkov 2020).
     """
-    normalization: Literal["auto", "nmt_nfkc", "nfkc", "identity"] = "auto"
-    """Unicode normalisation. auto is nmt_nfkc, and identity where that would change letters or marks of a
-    language: full-width ones of Chinese, vowel signs of Thai.
+    normalization: Literal["auto", "compose", "nmt_nfkc", "nfkc", "identity"] = "auto"
+    """Unicode normalisation. auto is compose, or what `file` or the parent has. compose joins a letter and
+    its marks and makes a space of white space; NFKC changes more, such as 10² to 102.
     """
-
-    def for_languages(self, *languages: str) -> "TokenizerConfig":
-        """The config with a rule of normalisation for these languages in place of auto."""
-        if self.normalization != "auto":
-            return self
-        return self.model_copy(update={"normalization": normalization_for(*languages)})
 
     @property
     def files(self) -> list[str]:
         """The files of `file`."""
         return [self.file] if isinstance(self.file, str) else self.file or []
+
+    @model_validator(mode="after")
+    def _auto_asks_for_nothing(self) -> "TokenizerConfig":
+        if self.normalization == "auto":
+            self.model_fields_set.discard("normalization")
+        return self
 
     @model_validator(mode="after")
     def _only_bpe_has_dropout(self) -> "TokenizerConfig":

@@ -14,7 +14,7 @@ from transformer_mt.corpora.hub import UnknownSplitError
 from transformer_mt.corpora.kind import Corpus
 from transformer_mt.data.preparation.first_pass import evaluation_keys, training_pairs
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
-from transformer_mt.data.vocabulary.missing_letters import missing_letters_note
+from transformer_mt.data.vocabulary.lost_letters import lost_letters_notes
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.importing.model_folder import parent_of
@@ -250,13 +250,13 @@ def _count_tokens(config: Config, reports: Sequence[CorpusReport], notes: list[s
     try:
         parent = parent_of(config) if config.init_from else None
         tokenizer = given_tokenizer(config, parent.tokenizer() if parent else None) or Tokenizer.train(
-            text, config.tokenizer.for_languages(*config.data.languages_used), config.data.control_pieces
+            text, config.tokenizer, config.data.control_pieces
         )
     except InputError as error:
         notes.append(f"Tokens were not counted: {error}")
         return None
-    is_given = config.init_from or config.tokenizer.file
-    if is_given and (note := missing_letters_note(tokenizer, text[:20_000])):
+    is_given = bool(config.init_from or config.tokenizer.file)
+    for note in lost_letters_notes(tokenizer, text[:20_000], is_given):
         notes.append(note.removeprefix("note: ").capitalize())
     for report in reports:
         pairs = report.sample[:20_000] or [("", "")]

@@ -12,7 +12,7 @@ from transformer_mt.config.config import NAME_PATTERN
 from transformer_mt.config.dump import flow
 from transformer_mt.config.load import load_config
 from transformer_mt.config.tokenizer import TokenizerConfig
-from transformer_mt.data.vocabulary.missing_letters import missing_letters_note
+from transformer_mt.data.vocabulary.lost_letters import lost_letters_notes
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer, VocabularySizeError
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
@@ -23,7 +23,6 @@ from transformer_mt.new_config.files import BATCH_FILL, Data, held_out_set, read
 from transformer_mt.new_config.sizing import UNSEGMENTED_LEAST, Size, shortened, size_for, smaller
 from transformer_mt.progress_bar import duration
 from transformer_mt.settings.language import check_language
-from transformer_mt.text.normalization import normalization_for
 from transformer_mt.text.unsegmented import count_unsegmented, has_no_word_spaces
 from transformer_mt.training.planning.speed import seconds_per_update
 
@@ -67,7 +66,7 @@ def new_config(
     data = read_files(source_lang, target_lang, files, out.parent, glossary)
     if parent is not None:
         config, text, tokenizer = adapting_config(data, parent, out)
-        if note := missing_letters_note(tokenizer, data.sample):
+        for note in lost_letters_notes(tokenizer, data.sample, is_given=True):
             say(note)
         pieces = [(len(src) + 1, len(tgt) + 1) for src, tgt in sides_of(data.sample, tokenizer)]
         _write(out, config, text, len(tokenizer.all_pieces_tgt), pieces)
@@ -103,11 +102,8 @@ def _write(
 def _tokenizer_keys(data: Data, size: Size) -> dict[str, object]:
     """The keys of the tokenizer, with what the languages need."""
     keys: dict[str, object] = {"vocab_size": size.vocab_size}
-    languages = data.source_lang, data.target_lang
-    if any(map(has_no_word_spaces, languages)):
+    if any(map(has_no_word_spaces, (data.source_lang, data.target_lang))):
         keys["character_coverage"] = 0.9995
-    if (rule := normalization_for(*languages)) != TokenizerConfig().for_languages().normalization:
-        keys["normalization"] = rule
     if size.bpe_dropout:
         keys["bpe_dropout"] = size.bpe_dropout
     return keys

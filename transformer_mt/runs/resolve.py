@@ -15,6 +15,7 @@ from transformer_mt.config import Config, TrainConfig
 from transformer_mt.config.keys import flat, marks
 from transformer_mt.config.messages import sentence
 from transformer_mt.config.packing import why_padded
+from transformer_mt.data.vocabulary.composition import COMPOSE
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
 from transformer_mt.data.vocabulary.sentencepiece_file import tokenizer_settings
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
@@ -110,7 +111,8 @@ def with_origin(config: Config, origin: Origin) -> tuple[Config, Tokenizer | Non
     tokenizer = origin.tokenizer or given_tokenizer(config, origin.parent_tokenizer)
     if tokenizer is not None and config.tokenizer.file:
         config = with_vocabulary(config, tokenizer)
-    config = with_normalization(config)
+    if config.tokenizer.normalization == "auto":
+        config = changed(config, "tokenizer", normalization=COMPOSE)
     _check_again(config)
     return config, tokenizer
 
@@ -199,13 +201,6 @@ def with_vocabulary(config: Config, tokenizer: Tokenizer) -> Config:
     if reasons:
         raise InputError("\n".join(reasons))
     return changed(config, "tokenizer", **facts)
-
-
-def with_normalization(config: Config) -> Config:
-    """The config with the normalisation that keeps the letters of its languages, where it asks for none."""
-    return config.model_copy(
-        update={"tokenizer": config.tokenizer.for_languages(*config.data.languages_used)}
-    )
 
 
 def with_monitor(config: Config, reference_tokens: float) -> Config:

@@ -6,13 +6,14 @@ from contextlib import suppress
 from itertools import islice
 
 from transformer_mt.config import Config, DataConfig
+from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.cleaning.drop_reasons import EMPTY, LONG, RATIO, length_reason
 from transformer_mt.data.preparation.first_pass import training_pairs
 from transformer_mt.data.preparation.prepare import PreparedData, ValidationSet
-from transformer_mt.data.vocabulary.missing_letters import missing_letters_note
+from transformer_mt.data.vocabulary.composition import COMPOSE
+from transformer_mt.data.vocabulary.lost_letters import lost_letters_notes
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.text.normalization import changed_by_nfkc
 from transformer_mt.text.pair import Pair
 
 _ROWS = 2000
@@ -26,15 +27,9 @@ def notes_on(written: Config, config: Config, data: PreparedData) -> Iterator[st
             "note: the validation references have fewer than four of BLEU's tokens on average; "
             "train.monitor is chrF instead of BLEU"
         )
-    if config.tokenizer.normalization != "identity" and not config.tokenizer.file and not config.init_from:
-        for code, letters in ((code, changed_by_nfkc(code)) for code in config.data.languages_used):
-            if letters:
-                yield (
-                    f"note: tokenizer.normalization: {config.tokenizer.normalization} changes characters of "
-                    f"{code} ({letters}); auto or identity keeps them"
-                )
-    if config.init_from or config.tokenizer.file:
-        yield from _missing_letters(config.data, data)
+    is_given = bool(config.init_from or config.tokenizer.file)
+    if config.tokenizer.normalization not in (COMPOSE, "identity") or (is_given and _has_unknown(data.train)):
+        yield from lost_letters_notes(data.tokenizer, _pairs_of(config.data), is_given)
     for valid in data.valid:
         pairs = sum(len(targets) for _, targets in valid.sentences)
         if 2 * len(valid.pairs) <= pairs:
@@ -44,18 +39,19 @@ def notes_on(written: Config, config: Config, data: PreparedData) -> Iterator[st
             )
 
 
-def _missing_letters(settings: DataConfig, data: PreparedData) -> Iterator[str]:
-    """A note on letters of the training text that the given vocabulary does not have."""
-    rows = range(0, len(data.train), -(-len(data.train) // _ROWS) or 1)
-    if not any(UNK in data.train.src(row) or UNK in data.train.tgt(row) for row in rows):
-        return
+def _has_unknown(train: EncodedPairs) -> bool:
+    rows = range(0, len(train), -(-len(train) // _ROWS) or 1)
+    return any(UNK in train.src(row) or UNK in train.tgt(row) for row in rows)
+
+
+def _pairs_of(settings: DataConfig) -> list[Pair]:
+    """Pairs of each corpus that is translated or written again."""
     pairs: list[Pair] = []
     with suppress(InputError):  # the data come from the cache, and a corpus is out of reach now
         for entry in settings.entries:
             if entry.objective != "classification":
                 pairs += islice(training_pairs(entry, settings), _ROWS)
-    if note := missing_letters_note(data.tokenizer, pairs):
-        yield note
+    return pairs
 
 
 def _why_unused(valid: ValidationSet, tokenizer: Tokenizer, data: DataConfig) -> Iterator[str]:

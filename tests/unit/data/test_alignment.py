@@ -137,7 +137,8 @@ def test_words_are_those_of_the_file_whatever_a_filter_or_the_vocabulary_makes_o
     ]
     config = corpus(file=write_aligned(tmp_path, rows))
     data = config.data.model_copy(update={"filter": FilterConfig(detokenize=True)})
-    tokenizer = config.tokenizer.model_copy(update={"kind": "char", "vocab_size": 60})
+    settings = {"kind": "char", "vocab_size": 60, "normalization": "nmt_nfkc"}
+    tokenizer = config.tokenizer.model_copy(update=settings)
     prepared = prepare(config.model_copy(update={"data": data, "tokenizer": tokenizer}))
     spaced = [word_letters(prepared, row) for row in range(3)]
     assert spaced[0] == {"one": "EINS", "two": "ZWEI", "three": "DREI", "four": "VIER"}

@@ -75,10 +75,16 @@ def test_without_byte_fallback_a_strange_character_is_unknown(pairs):
     assert UNK in tokenizer.encode_src(["中"])[0]
 
 
-@pytest.mark.parametrize("normalization, text", [("nmt_nfkc", ","), ("nfkc", ","), ("identity", "，")])
+@pytest.mark.parametrize("normalization, text", [
+    ("auto", "10² № ½ ª ㅋㅋ ，می\u200cرود é ộ 각 \u0958"),
+    ("nfkc", "102 No 1⁄2 a \u110f\u110f ,می\u200cرود é ô\u0323 각 \u0915\u093c"),
+    ("nmt_nfkc", "102 No 1⁄2 a \u110f\u110f ,می رود é ô\u0323 각 \u0915\u093c"),
+    ("identity", "10² № ½ ª ㅋㅋ ，می\u200cرود e\u0301 o\u0302\u0323 \u1100\u1161\u11a8 \u0958"),
+])  # fmt: skip
 def test_normalization(pairs, normalization, text):
     tokenizer = Tokenizer.train(pairs, TokenizerConfig(vocab_size=450, normalization=normalization))
-    assert tokenizer.decode_tgt(tokenizer.encode_tgt(["，"])[0]) == text
+    line = "10² № ½ ª ㅋㅋ ，می\u200cرود e\u0301 o\u0302\u0323 \u1100\u1161\u11a8 \u0958"
+    assert tokenizer.decode_tgt(tokenizer.encode_tgt([line])[0]) == text
 
 
 def test_a_smaller_coverage_leaves_rare_characters_to_bytes(pairs):

@@ -1,7 +1,5 @@
 """From the config a user wrote to the one that is trained: each step, and their order."""
 
-import unicodedata
-
 import pytest
 from pydantic import ValidationError
 
@@ -18,7 +16,6 @@ from transformer_mt.runs.resolve import (
     with_parent,
     with_sentence_splitting,
 )
-from transformer_mt.text.normalization import changed_by_nfkc
 
 
 def config(**sections):
@@ -73,7 +70,7 @@ def test_what_is_open_is_settled_in_order():
     assert [name for name, *_ in prepared.asked] == ["prepare", "batch_tokens", "last_update"]
     assert prepared.asked[-1][1].train.batch_tokens == 900  # the epoch's updates depend on it
     expected = changed(written, "train", batch_tokens=900, max_updates=7, packed=False)
-    expected = changed(expected, "tokenizer", normalization="nmt_nfkc")
+    expected = changed(expected, "tokenizer", normalization="compose")
     assert resolved == changed(expected, "decode", split_sentences=False)
     assert written.train.batch_tokens == "auto"  # a config never changes
 
@@ -102,34 +99,15 @@ def test_batches_are_packed_on_a_gpu_for_networks_that_can_read_them(sections, r
             config(**{**sections, "train": {**sections.get("train", {}), "packed": True}})
 
 
-@pytest.mark.parametrize(
-    "source, target, rule",
-    [
-        ("en", "de", "nmt_nfkc"),
-        ("en", "th", "identity"),
-        ("zh_Hans", "en", "identity"),
-        ("en", "hy", "identity"),
-        ("bn", "en", "identity"),
-        ("phonemes", "en", "nmt_nfkc"),
-    ],
-)
-def test_the_normalisation_keeps_the_letters_of_the_languages(source, target, rule):
-    """NFKC divides the Thai vowel sign `ำ` and the Armenian letter `և`."""
-    data = {"source_lang": source, "target_lang": target}
-    assert resolve(config(data=data), Origin(), Prepared()).tokenizer.normalization == rule
-    asked = config(data=data, tokenizer={"normalization": "nfkc"})
+def test_the_normalisation_composes_unless_another_is_asked_for_or_given():
+    assert resolve(config(), Origin(), Prepared()).tokenizer.normalization == "compose"
+    asked = config(tokenizer={"normalization": "nfkc"})
     assert resolve(asked, Origin(), Prepared()).tokenizer.normalization == "nfkc"
-    resumed = Origin(checkpoint=config(data=data, tokenizer={"normalization": "nmt_nfkc"}))
-    assert resolve(config(data=data), resumed, Prepared()).tokenizer.normalization == "nmt_nfkc"
-
-
-@pytest.mark.parametrize("language, characters", [
-    (language, changed_by_nfkc(language))
-    for language in ("hy", "hi", "bn", "pa", "or", "yi", "af", "ca", "th", "lo")
-])  # fmt: skip
-def test_nfkc_changes_what_it_is_said_to_change(language, characters):
-    for character in characters.split():
-        assert unicodedata.normalize("NFKC", character) != character, language
+    for old in ("nmt_nfkc", "identity"):
+        before = config(tokenizer={"normalization": old})
+        for origin in (Origin(checkpoint=before), Origin(parent=before)):
+            wanted = config(tokenizer={"normalization": "auto"}, init_from=origin.parent and "runs/parent")
+            assert resolve(wanted, origin, Prepared()).tokenizer.normalization == old
 
 
 def test_few_tokens_are_judged_by_characters():

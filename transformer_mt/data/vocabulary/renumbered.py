@@ -23,6 +23,9 @@ class Renumbered:
     def vocab_size(self) -> int:
         return len(self._pieces)
 
+    def normalize(self, text: str) -> str:
+        return str(self._model.normalize(text))
+
     def piece_to_id(self, piece: str) -> int:
         return self._ids.get(piece, self._unknown)
 

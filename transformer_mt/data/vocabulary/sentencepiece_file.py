@@ -10,6 +10,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2
 
+from transformer_mt.data.vocabulary.composition import COMPOSE
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK
 from transformer_mt.errors import InputError
 
@@ -80,7 +81,7 @@ def tokenizer_settings(model: bytes) -> dict[str, Any]:
         "vocab_size": len(proto.pieces),
         "byte_fallback": spec.byte_fallback,
     }
-    if proto.normalizer_spec.name in ("nmt_nfkc", "nfkc", "identity"):
+    if proto.normalizer_spec.name in (COMPOSE, "nmt_nfkc", "nfkc", "identity"):
         facts["normalization"] = proto.normalizer_spec.name
     return facts
 

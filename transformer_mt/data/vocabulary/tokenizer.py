@@ -17,6 +17,7 @@ import sentencepiece
 
 from transformer_mt.config import TokenizerConfig
 from transformer_mt.cpu import usable_cores
+from transformer_mt.data.vocabulary.composition import normalizer_of
 from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD, UNK, Numbering
 from transformer_mt.data.vocabulary.renumbered import Renumbered
 from transformer_mt.errors import InputError, Setting
@@ -261,7 +262,7 @@ def _train(lines: Iterable[str], config: TokenizerConfig, control_pieces: Sequen
                 hard_vocab_limit=config.kind not in ("char", "word"),
                 byte_fallback=config.byte_fallback,
                 character_coverage=config.character_coverage,
-                normalization_rule_name=config.for_languages().normalization,
+                normalizer=normalizer_of(config.normalization),
                 pad_id=PAD,
                 unk_id=UNK,
                 bos_id=BOS,
