@@ -26,7 +26,7 @@ ALLOWED = {
     "__main__": {"cli"},
     "text": set(),
     "settings": set(),
-    "config": {"corpora", "settings", "text"},
+    "config": {"corpora", "settings"},
     "data": set(),
     "corpora": {"settings", "text"},
     "data.vocabulary": {"config", "settings", "text"},

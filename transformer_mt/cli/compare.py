@@ -2,7 +2,7 @@
 
 import argparse
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -115,7 +115,9 @@ def _compare(arguments: argparse.Namespace) -> int:
         from transformer_mt.files import write_text
 
         try:
-            page = as_html(comparison, _word_counts(config), _is_natural(config, arguments.target_lang))
+            page = as_html(
+                comparison, _word_counts(config, comparison.tests), _is_natural(config, arguments.target_lang)
+            )
             write_text(Path(arguments.html), page)
         except OSError as error:
             raise WorkError(f"{arguments.html}: cannot be written: {error.strerror}") from None
@@ -254,7 +256,7 @@ def _translated(
     return systems
 
 
-def _word_counts(config: "Config | None") -> "Counter[str] | None":
+def _word_counts(config: "Config | None", tests: "Sequence[EvaluationSet]") -> "Counter[str] | None":
     """How often words stand in the sources the first model was trained on; None where these are not here."""
     from transformer_mt.data.preparation.first_pass import training_pairs
     from transformer_mt.evaluation.breakdown import count_words
@@ -262,9 +264,10 @@ def _word_counts(config: "Config | None") -> "Counter[str] | None":
     if config is None or any(entry.is_remote for entry in config.data.entries):
         return None
     try:
-        counts: Counter[str] = Counter()
+        counts, scored = Counter[str](), {src for test in tests for src in test.sources}  # may be held out
         for entry in config.data.entries:
-            counts += count_words(src for src, _ in islice(training_pairs(entry, config.data), _MOST_COUNTED))
+            pairs = islice(training_pairs(entry, config.data), _MOST_COUNTED)
+            counts += count_words(src for src, _ in pairs if src not in scored)
         return counts
     except InputError:
         return None

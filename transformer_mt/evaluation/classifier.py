@@ -1,7 +1,7 @@
 """Classification of texts: which label an encoder predicts at the first piece."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -22,8 +22,9 @@ _BATCH_TOKENS = 8192
 class Classified:
     """A text's label."""
 
-    label: str
-    probabilities: dict[str, float]
+    label: str = ""
+    """Empty for a text without words."""
+    probabilities: dict[str, float] = field(default_factory=dict)
     """Of every label, the most probable first."""
 
 
@@ -41,9 +42,11 @@ class Classifier:
     def classify(self, texts: Sequence[str]) -> list[Classified]:
         """The label of each text, in order."""
         rows = [[BOS, *ids[: self._most], EOS] for ids in self._tokenizer.encode_src(texts)]
-        results: list[Classified | None] = [None] * len(rows)
+        results = [Classified()] * len(rows)
         device = next(self._model.parameters()).device
-        for chosen in batches([len(row) for row in rows], 1, _BATCH_TOKENS):
+        with_words = [i for i, text in enumerate(texts) if text.strip()]
+        for numbers in batches([len(rows[i]) for i in with_words], 1, _BATCH_TOKENS):
+            chosen = [with_words[number] for number in numbers]
             arrays = [np.array(rows[i]) for i in chosen]
             batch = make_encoder_batch(arrays, arrays).to(device)
             first_BD = self._model.hidden(batch.src, batch.src_mask, batch.tgt_in)[:, 0]
@@ -53,7 +56,7 @@ class Classifier:
                 results[i] = Classified(
                     self._labels[order[0]], {self._labels[label]: values[label] for label in order}
                 )
-        return [one for one in results if one is not None]
+        return results
 
     def labels(self, texts: Sequence[str]) -> Iterator[str]:
         """The label of each text, in order."""

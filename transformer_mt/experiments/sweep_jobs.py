@@ -24,7 +24,7 @@ from transformer_mt.files import write_text
 from transformer_mt.locks import set_aside
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import duration, time_left
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.runs.folder import RunFolder, facts_of
 
 # Seconds between lines that say how far the jobs are.
 _SAY_EVERY = 60.0
@@ -159,12 +159,22 @@ def is_done(job: Job) -> bool:
     """Whether the job was trained, by this very config, and scored."""
     run = RunFolder(job.folder)
     scores = [run.scores_file(f"test-{i}") for i in range(len(job.config.data.test))]
-    if not run.is_finished or not all(matches_model(file, run) for file in scores):
+    if not run.is_finished or not all(_is_score_of(job, run, file) for file in scores):
         return False
     if any(changed_facts(job, facts_of_job(job))):
         return False
     file = job.folder / "job.yaml"
     return file.exists() and file.read_text(encoding="utf-8") == given_settings(job.config)
+
+
+def _is_score_of(job: Job, run: RunFolder, file: Path) -> bool:
+    """Whether the file has the score of the run's model by the job's search: `evaluate --beam 1` writes it,
+    too.
+    """
+    wanted = job.config.decode.model_dump(mode="json")
+    used = facts_of(file).get("decode", wanted)
+    is_usual = all(used.get(key) == value for key, value in wanted.items() if value != "auto")
+    return is_usual and matches_model(file, run)
 
 
 def _is_same_training(file: Path, new: Config) -> bool:

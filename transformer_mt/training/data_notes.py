@@ -6,7 +6,9 @@ from contextlib import suppress
 from itertools import islice
 
 from transformer_mt.config import Config, DataConfig
+from transformer_mt.corpora.kind import Corpus
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
+from transformer_mt.data.changes.augmentation import unchanged_by
 from transformer_mt.data.cleaning.drop_reasons import EMPTY, LONG, RATIO, length_reason
 from transformer_mt.data.preparation.first_pass import training_pairs
 from transformer_mt.data.preparation.prepare import PreparedData, ValidationSet
@@ -17,7 +19,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.text.pair import Pair
 
 _ROWS = 2000
-"""Pairs of a corpus in which letters are looked for."""
+"""Pairs of a corpus that are looked at."""
 
 
 def notes_on(written: Config, config: Config, data: PreparedData) -> Iterator[str]:
@@ -29,7 +31,12 @@ def notes_on(written: Config, config: Config, data: PreparedData) -> Iterator[st
         )
     is_given = bool(config.init_from or config.tokenizer.file)
     if config.tokenizer.normalization not in (COMPOSE, "identity") or (is_given and _has_unknown(data.train)):
-        yield from lost_letters_notes(data.tokenizer, _pairs_of(config.data), is_given)
+        looked_at = [pair for entry in config.data.entries for pair in _pairs_of(entry, config.data)]
+        yield from lost_letters_notes(data.tokenizer, looked_at, is_given)
+    if config.data.augment.is_on:
+        for entry in config.data.entries:
+            looked_at = _pairs_of(entry, config.data)
+            yield from unchanged_by(config.data.augment, looked_at, config.data.languages_of(entry))
     for valid in data.valid:
         pairs = sum(len(targets) for _, targets in valid.sentences)
         if 2 * len(valid.pairs) <= pairs:
@@ -44,14 +51,13 @@ def _has_unknown(train: EncodedPairs) -> bool:
     return any(UNK in train.src(row) or UNK in train.tgt(row) for row in rows)
 
 
-def _pairs_of(settings: DataConfig) -> list[Pair]:
-    """Pairs of each corpus that is translated or written again."""
-    pairs: list[Pair] = []
-    with suppress(InputError):  # the data come from the cache, and a corpus is out of reach now
-        for entry in settings.entries:
-            if entry.objective != "classification":
-                pairs += islice(training_pairs(entry, settings), _ROWS)
-    return pairs
+def _pairs_of(entry: Corpus, settings: DataConfig) -> list[Pair]:
+    """The first pairs of a corpus that is translated or written again."""
+    if entry.objective == "classification":
+        return []
+    with suppress(InputError):  # the data come from the cache, and the corpus is out of reach now
+        return list(islice(training_pairs(entry, settings), _ROWS))
+    return []
 
 
 def _why_unused(valid: ValidationSet, tokenizer: Tokenizer, data: DataConfig) -> Iterator[str]:

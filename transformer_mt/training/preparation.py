@@ -60,9 +60,11 @@ class Preparation:
         if self._saved is None and not self._fresh:
             refuse_foreign_tokenizer(self._folder, self.data.tokenizer)
         if self._saved is not None and self._saved.state["data_fingerprint"] != self.data.fingerprint:
+            has_other_tests = self._before is not None and self._before.data.test != config.data.test
+            what = "the test sets, which training leaves out," if has_other_tests else ""
             raise InputError(
-                f"{self._folder}: the training or validation data changed since this run began; ",
-                "bring the old data back, or start over with ", Setting("fresh", True),
+                f"{self._folder}: {what or 'the training or validation data'} changed since this run began; ",
+                "bring the old ones back, or start over with ", Setting("fresh", True),
             )  # fmt: skip
         if self._device.type == "cpu":
             keep_freed_memory()  # before the memory is measured

@@ -9,7 +9,10 @@ import yaml
 from tests.command import run_command
 from tests.conftest import TINY
 from transformer_mt import Translator
+from transformer_mt.cli.compare import _word_counts
 from transformer_mt.config.load import load_config
+from transformer_mt.corpora.evaluation_sets import EvaluationSet, read_set
+from transformer_mt.evaluation.breakdown import count_words
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.setup import open_run
 from transformer_mt.training.validate import validate
@@ -53,6 +56,13 @@ def test_held_out_sets_are_scored_from_the_runs_folder(run, cli, monkeypatch, tm
     held_out = (run / "held_out.test.jsonl").read_text(encoding="utf-8").strip().split("\n")
     rows = (run / "evaluation/test-0.jsonl").read_text(encoding="utf-8").strip().split("\n")
     assert [json.loads(line)[0] for line in held_out] == [json.loads(row)["source"] for row in rows]
+
+
+def test_the_page_of_a_comparison_counts_no_word_of_a_held_out_set_as_trained_on(run):
+    config = load_config(run / "config.yaml")
+    held_out = EvaluationSet("test-0", "", list(read_set(config.data.test[0], ("en", "de"), run, "test")))
+    whole, trained = _word_counts(config, []), _word_counts(config, [held_out])
+    assert len(held_out.sources) == 25 and whole - trained == count_words(held_out.sources)
 
 
 def test_a_tag_changes_what_the_model_reads_and_an_unknown_one_is_refused(run, cli):

@@ -82,3 +82,5 @@ def test_a_classification_begins_from_scratch_and_with_masked_pretraining(folder
     assert child.status == 0, child.err
     label = run_command("classify", "runs/pretrained", "A mouse sees the women.", cwd=folder)
     assert label.out.strip() in ("0", "1")
+    lines = run_command("classify", "runs/pretrained", cwd=folder, stdin=b"A mouse.\n\n \nThe women.\n").out
+    assert [line in ("0", "1") for line in lines.split("\n")] == [True, False, False, True, False]

@@ -12,7 +12,7 @@ from transformer_mt.config.augment import AugmentConfig
 from transformer_mt.corpora import toy
 from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
-from transformer_mt.data.changes.augmentation import Augmentation
+from transformer_mt.data.changes.augmentation import Augmentation, unchanged_by
 from transformer_mt.data.changes.bpe_dropout import BpeDropout
 from transformer_mt.data.changes.change import Rows
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
@@ -51,6 +51,18 @@ def augmented(pairs, tokenizer, seed=1, max_length=128, dropout=0.0, most_words=
 def texts(tokenizer, made, epoch=0, rows=None):
     src, tgt = made.rows(epoch, np.array(range(len(PAIRS)) if rows is None else rows))
     return [(tokenizer.src.decode(a.tolist()), tokenizer.tgt.decode(b.tolist())) for a, b in zip(src, tgt)]
+
+
+def test_a_change_that_most_pairs_cannot_have_is_said():
+    """Without marks at their end, and in a script without capitals."""
+    config = AugmentConfig(upper=0.1, lower=0.1, punctuation=0.1, typos=0.1)
+    pairs = [("гайда пак.", "x"), ("人人", "天"), ("人人 人。", "天。"), ("早上好", "天")]
+    assert list(unchanged_by(config, pairs, ("zh", "zh"))) == [
+        "note: data.augment.upper can change 1 of 4 pairs looked at",
+        "note: data.augment.lower can change 0 of 4 pairs looked at",
+        "note: data.augment.punctuation can change 1 of 4 pairs looked at",
+    ]
+    assert list(unchanged_by(config, PAIRS, ("en", "de"))) == []
 
 
 ALL = {"upper": 0.1, "title": 0.1, "lower": 0.1, "punctuation": 0.2, "typos": 0.2}

@@ -185,6 +185,10 @@ def test_a_job_is_done_when_this_very_config_was_trained_and_scored(write_sweep,
     file.write_text(json.dumps({**facts, "weights": own}), encoding="utf-8")
     os.utime(file, (0, 0))  # as a copy of the folder may leave it
     assert is_done(job)
+    greedy = {**facts, "weights": own, "decode": {**facts["decode"], "beam": 1}}  # evaluate --beam 1
+    file.write_text(json.dumps(greedy), encoding="utf-8")
+    assert not is_done(job)
+    file.write_text(json.dumps({**facts, "weights": own}), encoding="utf-8")
     (job.folder / "model.safetensors").write_text("{ }", encoding="utf-8")
     assert not is_done(job)
 

@@ -4,7 +4,7 @@ The change of a pair is a function of the seed, the epoch and the row, so that t
 known before its batches are built, and a resumed run sees the same text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from random import Random
 
@@ -29,6 +29,20 @@ _CASE, _DETAILS, _FIRST_CHANGE = 0, 2, 4
 """Which random number of a row decides what."""
 _MOST_BEFORE = 2
 """Control pieces before a source: the target language and a tag."""
+
+
+def unchanged_by(config: AugmentConfig, pairs: Sequence[Pair], languages: Languages) -> Iterator[str]:
+    """A note for each change that is asked for and does nothing to most of the pairs."""
+    of: dict[str, Change] = {
+        "upper": UpperCase(languages), "title": TitleCase(languages), "lower": LowerCase(languages),
+        "punctuation": FinalMark(languages), "typos": Typos(),
+    }  # fmt: skip
+    for name, probability in config.model_dump().items():
+        changed = sum(
+            of[name](src, tgt, Random(number)) != (src, tgt) for number, (src, tgt) in enumerate(pairs)
+        )
+        if probability and 2 * changed < len(pairs):
+            yield f"note: data.augment.{name} can change {changed:,} of {len(pairs):,} pairs looked at"
 
 
 class Augmentation(ChangeOfSome):
