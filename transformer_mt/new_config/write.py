@@ -183,7 +183,8 @@ data:
 {data.more}\
 # The sizes are those for about {size.pairs:,} pairs.{note}
 tokenizer: {flow(_tokenizer_keys(data, size))}
-# As wide and deep as pays for the amount of data; the less data, the more dropout.
+# As wide and deep as pays for the amount of data; the less data, the more dropout. To `export` it for Hugging
+# Face's transformers, train it with `position: sinusoidal`; CTranslate2 and Argos take it as it is.
 model: {flow(_model_keys(size))}
 train:
   max_updates: {updates}  # about {size.epochs:g} epochs

@@ -15,6 +15,9 @@ from transformer_mt.config import DataConfig
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError
+from transformer_mt.export.to_argos import ToArgos
+from transformer_mt.export.to_ctranslate2 import ToCTranslate2
+from transformer_mt.export.to_huggingface import ToHuggingFace
 from transformer_mt.new_config import files as files_module
 from transformer_mt.new_config import write as write_module
 from transformer_mt.new_config.guess_corpora import guess_corpora
@@ -404,3 +407,17 @@ def test_with_few_pairs_a_config_for_denoising_their_text_is_written(said):
     with pytest.raises(InputError, match="mine_denoise.yaml: must not exist yet, but does"):
         Path("mine.yaml").unlink()
         new_config("en", "de", ["a.tsv"], Path("mine.yaml"))
+
+
+def test_the_config_says_what_its_export_needs(tmp_path, quick):
+    (tmp_path / "a.tsv").write_text(
+        "".join(f"The dog number {n} runs.\tDer Hund {n} schläft.\n" for n in range(240))
+    )
+    new_config("en", "de", ["a.tsv"], tmp_path / "mine.yaml")
+    comments = "".join(line for line in (tmp_path / "mine.yaml").read_text().split("\n") if line[:1] == "#")
+    assert "Hugging# Face's transformers, train it with `position: sinusoidal`" in comments
+    refused = ["model.position must be sinusoidal, but is rotary"]
+    for words, reasons in (([], refused), (["model.position=sinusoidal"], [])):
+        config = load_config(tmp_path / "mine.yaml", words)
+        assert ToHuggingFace().reasons_against(config) == reasons
+        assert ToCTranslate2().reasons_against(config) == ToArgos().reasons_against(config) == []
