@@ -52,7 +52,7 @@ FEATURES = {
     "augmentation": Feature(
         {"data.changes.augmentation", "config.augment", "text.text_changes", "text.typos"},
         {"data.augment"},
-        {"evaluation.robustness"},
+        {"evaluation.robustness", "training.data_notes"},
     ),
     "BPE-dropout": Feature(
         {"data.changes.bpe_dropout", "data.changes.subword_dropout", "data.changes.merges"},

@@ -4,8 +4,7 @@ template expression (`<?= ?>`, `<% %>`, `{% %}`) is one token.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from transformer_mt.documents.markup.html_names import OBJECTS, VOID
 
@@ -36,8 +35,7 @@ _ATTRIBUTE = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(NamedTuple):
     """A part of a document."""
 
     kind: Literal["text", "start", "end", "object", "literal"]

@@ -1,10 +1,9 @@
 """Build a text with marks from a run: text and inline markup between two elements that end a sentence."""
 
 import re
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import accumulate
 
 from transformer_mt.documents.markup.html_names import OBJECTS, VOID, VOID_OBJECTS
 from transformer_mt.documents.markup.html_tokens import Token
@@ -17,16 +16,36 @@ from transformer_mt.text.unsegmented import LETTER
 _SHOWN = (VOID_OBJECTS | OBJECTS | {"br"}) - {"wbr", "script", "style", "template"}
 _DEPTH = 50
 """Maximum depth of nested marks; the tags of deeper elements become marks at one position."""
+_WORDS_AND_SPACES = re.compile(rf"\s+|[{OPEN}{CLOSE}]|[^\s{OPEN}{CLOSE}]+")
 _NOTE = re.compile(r"[\W\d]*")
+_MOST_TOKENS = 4000
+"""Tokens of one text."""
 Write = Callable[[Token], list[Piece]]
 """A token as it is written, with the texts of its attributes."""
 
 
 def pieces_of_run(run: Sequence[Token], write: Write, spelling: PlainSpelling) -> list[Piece]:
-    """The run in pieces: one text, with markup around it. What has no words stays as it is."""
+    """The run in pieces: one text, with markup around it. What has no words stays as it is. A run of very many
+    tokens becomes several texts: to place markup takes time by the square of it.
+    """
+    return [piece for part in _divided(run) for piece in _pieces_of_part(part, write, spelling)]
+
+
+def _divided(run: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    begin, inside, partners = 0, 0, _partners(run) if len(run) > _MOST_TOKENS else {}
+    for i in range(len(run)):
+        inside += (partners[i] > i) - (partners[i] < i) if i in partners else 0
+        if i + 1 - begin >= _MOST_TOKENS and not inside:
+            yield run[begin : i + 1]
+            begin = i + 1
+    yield run[begin:]
+
+
+def _pieces_of_part(run: Sequence[Token], write: Write, spelling: PlainSpelling) -> list[Piece]:
     partners = _partners(run)
-    visible = [i for i, token in enumerate(run) if _is_visible(token, spelling)]
-    spoken = " ".join(spelling.decoded(token.raw) for token in run if token.kind == "text")
+    read = [_read(token, spelling) for token in run]
+    visible = [i for i, text in enumerate(read) if text]
+    spoken = " ".join(text for text, token in zip(read, run) if token.kind == "text")
     if not visible or not has_words(spoken):
         return [piece for token in run for piece in write(token)]
     first, last = _core(visible[0], visible[-1], partners)
@@ -53,27 +72,32 @@ def plain_text(raw: str, spelling: Spelling) -> MarkedText:
 
 
 def _partners(run: Sequence[Token]) -> dict[int, int]:
-    """Map the position of each start tag to that of its end tag, and back. Overlapping elements are left
-    out.
+    """Map the position of each start tag to that of its end tag, and back. Overlapping elements are left out,
+    and those that are too deep.
     """
     partners: dict[int, int] = {}
     opened: list[int] = []
-    names = Counter[str]()  # of those that are open
+    names: dict[str, int] = {}  # of those that are open
     for i, token in enumerate(run):
         if token.kind == "start" and token.name not in VOID:
             opened.append(i)
-            names[token.name] += 1
-        elif token.kind == "end" and names[token.name]:
+            names[token.name] = names.get(token.name, 0) + 1
+        elif token.kind == "end" and names.get(token.name):
             while run[opened[-1]].name != token.name:
                 names[run[opened.pop()].name] -= 1
             names[token.name] -= 1
-            partners[i] = opened[-1]
-            partners[opened.pop()] = i
+            begin = opened.pop()
+            if len(opened) < _DEPTH:
+                partners[i], partners[begin] = begin, i
     return partners
 
 
-def _is_visible(token: Token, spelling: PlainSpelling) -> bool:
-    return token.kind == "literal" or (token.kind == "text" and bool(spelling.decoded(token.raw).strip()))
+def _read(token: Token, spelling: PlainSpelling) -> str:
+    """The characters of a token that are seen; empty for white space and markup."""
+    if token.kind == "text":
+        text = spelling.decoded(token.raw)
+        return "" if text.isspace() else text
+    return spelling.decoded(token.raw) if token.kind == "literal" else ""
 
 
 def _core(first: int, last: int, partners: dict[int, int]) -> tuple[int, int]:
@@ -96,7 +120,7 @@ def _without_edge(token: Token, spelling: PlainSpelling, at_end: bool) -> tuple[
     while parts and parts[-1 if at_end else 0][0].isspace():
         edge.append(parts.pop(-1 if at_end else 0)[1])
     rest = "".join(raw for _, raw in parts)
-    return "".join(reversed(edge) if at_end else edge), replace(token, raw=rest)
+    return "".join(reversed(edge) if at_end else edge), token._replace(raw=rest)
 
 
 @dataclass
@@ -115,7 +139,7 @@ class _Builder:
 
     def __init__(self, write: Write, spelling: PlainSpelling) -> None:
         self._write, self._spelling = write, spelling
-        self._text = ""
+        self._characters: list[str] = []
         self._inner: list[MarkedText] = []
         self._frames = [_Frame("", 0, 0)]
         self._needs_gap = False
@@ -124,21 +148,38 @@ class _Builder:
     def text_with_marks(self) -> MarkedText:
         """The collected text, with its marks."""
         marks = tuple(self._frames[0].marks)
-        return MarkedText(self._text, marks, writer=self._spelling.writer, inner=tuple(self._inner))
+        return MarkedText(
+            "".join(self._characters), marks, writer=self._spelling.writer, inner=tuple(self._inner)
+        )
 
     def add_all(self, run: Sequence[Token], partners: dict[int, int]) -> None:
-        last = max(i for i, token in enumerate(run) if _is_visible(token, self._spelling))
+        read = [_read(token, self._spelling) for token in run]
+        last = max(i for i, text in enumerate(read) if text)
+        following = list(accumulate(reversed(read), lambda after, text: text[:1] or after, initial=""))[
+            -2::-1
+        ]
+        """The first character that is seen after each token."""
         for i, token in enumerate(run):
             if token.kind == "text":
                 self._add_text(token.raw, is_last=i >= last)
             elif token.kind == "literal":
                 self._add_literal(token)
             elif i not in partners:
-                self._add_object(run, i)
+                self._add_object(token, following[i])
             elif token.kind == "start":
-                self._frames.append(_Frame(self._markup(token), len(self._text), i))
+                self._frames.append(_Frame(self._markup(token), self._end, i))
             else:
                 self._close(self._frames.pop(), run, i)
+
+    @property
+    def _end(self) -> int:
+        """The number of characters so far."""
+        return len(self._characters)
+
+    @property
+    def _last(self) -> str:
+        """The last character so far."""
+        return self._characters[-1] if self._characters else ""
 
     @property
     def _marks(self) -> list[Mark]:
@@ -157,91 +198,82 @@ class _Builder:
 
     def _add_text(self, raw: str, is_last: bool) -> None:
         space = ""
-        for characters, written in self._spelling.units(raw):
+        is_plain = self._spelling.is_plain(raw)
+        parts = ((part, part) for part in _WORDS_AND_SPACES.findall(raw))
+        for characters, written in parts if is_plain else self._spelling.units(raw):
             if characters.isspace():
                 space += written
                 continue
             self._add_space(space)
             space = ""
             if characters in ("", OPEN, CLOSE):  # references to what is no character
-                self._marks.append(Mark(len(self._text), len(self._text), written))
+                self._marks.append(Mark(self._end, self._end, written))
                 continue
-            if self._needs_gap and LETTER.fullmatch(characters[0]) and not self._text.endswith(" "):
+            if self._needs_gap and LETTER.fullmatch(characters[0]) and self._last != " ":
                 self._add_gap()
             self._needs_gap = False
-            self._text += characters
-            self._spelling.add(characters, written)
+            self._characters += characters
+            if not is_plain:
+                self._spelling.add(characters, written)
+            elif not characters.isalnum():
+                for character in characters:
+                    self._spelling.add(character, character)
         self._add_space(space, at_end=is_last)
 
     def _add_space(self, written: str, at_end: bool = False) -> None:
         """White space of any kind and length is one space; further space is markup, and so is what follows
         the last word.
         """
-        end = len(self._text)
+        end = self._end
         if not written:
             return
-        if at_end or not self._text or self._text.endswith(" "):
+        if at_end or self._last in ("", " "):
             self._marks.append(Mark(end, end, written))
             return
-        self._text += " "
+        self._characters.append(" ")
         if written != " ":
             self._marks.append(Mark(end, end + 1, "", space=written))
 
     def _add_gap(self) -> None:
         """A space that is not in the document: without it a word and code would become one word."""
-        end = len(self._text)
-        self._text += " "
-        self._marks.append(Mark(end, end + 1, "", space=""))
+        self._characters.append(" ")
+        self._marks.append(Mark(self._end - 1, self._end, "", space=""))
 
-    def _add_object(self, run: Sequence[Token], position: int) -> None:
-        token = run[position]
-        if token.raw == BREAK and not self._text.endswith(" "):
+    def _add_object(self, token: Token, following: str) -> None:
+        """A token without text; `following` is the next character."""
+        if token.raw == BREAK and self._last != " ":
             self._add_gap()
-        if token.name in _SHOWN and LETTER.fullmatch(self._text[-1:]):
-            following = islice(run, position + 1, None)
-            after = next(
-                (
-                    self._spelling.decoded(other.raw)
-                    for other in following
-                    if _is_visible(other, self._spelling)
-                ),
-                "",
-            )
-            if LETTER.fullmatch(after[:1]):
-                self._add_gap()
-        self._marks.append(Mark(len(self._text), len(self._text), self._markup(token)))
+        if token.name in _SHOWN and LETTER.fullmatch(self._last) and LETTER.fullmatch(following):
+            self._add_gap()
+        self._marks.append(Mark(self._end, self._end, self._markup(token)))
 
     def _add_literal(self, token: Token) -> None:
         """Text that stays, apart from the words around it: it must be found again in the translation."""
         inside = "".join(self._spelling.decoded(part.raw) for part in token.parts if part.kind == "text")
         content = " ".join(inside.split())
-        is_word = LETTER.fullmatch(self._text[-1:]) or (self._needs_gap and LETTER.fullmatch(content[0]))
-        if self._text and not self._text.endswith(" ") and (is_word or inside[0].isspace()):
+        is_word = LETTER.fullmatch(self._last) or (self._needs_gap and LETTER.fullmatch(content[0]))
+        if self._last not in ("", " ") and (is_word or inside[0].isspace()):
             self._add_gap()
-        begin = len(self._text)
-        self._text += content
-        self._marks.append(Mark(begin, len(self._text), "", verbatim=token.raw))
+        begin = self._end
+        self._characters += content
+        self._marks.append(Mark(begin, self._end, "", verbatim=token.raw))
         self._needs_gap = True
 
     def _close(self, frame: _Frame, run: Sequence[Token], end: int) -> None:
         """Add an element as a mark; without text, or with the number of a note, as a mark at one position."""
-        inside = self._text[frame.begin :]
+        inside = "".join(self._characters[frame.begin :])
         token = run[end]
-        if len(self._frames) > _DEPTH:
-            self._marks.extend([Mark(frame.begin, frame.begin, frame.opening), *frame.marks])
-            self._marks.append(Mark(len(self._text), len(self._text), self._markup(token)))
-            return
         is_note = token.name == "sup" and _NOTE.fullmatch(inside) is not None
         if inside.strip() and not is_note:
             holds = inside.startswith(" "), inside.endswith(" ")
             closing = self._markup(token)
             self._marks.append(
-                Mark(frame.begin, len(self._text), frame.opening, closing, tuple(frame.marks), holds=holds)
+                Mark(frame.begin, self._end, frame.opening, closing, tuple(frame.marks), holds=holds)
             )
             return
         written = "".join(self._markup(part) for part in run[frame.first : end + 1])
         if inside == " ":  # the only space between two words
             self._marks.append(Mark(frame.begin, frame.begin + 1, "", space=written))
             return
-        self._text = self._text[: frame.begin]
+        del self._characters[frame.begin :]
         self._marks.append(Mark(frame.begin, frame.begin, written))

@@ -1,5 +1,6 @@
 """A text with markup in it, such as a paragraph with links: what a format's parser makes of a document."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -33,6 +34,7 @@ class Mark:
 
 OPEN, CLOSE = "\ufdd0", "\ufdd1"
 """They stand in no text: in markup they enclose the number of a text within it."""
+_NUMBER = re.compile(f"{OPEN}(\\d+){CLOSE}")
 BYTE_ORDER_MARK = "\ufeff"
 BREAK = "\ufdd2"
 """Stands between the parts of a text that are apart in the document, such as subtitles."""
@@ -63,9 +65,7 @@ class MarkedText:
         body = _render(self.text, self.marks, 0, len(self.text), self.writer())
         written = self.before + self.finish(body) + self.after
         texts = [text.render() for text in self.inner] if inner is None else inner
-        for number, text in enumerate(texts):
-            written = written.replace(f"{OPEN}{number}{CLOSE}", text)
-        return written
+        return _NUMBER.sub(lambda match: texts[int(match[1])], written) if texts else written
 
     def literals(self) -> list[str]:
         """The texts of its marks that are not translated."""

@@ -17,6 +17,10 @@ _TEMPLATE = re.compile(r"<\?[^<>]*\?>")
 
 def units(raw: str, is_attribute: bool = False) -> Iterator[tuple[str, str]]:
     """(characters, as they are written) of a text: references one by one, other characters one by one."""
+    return _units(raw, is_attribute) if "&" in raw else zip(raw, raw)
+
+
+def _units(raw: str, is_attribute: bool) -> Iterator[tuple[str, str]]:
     position = 0
     for match in _REFERENCE.finditer(raw):
         for character in raw[position : match.start()]:
@@ -48,12 +52,19 @@ def decoded(raw: str) -> str:
 class PlainSpelling:
     """The spelling of formats without references: each character stands for itself."""
 
+    special: ClassVar = ""
+    """Characters without which a text is written as it is."""
+
+    def is_plain(self, raw: str) -> bool:
+        """Whether each character of a text stands for itself."""
+        return not any(character in raw for character in self.special)
+
     def decoded(self, raw: str) -> str:
         """The characters that a text stands for."""
-        return "".join(characters for characters, _ in self.units(raw))
+        return raw if self.is_plain(raw) else "".join(characters for characters, _ in self.units(raw))
 
     def units(self, raw: str) -> Iterator[tuple[str, str]]:
-        return ((character, character) for character in raw)
+        return zip(raw, raw)
 
     def add(self, characters: str, raw: str) -> None:
         pass
@@ -73,6 +84,7 @@ class Spelling(PlainSpelling):
     may not have them.
     """
     known: dict[str, list[str]] = field(default_factory=dict)
+    special: ClassVar = "&"
     usual: ClassVar[Mapping[str, str]] = _USUAL
     """How characters are written that cannot stand for themselves."""
 
@@ -143,6 +155,7 @@ def _unescaped(escape: str) -> str:
 class BackslashSpelling(Spelling):
     """The spelling of strings between double quotes, with escapes such as `\\n`."""
 
+    special: ClassVar = "\\"
     usual: ClassVar = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
     _unit = re.compile(_ESCAPE + r"|.", re.DOTALL)
 

@@ -1,7 +1,6 @@
 """Split XML into tokens whose concatenation is the document."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 from xml.parsers import expat
 
 from transformer_mt.documents.markup.html_tokens import Token
@@ -16,61 +15,69 @@ def xml_tokens(text: str, name: str) -> list[Token]:
     InputError if it is not well-formed, is nested too deep, or defines entities, which could read files or
     grow without bound.
     """
-    raw = text.encode(errors="surrogatepass")
-    events: list[tuple[int, str, str]] = []
-    depth = 0
-    parser = expat.ParserCreate("utf-8")
-
-    def at(kind: str) -> Callable[..., None]:
-        def add(element: str = "", *_: Any) -> None:
-            nonlocal depth
-            depth += {"start": 1, "end": -1}.get(kind, 0)
-            if depth > _DEEPEST:
-                raise InputError(f"{name}: elements must be at most {_DEEPEST} deep, but are deeper")
-            events.append((parser.CurrentByteIndex, kind, element if kind in ("start", "end") else ""))
-
-        return add
-
-    def refuse(*_: Any) -> None:
-        raise InputError(f"{name}: must not define XML entities, but does; write the characters themselves")
-
-    parser.StartElementHandler, parser.EndElementHandler = at("start"), at("end")
-    parser.CharacterDataHandler = at("text")
-    parser.StartCdataSectionHandler, parser.EndCdataSectionHandler = at("cdata"), at("after cdata")
-    parser.DefaultHandler = at("object")
-    parser.EntityDeclHandler = refuse
+    tokenizer = _Tokenizer(text.encode(errors="surrogatepass"), name)
     try:
-        parser.Parse(raw, True)
+        return tokenizer.tokens()
     except expat.ExpatError as error:
         problem = expat.errors.messages[error.code]
         raise InputError(f"{name}:{error.lineno}: must be well-formed XML, but is not: {problem}") from None
-    return _tokens(raw, events)
 
 
-def _tokens(raw: bytes, events: Sequence[tuple[int, str, str]]) -> list[Token]:
-    tokens: list[Token] = []
-    begin, cdata = 0, None
-    ends = [*(event[0] for event in events[1:]), len(raw)]
-    for (position, kind, element), end in zip(events, ends):
-        if kind == "cdata":
-            cdata = position
-        if kind == "after cdata":
-            end = max(end, position + len("]]>"))
-            tokens.append(Token("object", raw[cdata:end].decode(errors="surrogatepass"), "cdata"))
-            cdata, begin = None, end
-            continue
-        if cdata is not None:
-            continue
-        written = raw[max(begin, position) : end].decode(errors="surrogatepass")
-        begin = max(begin, end)
-        if kind == "end" and not written:  # of an empty element
-            tokens[-1] = Token("object", tokens[-1].raw, tokens[-1].name)
-        elif kind == "text" and tokens and tokens[-1].kind == "text":
-            tokens[-1] = Token("text", tokens[-1].raw + written)
-        elif written:
-            tokens.append(Token(kind, written, element))  # type: ignore[arg-type]
-    before = raw[: events[0][0]] if events else raw
-    return [Token("object", before.decode(errors="surrogatepass")), *tokens] if before else tokens
+class _Tokenizer:
+    """Makes a token of what is between two events of the parser."""
+
+    def __init__(self, raw: bytes, name: str) -> None:
+        self._raw, self._name, self._depth = raw, name, 0
+        self._tokens: list[Token] = []
+        self._begin, self._kind, self._element = 0, "object", ""
+        """The token that has begun."""
+        self._parser = parser = expat.ParserCreate("utf-8")
+        parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
+        parser.CharacterDataHandler = self._text
+        parser.StartCdataSectionHandler = lambda: self._next("object", "cdata")
+        parser.EndCdataSectionHandler = lambda: self._next("object", after=len("]]>"))
+        parser.DefaultHandler = lambda other: self._next("object")
+        parser.EntityDeclHandler = self._refuse
+
+    def tokens(self) -> list[Token]:
+        self._parser.Parse(self._raw, True)
+        self._add(len(self._raw))
+        return self._tokens
+
+    def _start(self, element: str, _: object) -> None:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise InputError(f"{self._name}: elements must be at most {_DEEPEST} deep, but are deeper")
+        self._next("start", element)
+
+    def _end(self, element: str) -> None:
+        self._depth -= 1
+        position = self._parser.CurrentByteIndex
+        if self._kind == "start" and self._raw[position - 2 : position] == b"/>":
+            self._kind = "object"
+            self._add(position)
+        else:
+            self._next("end", element)
+
+    def _text(self, _: str) -> None:
+        # The parser gives a text in parts; that in a section of CDATA is not one.
+        if self._kind != "text" and self._element != "cdata":
+            self._next("text")
+
+    def _refuse(self, *_: object) -> None:
+        raise InputError(
+            f"{self._name}: must not define XML entities, but does; write the characters themselves"
+        )
+
+    def _next(self, kind: str, element: str = "", after: int = 0) -> None:
+        self._add(self._parser.CurrentByteIndex + after)
+        self._kind, self._element = kind, element
+
+    def _add(self, end: int) -> None:
+        if end > self._begin:
+            written = self._raw[self._begin : end].decode(errors="surrogatepass")
+            self._tokens.append(Token(self._kind, written, self._element))  # type: ignore[arg-type]
+            self._begin, self._kind, self._element = end, "object", ""
 
 
 def end_of(tokens: Sequence[Token], start: int) -> int:

@@ -6,11 +6,11 @@ Word divides where it has looked at the spelling, become one.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
+from typing import ClassVar
 
 from transformer_mt.documents.markup.html_tokens import Token
 from transformer_mt.documents.markup.inline_run import pieces_of_run
@@ -21,6 +21,8 @@ from transformer_mt.errors import InputError
 from transformer_mt.text.literal_text import has_words
 
 _PARAGRAPHS, _STRINGS = {"w:p", "a:p"}, {"si", "is"}
+_SHEET = re.compile(r"<(?:\w+:)?worksheet[\s>]")
+_HAS_TEXT = re.compile(r"<(?:\w+:)?(?:p|si|is)[\s>]")
 _AROUND = {
     "w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:sdt", "w:sdtContent", "w:fldSimple", "w:customXml",
     "w:dir", "w:bdo",
@@ -31,6 +33,7 @@ _GAPS = {"br", "cr", "tab", "ptab"}
 """Elements that keep words apart."""
 _OUTER_SPACE = re.compile(r"<((?:[wx]:)?t)>(?=\s|[^<]*\s</)")
 """Before text at whose edges Word and Excel would drop the spaces."""
+_TAG_OF_RUN = re.compile(r"(<(?:\w+:)?[rt])((?:\s[^<>]*)?>)")
 _WITHOUT_REFERENCES = re.compile(
     r"(_x000[9aAdD]_|</w:t><w:noBreakHyphen\s*(?:/>|></w:noBreakHyphen>)<w:t(?:\s[^>]*)?>)"
 )
@@ -41,13 +44,20 @@ class _RunSpelling(XmlSpelling):
     hyphens that divide no line as elements.
     """
 
+    special: ClassVar = "&_<"
+
     def units(self, raw: str) -> Iterator[tuple[str, str]]:
+        return self._units(raw) if _WITHOUT_REFERENCES.search(raw) else super().units(raw)
+
+    def _units(self, raw: str) -> Iterator[tuple[str, str]]:
         for i, part in enumerate(_WITHOUT_REFERENCES.split(raw)):
             yield from [("‑" if "<" in part else "\n", part)] if i % 2 else super().units(part)
 
 
 def parse_ooxml(text: str, name: str) -> list[Piece]:
     """The pieces of a part of a document."""
+    if _SHEET.search(text, 0, 1000) and not _HAS_TEXT.search(text):  # of numbers
+        return [text]
     try:
         return list(_pieces(xml_tokens(text, name)))
     except RecursionError:
@@ -91,9 +101,9 @@ class _Paragraph:
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._parts = list(_with_fields(_parts(tokens)))
         runs = [run for part in self._parts for run in ([part] if isinstance(part, _Run) else part.runs)]
-        sizes = Counter[str]()
+        sizes: dict[str, int] = {}
         for run in (part for part in self._parts if isinstance(part, _Run)):
-            sizes[run.formatting] += len(run.text)
+            sizes[run.formatting] = sizes.get(run.formatting, 0) + len(run.text)
         usual = max(sizes, key=sizes.__getitem__, default=None)
         self._following: list[_Run | None] = [None]
         """The next run of each part, itself counted, in the formatting that most characters have."""
@@ -103,7 +113,6 @@ class _Paragraph:
         self._following.reverse()
         self._base = self._following[0] or next(iter(runs), None)
         self._text = _RunSpelling().decoded(" ".join(run.text for run in runs))
-        self._openings: set[str] = set()
         self._others: dict[int, tuple[str, _Other, str]] = {}
         self._texts_of_others: list[MarkedText] = []
 
@@ -133,9 +142,7 @@ class _Paragraph:
     def _reopened(self, base: _Run, number: int) -> str:
         """The beginning of the next run in the usual formatting after this part."""
         following = self._following[number + 1]
-        opening = (base if following is None else following).opening
-        self._openings.add(opening + base.closing)
-        return opening
+        return (base if following is None else following).opening
 
     def _tokens(self, base: _Run, number: int) -> list[Token]:
         """A part of the paragraph between characters of the usual formatting."""
@@ -175,9 +182,19 @@ class _Paragraph:
                 merged.append(piece)
         return [self._clean(piece) if isinstance(piece, str) else piece for piece in merged]
 
+    @cached_property
+    def _empty_run(self) -> re.Pattern[str]:
+        """Matches runs without text in the formatting of the text; other attributes of a run are numbers of
+        revisions.
+        """
+        assert self._base, "there is a text"
+        parts = _TAG_OF_RUN.split(self._base.opening)
+        parts[::3] = map(re.escape, parts[::3])
+        parts[2::3] = [r"(?:\s[^<>]*)?>"] * len(parts[2::3])
+        return re.compile("".join(parts) + re.escape(self._base.closing))
+
     def _clean(self, written: str) -> str:
-        for empty in self._openings:
-            written = written.replace(empty, "")
+        written = self._empty_run.sub("", written)
         return _OUTER_SPACE.sub(r'<\1 xml:space="preserve">', written)
 
 

@@ -43,6 +43,7 @@ _UNIT = re.compile(rf"\\{_PUNCTUATION}|(?:\r?\n)[ \t]*(?:>[ \t]?)*[ \t]*|&[^;\s]
 class MarkdownSpelling(Spelling):
     """Characters that are markup have a backslash; a line end is followed by the markup of the next line."""
 
+    special: ClassVar = "\\&\r\n"
     usual: ClassVar = {c: f"\\{c}" for c in "*[]`<\\"}
 
     def units(self, raw: str) -> Iterator[tuple[str, str]]:

@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from typing import ClassVar
 
 from transformer_mt.documents.markup.html_tokens import Token
 from transformer_mt.documents.markup.inline_run import pieces_of_run
@@ -67,6 +68,8 @@ def _of_paragraph(lines: list[str], widest: int) -> Iterator[Piece]:
 
 class _WrappedSpelling(PlainSpelling):
     """Text in which a line end and the beginning of the next line are white space."""
+
+    special: ClassVar = "\n"
 
     def __init__(self, starts: list[str]) -> None:
         self._starts = starts

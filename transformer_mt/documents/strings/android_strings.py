@@ -20,6 +20,7 @@ _QUOTED = re.compile(r'(\s*")((?:[^"\\<&]|\\.|&[^;\s]+;)+)("\s*)', re.DOTALL)
 class AndroidSpelling(BackslashSpelling):
     """Escapes with a backslash in XML; an apostrophe has one."""
 
+    special: ClassVar = "\\&"
     usual: ClassVar = {**BackslashSpelling.usual, "'": "\\'", "&": "&amp;", "<": "&lt;", ">": "&gt;"}
     _unit = re.compile(rf"{BackslashSpelling._unit.pattern.removesuffix('|.')}|&[^;\s]+;|.", re.DOTALL)
 

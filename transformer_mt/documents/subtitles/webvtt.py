@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from transformer_mt.documents.markup.marked_text import BREAK, BYTE_ORDER_MARK, Piece
 from transformer_mt.documents.markup.spelling import Spelling
@@ -20,17 +21,16 @@ def parse_vtt(text: str, target_lang: str, name: str = "the subtitles") -> list[
     """The subtitles in pieces, whose concatenation is the file. InputError if it is none."""
     if not re.match(r"WEBVTT(?:[ \t\r\n]|\Z)", text.removeprefix(BYTE_ORDER_MARK)):
         raise InputError(f"{name}: must be subtitles that begin with WEBVTT, but do not")
-    before, *others = _blocks(text.replace(BREAK, ""), name)
     cues: list[Cue] = []
-    for block in others:
+    gaps: list[list[str]] = [[]]
+    for block in _blocks(text.replace(BREAK, ""), name):
         if isinstance(block, Cue):
             cues.append(block)
-        elif cues:
-            last = cues[-1]
-            cues[-1] = Cue(last.head, last.content, last.gap + block, last.begin, last.end)
+            gaps.append([block.gap])
         else:
-            before = f"{before}{block}"
-    assert isinstance(before, str)
+            gaps[-1].append(block)
+    before, *after = map("".join, gaps)
+    cues = [replace(cue, gap=gap) for cue, gap in zip(cues, after)]
     return pieces_of_cues(before, cues, target_lang, Spelling)
 
 
