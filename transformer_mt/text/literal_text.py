@@ -14,28 +14,37 @@ ADDRESS = (
     r"|(?<![\w.@/-])(?:[A-Za-z0-9][\w-]*\.){1,6}[A-Za-z][\w-]*(?::\d{1,5})?/[^\s<>\"]*[^\s<>\".,;:!?)'\]}]"
     r"|(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.-]*\w"
 )
+# Templates; shells; names and numbers, with a format of Python or .NET; arguments of ICU and of Fluent.
 _BRACES = (
-    r"\{\{\{?[^{}\n]*\}\}\}?|\{%[^{}\n]*%\}|[$#%]\{[^{}\n]+\}|\{[\w.\[\]:!#-]*\}"
+    r"\{\{\{?[^{}\n]*\}\}\}?|\{%[^{}\n]*%\}|[$#%]\{[^{}\n]+\}|\$t\([^()\n]*\)"
+    r"|\{[\w.\[\]:!#-]*\}|\{\s*-?\$?[\w-]+\s*\}|\{\d+(?:,-?\d+)?:[^{}\n]*\}"
+    r"|\{[\w.\[\]]*(?:![rsa])?:(?:(?:[^{}\n]?[<>=^])?[-+ ]?z?#?0?\d*[,_]?(?:\.\d+)?[a-zA-Z%]?"
+    r"|[^{}\n]*%[a-zA-Z][^{}\n]*)\}"
     r"|\{\s*\w+\s*,\s*(?:number|date|time|spellout|ordinal|duration)\b[^{}\n]*\}"
 )
+# C, with positions; Python and Ruby, with names; Apple; Twig; dates; Qt.
+_SIZES = r"[-+0#']*+(?:\d++|\*)?+(?:\.(?:\d+|\*))?+"
 _PRINTF = (
-    r"%\(\w+\)[-+0#]*+\d*+(?:\.\d+)?+[a-zA-Z]"
-    r"|(?<![\d%])%(?:\d+\$)?[-+0#']*+\d*+(?:\.\d+)?+(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGaAcCsSpn@](?![A-Za-z])"
-    r"|(?<![\d%])%L?\d{1,2}(?!\d)"
+    rf"%(?:\(\w+\)|<\w+>){_SIZES}[a-zA-Z]|%%|(?<![\w%])%[A-Za-z_]\w+%(?![\w%])|%(?:\d+\$)?#@\w+@"
+    r"|(?<![\d%])%L?\d{1,2}(?![\d$.a-zA-Z])"
+    rf"|(?<![\d%])%(?:\d+\$)?{_SIZES}(?:hh?|ll?|[Lqjzt])?[a-zA-Z@](?![A-Za-z])"
 )
 _CODE = r"<%[^\n]{0,2000}?%>|<\?[^\n]{0,2000}?\?>"
-_TAG = r"</?[A-Za-z][\w:.-]*(?:\s[^<>\n]*)?/?>|&(?:[A-Za-z]\w{1,31}|#\d{1,7}|#x[\dA-Fa-f]{1,6});"
+_TAG = r"</?[A-Za-z][\w:.-]*(?:\s[^<>\n]*)?/?>|</?\d+\s*/?>|&(?:[A-Za-z]\w{1,31}|#\d{1,7}|#x[\dA-Fa-f]{1,6});"
 # Symbols that are no words of a language: neither "in" nor "bar".
 _UNIT = (
     r"(?:[kcdmµμn]?m[²³]|[kcdmµμn]?m(?:/s²?|/h)?|km/h|mph|[kmµμ]?g|t|[cdmµμ]?[lL]|[kMGT]?(?:Hz|Wh|W|V|Pa|bit)"
-    r"|[kKMGT]i?B|m[AVW]|mAh|[mµμn]?s|h|min|°\s?[CFK]?|%|‰|dB|px|pt|rpm|ppm|mmHg|kcal|ft|lbs?|oz)"
+    r"|[kKMGT]i?B|m[AVW]|mAh|[mµμn]?s|h|min|°\s?[CFK]?|%%?|‰|dB|px|pt|rpm|ppm|mmHg|kcal|ft|lbs?|oz)"
 )
 _DIGITS = r"(?<![A-Za-z0-9.,])\d+(?:[.,'’\u00a0\u202f]\d+){0,6}"
 _NUMBER = rf"{_DIGITS}[ \u00a0\u202f]?{_UNIT}(?![A-Za-z0-9])"
 
-USUAL = re.compile("|".join((ADDRESS, _CODE, _BRACES, _PRINTF, _TAG, _NUMBER)))
+_OF_PROGRAMS = "|".join((ADDRESS, _CODE, _BRACES, _PRINTF, _TAG))
+OF_PROGRAMS = re.compile(_OF_PROGRAMS)
+"""Addresses, placeholders and tags: digits in them are no numbers of the text."""
+USUAL = re.compile(f"{_OF_PROGRAMS}|{_NUMBER}")
 """All of them."""
-_MAY_MATCH = re.compile(r"[{<%&@\d]|[A-Za-z]:|[A-Za-z]\.[A-Za-z]")
+_MAY_MATCH = re.compile(r"[{<%&@$\d]|[A-Za-z]:|[A-Za-z]\.[A-Za-z]")
 _IS_NUMBER = re.compile(_NUMBER)
 _SEPARATORS = re.compile(r"[\s.,'’]")
 

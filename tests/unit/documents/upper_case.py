@@ -41,7 +41,7 @@ def capitals(text):
 
 
 @lru_cache
-def upper_case_translator(split_sentences=True):
+def upper_case_translator(split_sentences=True, engine=UpperCaseEngine):
     letters = "abcdefghijklmnopqrstuvwxyzäöüéABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÜÉ0123456789.,;:!?-'\"()&<>/…–"
     pairs = [(letters, letters), (" ".join(letters), " ".join(letters))]
     settings = TokenizerConfig(
@@ -51,4 +51,4 @@ def upper_case_translator(split_sentences=True):
     data = {**TINY["data"], "max_length": 4000}
     config = Config.model_validate({**TINY, "data": data, "train": {**TINY["train"], "batch_tokens": 4000}})
     decode = DecodeConfig(split_sentences=split_sentences, lowercase_capitals=False)
-    return Translator(UpperCaseEngine(tokenizer), tokenizer, config, decode)
+    return Translator(engine(tokenizer), tokenizer, config, decode)

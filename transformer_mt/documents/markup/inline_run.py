@@ -25,8 +25,8 @@ Write = Callable[[Token], list[Piece]]
 
 
 def pieces_of_run(run: Sequence[Token], write: Write, spelling: PlainSpelling) -> list[Piece]:
-    """The run in pieces: one text, with markup around it. What has no words stays as it is. A run of very many
-    tokens becomes several texts: to place markup takes time by the square of it.
+    """The run in pieces: one text, with markup around it. What has no words stays as it is. A run of many
+    thousand tokens becomes several texts: to place markup takes time by the square of it.
     """
     return [piece for part in _divided(run) for piece in _pieces_of_part(part, write, spelling)]
 

@@ -9,6 +9,7 @@ from transformer_mt.documents.markup.inline_run import pieces_of_run
 from transformer_mt.documents.markup.marked_text import Piece
 from transformer_mt.documents.markup.spelling import BackslashSpelling, Spelling, units
 from transformer_mt.documents.markup.xml_tokens import end_of, xml_tokens
+from transformer_mt.documents.strings.placeholders import with_placeholders
 from transformer_mt.documents.strings.quoted import Choice, is_choice, pieces_of_cdata
 from transformer_mt.errors import InputError
 
@@ -81,7 +82,7 @@ def _of_string(tokens: Sequence[Token]) -> list[Piece]:
     if quoted and all(token.kind == "text" for token in tokens):  # quotes that keep white space as it is
         text = pieces_of_run([Token("text", quoted[2])], lambda token: [token.raw], AndroidSpelling())
         return [quoted[1], *text, quoted[3]]
-    return pieces_of_run(list(_run(tokens)), lambda token: [token.raw], AndroidSpelling())
+    return pieces_of_run(list(with_placeholders(_run(tokens))), lambda token: [token.raw], AndroidSpelling())
 
 
 def _run(tokens: Sequence[Token]) -> Iterator[Token]:

@@ -8,6 +8,7 @@ from transformer_mt.documents.markup.html_tokens import Token
 from transformer_mt.documents.markup.inline_run import pieces_of_run
 from transformer_mt.documents.markup.marked_text import Piece
 from transformer_mt.documents.markup.spelling import BackslashSpelling, PlainSpelling, Spelling
+from transformer_mt.documents.strings.placeholders import with_placeholders
 
 _CHOICE = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\b")
 _CDATA = re.compile(r"(\s*<!\[CDATA\[)(.*)(\]\]>\s*)", re.DOTALL)
@@ -39,4 +40,4 @@ def pieces_of_string(raw: str, spelling: PlainSpelling | None = None) -> list[Pi
     if is_choice(raw):
         return [Choice(raw)]
     spelling = BackslashSpelling() if spelling is None else spelling
-    return pieces_of_run([Token("text", raw)], lambda token: [token.raw], spelling)
+    return pieces_of_run(list(with_placeholders([Token("text", raw)])), lambda token: [token.raw], spelling)

@@ -7,6 +7,7 @@ from transformer_mt.documents.markup.inline_run import pieces_of_run
 from transformer_mt.documents.markup.marked_text import Piece
 from transformer_mt.documents.markup.spelling import XmlSpelling
 from transformer_mt.documents.markup.xml_tokens import end_of, xml_tokens
+from transformer_mt.documents.strings.placeholders import with_placeholders
 from transformer_mt.documents.strings.quoted import Choice, is_choice, pieces_of_cdata
 from transformer_mt.errors import InputError
 
@@ -84,7 +85,9 @@ def _of_unit(tokens: Sequence[Token]) -> list[Piece]:
     if inside is None:
         if any(token.name == "cdata" for token in content):
             return [token.raw for token in tokens]
-        inside = pieces_of_run(list(_run(content)), lambda token: [token.raw], XmlSpelling())
+        inside = pieces_of_run(
+            list(with_placeholders(_run(content))), lambda token: [token.raw], XmlSpelling()
+        )
     target = [f"<{prefix}target>", *inside, f"</{prefix}target>"]
     if "target" not in spans:
         gap = tokens[begin - 1].raw if tokens[begin - 1].kind == "text" else ""

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from transformer_mt.text.literal_text import ADDRESS
+from transformer_mt.text.literal_text import ADDRESS, OF_PROGRAMS
 from transformer_mt.text.unsegmented import count_unsegmented
 from transformer_mt.translation.result import Translation
 from transformer_mt.translation.stages.stage import Stage
@@ -55,7 +55,8 @@ def _numbers(text: str) -> Counter[str]:
     """The numbers of a text, those with decimals in two parts, as 3.5 is 3,5 elsewhere and 10:30 is 10.30."""
     if not _NUMBER.search(text):
         return Counter()
-    whole = _GROUPED.sub(lambda grouped: "".join(_NUMBER.findall(grouped.group())), _ADDRESS.sub(" ", text))
+    plain = OF_PROGRAMS.sub(" ", text)
+    whole = _GROUPED.sub(lambda grouped: "".join(_NUMBER.findall(grouped.group())), plain)
     return Counter(_NUMBER.findall(whole))
 
 
