@@ -3,6 +3,8 @@
 from pathlib import PurePath
 
 from transformer_mt.errors import InputError, Setting
+from transformer_mt.text.language_codes import TWO_LETTERS
+from transformer_mt.text.languages import base_code
 
 _ENDINGS = {
     **dict.fromkeys((".html", ".htm"), "html"),
@@ -10,7 +12,7 @@ _ENDINGS = {
     ".vtt": "vtt",
     **dict.fromkeys((".md", ".markdown"), "markdown"),
     **dict.fromkeys((".po", ".pot"), "po"),
-    **dict.fromkeys((".xlf", ".xliff"), "xliff"),
+    **dict.fromkeys((".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"), "xliff"),
     **dict.fromkeys((".json", ".arb"), "json"),
     ".xml": "android",
     **{f".{name}": name for name in ("docx", "pptx", "xlsx", "odt", "epub")},
@@ -32,13 +34,18 @@ _NOT_READ = {
     **dict.fromkeys((".ppt", ".pptm", ".odp"), "save it as .pptx, without macros"),
     ".pdf": "convert it to .docx",
     **dict.fromkeys((".xcstrings", ".stringsdict"), "export the texts as .xliff"),
+    ".ts": "convert it to .po, with ts2po of translate-toolkit",
+    **dict.fromkeys((".ini", ".php", ".dtd"), "convert it to .po, with the converters of translate-toolkit"),
+    **dict.fromkeys((".tex", ".rst", ".adoc", ".docbook"), "convert it to .md, with pandoc"),
     ".strings": "convert it to .po, with prop2po of translate-toolkit",
     **dict.fromkeys((".yaml", ".yml"), "convert it to .po, with yaml2po of translate-toolkit"),
     **dict.fromkeys((".properties", ".resx"), "convert it to .json or .po"),
-    **dict.fromkeys((".ass", ".ssa", ".ttml"), "save it as .srt or .vtt"),
+    **dict.fromkeys((".ass", ".ssa", ".ttml", ".dfxp", ".sbv", ".sub", ".lrc"), "save it as .srt or .vtt"),
     **dict.fromkeys((".svg", ".ipynb"), "save its texts as a text file"),
     **dict.fromkeys((".csv", ".tsv", ".jsonl", ".tmx"), "save the column of sentences as a text file"),
 }
+_OF_LINES = frozenset({"", ".txt", ".text", ".src", ".trg", ".tgt", ".ref", ".hyp", ".in", ".out", ".tok"})
+"""Endings of text whose lines are translated, beside codes of languages and numbers."""
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 
 
@@ -52,18 +59,21 @@ def check_size(count: int, name: str, most: int = MOST_BYTES, what: str = "text"
         raise InputError(f"{name}: must have at most {most:,} bytes of {what}, but has {count:,}; divide it")
 
 
-def format_of(input_name: str | None, output_name: str | None) -> str:
+def format_of(input_name: str | None, output_name: str | None, may_set: bool = True) -> str:
     """One of FORMATS: by the input's name, or by the output's where the input has no name. InputError for a
-    format in which not all is text to translate, and which is not read.
+    format in which not all is text to translate, and which is not read; it advises another setting if there
+    `may_set` be one.
     """
     path = PurePath(input_name or output_name or "")
     ending = _ending(path)
-    if input_name and (advice := _NOT_READ.get(ending)):
+    is_known = ending in _ENDINGS or ending in _OF_LINES or _is_code(ending[1:])
+    if input_name and (ending in _NOT_READ or not is_known):
+        advice = _NOT_READ.get(ending, "convert it to one of these")
         known = ", ".join(_ENDINGS)
+        other = ", or set ", Setting("format", "text"), " to translate each line as it is"
         raise InputError(
-            f"{path}: must be a text file or end in {known}, but ends in {ending}; {advice}, or set ",
-            Setting("format", "text"),
-            " to translate each line as it is",
+            f"{path}: must be a text file (.txt) or end in {known}, but ends in {ending}; {advice}",
+            *(other if may_set else ()),
         )
     format, output_ending = _ENDINGS.get(ending, "text"), _ending(PurePath(output_name or ""))
     written = _ENDINGS.get(output_ending, "text")
@@ -76,6 +86,11 @@ def format_of(input_name: str | None, output_name: str | None) -> str:
     if format in OFFICE and is_other and format != written:
         raise InputError(f"{output_name}: must end in .{format}, as the input does; give it another name")
     return format
+
+
+def _is_code(ending: str) -> bool:
+    """Whether it is the code of a language, as of newstest.de, or the number of a part."""
+    return ending.isdigit() or base_code(ending) in TWO_LETTERS
 
 
 def _ending(path: PurePath) -> str:

@@ -21,6 +21,8 @@ uzb:uz uzn:uz ven:ve vie:vi vol:vo wel:cy wln:wa wol:wo xho:xh ydd:yi yid:yi yor
 zul:zu zyb:za
 """
 _SHORT = dict(pair.split(":") for pair in _PAIRS.split())
+TWO_LETTERS = frozenset(_SHORT.values())
+"""The codes of two letters."""
 
 
 def short_code(code: str) -> str:

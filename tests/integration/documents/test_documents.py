@@ -203,14 +203,15 @@ def test_what_is_no_document_is_refused(tiny_run, tmp_path, cli, name, content, 
 
 
 @pytest.mark.parametrize(
-    "name", ["a.pdf", "a.xhtml", "a.csv", "a.tmx.GZ", "a.xcstrings", "a.docm", "a.yml", "a.strings"]
-)
+    "name", ["a.pdf", "a.xhtml", "a.csv", "a.tmx.GZ", "a.xcstrings", "a.docm", "a.yml", "a.strings",
+             "a.ts", "a.ini", "a.rst", "a.js", "a.toml", "a.fodt", "a.dita", "a.unknown"]
+)  # fmt: skip
 def test_a_format_that_is_not_read_is_refused(tiny_run, tmp_path, cli, name):
     """Its markup was translated as if it were text."""
     (tmp_path / name).write_text("WEBVTT\n", encoding="utf-8")
     status, out, err = cli("translate", tiny_run, "-i", tmp_path / name)
     assert status == 2 and out == ""
-    assert "must be a text file or end in .html, " in err and "or set --format text to" in err
+    assert "must be a text file (.txt) or end in .html, " in err and "or set --format text to" in err
     assert cli("translate", tiny_run, "A dog.", "--json", "-o", tmp_path / "o.jsonl")[0] == 0
 
 

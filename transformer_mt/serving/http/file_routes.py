@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
@@ -13,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
-from transformer_mt.documents.formats import ENDINGS, KEEP_SOURCES, format_of
+from transformer_mt.documents.formats import KEEP_SOURCES, format_of
 from transformer_mt.documents.read import Document, read_document
 from transformer_mt.errors import InputError
 from transformer_mt.serving.directions import Directions
@@ -118,12 +117,8 @@ class FileRoutes:
         self, request: Request, form: FileBody, raw: bytes, name: str, progress: Progress
     ) -> dict[str, Any]:
         """The answer; the translation waits to be fetched."""
-        ending = PurePath(name).suffix.lower()
         try:
-            format = format_of(name, None)
-            if format == "text" and ending != ".txt":
-                known = ", ".join(f".{known_ending}" for known_ending in ENDINGS)
-                raise InputError(f"the file's name must end in {known}, but is {name}")
+            format = format_of(name, None, may_set=False)
         except InputError as error:
             raise HTTPException(400, str(error)) from None
 
