@@ -1,5 +1,5 @@
 """Text that passes through a translation unchanged unless a user turns it off: addresses, placeholders of
-programs, tags, and numbers with their units.
+programs, tags, emoji, and numbers with their units.
 """
 
 import re
@@ -31,6 +31,10 @@ _PRINTF = (
 )
 _CODE = r"<%[^\n]{0,2000}?%>|<\?[^\n]{0,2000}?\?>"
 _TAG = r"</?[A-Za-z][\w:.-]*(?:\s[^<>\n]*)?/?>|</?\d+\s*/?>|&(?:[A-Za-z]\w{1,31}|#\d{1,7}|#x[\dA-Fa-f]{1,6});"
+_EMOJI_PARTS = r"\u2600-\u27bf\u2b00-\u2bff\U0001F000-\U0001FAFF"
+_ONE_EMOJI = rf"[{_EMOJI_PARTS}][\ufe0e\ufe0f]?[\U0001F3FB-\U0001F3FF]?"
+# Flags are two letters, or a flag and tags; persons with professions, families and the like are joined.
+_EMOJI = rf"[\U0001F1E6-\U0001F1FF]{{2}}|{_ONE_EMOJI}(?:\u200d{_ONE_EMOJI})*[\U000E0020-\U000E007F]*"
 # Symbols that are no words of a language: neither "in" nor "bar".
 _UNIT = (
     r"(?:[kcdmµμn]?m[²³]|[kcdmµμn]?m(?:/s²?|/h)?|km/h|mph|[kmµμ]?g|t|[cdmµμ]?[lL]|[kMGT]?(?:Hz|Wh|W|V|Pa|bit)"
@@ -39,12 +43,12 @@ _UNIT = (
 _DIGITS = r"(?<![A-Za-z0-9.,])\d+(?:[.,'’\u00a0\u202f]\d+){0,6}"
 _NUMBER = rf"{_DIGITS}[ \u00a0\u202f]?{_UNIT}(?![A-Za-z0-9])"
 
-_OF_PROGRAMS = "|".join((ADDRESS, _CODE, _BRACES, _PRINTF, _TAG))
+_OF_PROGRAMS = "|".join((ADDRESS, _CODE, _BRACES, _PRINTF, _TAG, _EMOJI))
 OF_PROGRAMS = re.compile(_OF_PROGRAMS)
-"""Addresses, placeholders and tags: digits in them are no numbers of the text."""
+"""Addresses, placeholders, tags and emoji: digits in them are no numbers of the text."""
 USUAL = re.compile(f"{_OF_PROGRAMS}|{_NUMBER}")
 """All of them."""
-_MAY_MATCH = re.compile(r"[{<%&@$\d]|[A-Za-z]:|[A-Za-z]\.[A-Za-z]")
+_MAY_MATCH = re.compile(rf"[{{<%&@$\d{_EMOJI_PARTS}]|[A-Za-z]:|[A-Za-z]\.[A-Za-z]")
 _IS_NUMBER = re.compile(_NUMBER)
 _SEPARATORS = re.compile(r"[\s.,'’]")
 

@@ -75,6 +75,12 @@ def script_share(text: str, language: str) -> float | None:
     return 1.0 - others / sum(map(len, _LETTERS.findall(text)))
 
 
+def foreign_words(language: str) -> "regex.Pattern[str] | None":
+    """Matches words in another script than the language's, apart from Latin; None where its is not known."""
+    scripts = scripts_of(language)
+    return None if scripts is None else _other_letters((*scripts, "Latin"))
+
+
 @lru_cache
 def _other_letters(scripts: tuple[str, ...]) -> "regex.Pattern[str]":
     """Runs of letters of other scripts. Those that several scripts share are of none: the sign that lengthens

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.text.control_characters import CONTROL
+from transformer_mt.text.control_characters import as_read, seen_positions
 from transformer_mt.text.words import Span, find_words
 from transformer_mt.translation.alignment import AlignedSegment, align_segment, identity
 from transformer_mt.translation.engines.engine import Ids
@@ -30,8 +30,11 @@ class LineAlignment:
         self._of_unit = {}
         for translated, (src, tgt), attention in zip(searched, pairs, attentions):
             unit = translated.unit
-            text = CONTROL.sub(" ", unit.segment.searched)
-            aligned = align_segment(tokenizer, text, src, tgt, attention, positions=unit.positions)
+            text = unit.segment.searched
+            aligned = align_segment(tokenizer, as_read(text), src, tgt, attention, positions=unit.positions)
+            places = seen_positions(text)
+            words = [(places[begin], places[end - 1] + 1) for begin, end in aligned.source]
+            aligned = replace(aligned, source=words)
             self._of_unit[id(translated)] = tokenizer.decode_tgt(tgt), aligned
 
     def of(self, line: TranslatedLine, source: str, translation: str, rank: int) -> list[AlignedSegment]:

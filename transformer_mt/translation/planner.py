@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.text.control_characters import CONTROL
+from transformer_mt.text.control_characters import as_read
 from transformer_mt.translation.engines.engine import Ids
 from transformer_mt.translation.splitting import Splitter
 from transformer_mt.translation.stages.stage import Stage
@@ -115,8 +115,8 @@ class Planner:
         return unit
 
     def encode(self, texts: Sequence[str]) -> list[Ids]:
-        """The pieces of source texts; control characters, which no model knows, are read as spaces."""
-        return self.tokenizer.encode_src([CONTROL.sub(" ", text) for text in texts])
+        """The pieces of source texts as they are read."""
+        return self.tokenizer.encode_src(list(map(as_read, texts)))
 
     def ids_before(self, tag: str | None) -> Ids:
         """The control pieces before each source: the target language where the model needs it, and the tag.

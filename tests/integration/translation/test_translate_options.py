@@ -143,11 +143,11 @@ def test_an_output_with_more_lines_than_the_input_is_not_resumed(tiny_run, tmp_p
     ],
 )
 def test_what_is_no_text_is_refused_and_the_output_kept(tiny_run, tmp_path, cli, content, found):
-    source, out = tmp_path / "in.data", tmp_path / "out.txt"
+    source, out = tmp_path / "in.txt", tmp_path / "out.txt"
     source.write_bytes(content)
     out.write_text("precious\n", encoding="utf-8")
     status, _, err = cli("translate", tiny_run, "-i", source, "-o", out)
-    assert status == 2 and f"in.data: must be text in UTF-8, but {found}; save it as UTF-8 text first" in err
+    assert status == 2 and f"in.txt: must be text in UTF-8, but {found}; save it as UTF-8 text first" in err
     assert out.read_text(encoding="utf-8") == "precious\n"
 
 

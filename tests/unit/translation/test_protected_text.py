@@ -77,6 +77,7 @@ USUALLY = ProtectedText(None, usual=True)
         ("{note: this is a text} and {a word}", []),
         ("%d%% at %Y-%m, %<n>.2f of %*d, %#@a@", ["%d", "%%", "%Y", "%m", "%<n>.2f", "%*d", "%#@a@"]),
         ("<1>Two</1> <0/> %name% $t(a.b) <3 5>4", ["<1>", "</1>", "<0/>", "%name%", "$t(a.b)"]),
+        ("a 🌷🌷 b 👩‍🔬👍🏽 c 🇩🇪🏴󠁧󠁢󠁳󠁣󠁴󠁿 ♥️", ["🌷", "🌷", "👩‍🔬", "👍🏽", "🇩🇪", "🏴󠁧󠁢󠁳󠁣󠁴󠁿", "♥️"]),
         ("%1 of %2 files, %L1", ["%1", "%2", "%L1"]),
         ("A <b>big</b> dog<br/> <x id='1'/>", ["<b>", "</b>", "<br/>", "<x id='1'/>"]),
         ("A &amp; B &#160; C &nbsp; D", ["&amp;", "&#160;", "&nbsp;"]),
@@ -91,6 +92,14 @@ USUALLY = ProtectedText(None, usual=True)
 )  # fmt: skip
 def test_what_is_usually_protected(text, kept):
     assert [text[begin:end] for begin, end in USUALLY.find(text)] == kept
+
+
+def test_words_in_another_script_are_protected_but_latin_ones():
+    """A model that knows no Chinese makes sentences up."""
+    text = "Sein Name, 毛泽东 oder Mao, in der Сибирь."
+    for language, kept in (("de", ["毛泽东", "Сибирь"]), ("zh", ["Сибирь"]), ("ru", ["毛泽东"]), ("xx", [])):
+        protected = ProtectedText(None, usual=True, language=language)
+        assert [text[begin:end] for begin, end in protected.find(text)] == kept
 
 
 @pytest.mark.parametrize("text", ["a" * 20_000, "1 " * 10_000, "{" * 20_000, "<%" * 10_000, "a@" * 10_000,

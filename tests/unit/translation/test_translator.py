@@ -389,7 +389,7 @@ def test_long_text_is_translated_sentence_by_sentence(translator):
         assert bool(long.problems) is not split or "truncated" in long.flags
 
 
-@pytest.mark.parametrize("line", ["dog, " * 100, "x" * 300, "a.b,c" * 90, "猫、" * 200])
+@pytest.mark.parametrize("line", ["dog, " * 100, "x" * 300, "a.b,c" * 90, "ö、" * 200])
 def test_every_part_of_a_line_reaches_the_engine_uncut(translator, line):
     (planned,) = planned_lines(translator, line)
     assert all(len(unit.src) < translator.max_src_length for unit in planned.units)
@@ -653,3 +653,13 @@ def test_protected_text_that_is_the_whole_line_is_not_suspiciously_long(translat
     lost = answering(translator, {line: ["Hund"], "dog": ["Hund"]})
     (result,) = lost.translate([line], protect=r"\{\w+\}")
     assert "protected_split" in result.flags and "length_ratio" not in result.flags
+
+
+def test_invisible_characters_change_nothing_but_the_places_of_words(translator):
+    plain, hyphened = translator.translate(["The dog sleeps.", "The d\u00adog sle\u200beps."], align=True)
+    assert hyphened.translation == plain.translation
+    words = [
+        [result.source[begin:end] for begin, end in result.n_best[0].aligned[0].source]
+        for result in (plain, hyphened)
+    ]
+    assert words == [["The", "dog", "sleeps", "."], ["The", "d\u00adog", "sle\u200beps", "."]]

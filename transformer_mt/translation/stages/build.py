@@ -75,7 +75,7 @@ def build_stages(
     protects_usual = settings.protect_usual and natural
     stages: list[Stage] = []
     if options.protect or protects_usual:
-        stages.append(Protection(options, protects_usual))
+        stages.append(Protection(options, protects_usual, planner.source_lang))
     if natural:
         stages.append(Edges(planner.source_lang))
     if settings.split_sentences is not False:

@@ -8,7 +8,7 @@ import numpy as np
 
 from transformer_mt.data.vocabulary.tokenizer import UNK
 from transformer_mt.terms.glossary import Match
-from transformer_mt.text.control_characters import CONTROL
+from transformer_mt.text.control_characters import as_read
 from transformer_mt.text.unsegmented import count_unsegmented
 from transformer_mt.translation.alignment import AlignedSegment, align_segment
 from transformer_mt.translation.engines.engine import Ids, Request
@@ -31,7 +31,7 @@ class ForcedTerms:
         """The translation `tgt` up to the first word that stands for a missing term, then the term; the rest
         is searched for. None where no word stands for one.
         """
-        text = CONTROL.sub(" ", unit.segment.searched)
+        text = as_read(unit.segment.searched)
         aligned = align_segment(self._tokenizer, text, unit.src, tgt, attention, positions=unit.positions)
         places = [(_words_for(aligned, term), term) for term in missing]
         located = [(words, term) for words, term in places if words is not None]

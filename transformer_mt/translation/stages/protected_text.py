@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.text.literal_text import USUAL, may_match, number_with_unit
+from transformer_mt.text.scripts import foreign_words
 from transformer_mt.translation.assembly import merge_candidates
 from transformer_mt.translation.result import Candidate, Options
 from transformer_mt.translation.splitting import LONE_CR
@@ -28,13 +29,15 @@ class Protection(Stage):
 
     refuses = True
 
-    def __init__(self, options: Options, usual: bool) -> None:
-        """With `usual` also addresses, placeholders, tags and numbers with units are protected."""
+    def __init__(self, options: Options, usual: bool, language: str = "") -> None:
+        """With `usual` also addresses, placeholders, tags, emoji, numbers with units and words in another
+        script than the `language`'s are protected.
+        """
         patterns = options.protect or None
-        self._all = ProtectedText(patterns, usual) if isinstance(patterns, str) else None
-        self._usual = ProtectedText(None, usual=True) if usual else None
+        self._all = ProtectedText(patterns, usual, language) if isinstance(patterns, str) else None
+        self._usual = ProtectedText(None, True, language) if usual else None
         self._patterns = None if patterns is None or isinstance(patterns, str) else list(patterns)
-        self._by_pattern = {p: ProtectedText(p, usual) for p in self._patterns or () if p}
+        self._by_pattern = {p: ProtectedText(p, usual, language) for p in self._patterns or () if p}
 
     def _of(self, line: SourceLine) -> "ProtectedText | None":
         if self._patterns is None:
@@ -132,12 +135,13 @@ class Span:
 class ProtectedText:
     """The matches of a regular expression in the source, and whether a translation has kept them."""
 
-    def __init__(self, pattern: str | None, usual: bool = False) -> None:
-        """With `usual` also addresses, placeholders, tags and numbers with units. InputError if `pattern` is
-        no regular expression, or matches the empty text.
+    def __init__(self, pattern: str | None, usual: bool = False, language: str = "") -> None:
+        """With `usual` also what a Protection protects. InputError if `pattern` is no regular expression, or
+        matches the empty text.
         """
         self._own = _compiled(pattern) if pattern else None
         self._is_usual = usual
+        self._foreign = foreign_words(language) if usual and language else None
 
     def is_in(self, text: str) -> bool:
         return next(self._matches(text), None) is not None
@@ -177,12 +181,13 @@ class ProtectedText:
 
     def _matches(self, text: str) -> Iterator[re.Match[str]]:
         """The matches from left to right, without overlaps; of two at one position the user's pattern wins.
-        Two patterns are searched, because a joint one takes milliseconds to compile.
+        Each pattern is searched alone, because a joint one takes milliseconds to compile.
         """
         given = self._own.finditer(text) if self._own else ()
         usual = USUAL.finditer(text) if self._is_usual and may_match(text) else ()
+        foreign = self._foreign.finditer(text) if self._foreign and not text.isascii() else ()
         end = 0
-        for match in sorted((*given, *usual), key=lambda match: match.start()):  # stable
+        for match in sorted((*given, *usual, *foreign), key=lambda match: match.start()):  # stable
             if match.group() and match.start() >= end:  # \b and the like match nothing
                 end = match.end()
                 yield match
