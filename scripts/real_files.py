@@ -44,7 +44,7 @@ def outcome_of(path: Path, format: str) -> Outcome:
     begin = time.process_time()
     try:
         document = read_document(raw, format, _LANGUAGES, path.name)
-        outcome.texts, outcome.stay = len(document.texts), Counter()
+        outcome.texts, outcome.stay = len(document.texts), document.stay
         same = document.written("".join(rendered(piece) for piece in document.pieces))
         if not is_same(raw, same, document):
             outcome.difference = "is not the same without a translation"

@@ -1,15 +1,15 @@
 """Files of any format as documents: what of them is text, and the bytes that translations become."""
 
 import gc
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from transformer_mt.documents.formats import MOST_BYTES, OFFICE, WITH_ENCODING, check_size
 from transformer_mt.documents.markup.html_encoding import decode_page
-from transformer_mt.documents.markup.marked_text import BYTE_ORDER_MARK, MarkedText, Piece
+from transformer_mt.documents.markup.marked_text import BYTE_ORDER_MARK, MarkedText, Piece, Stays
 from transformer_mt.documents.office.documents import OfficeDocument
-from transformer_mt.documents.strings.quoted import Choice
 from transformer_mt.documents.translate import parse
 from transformer_mt.errors import InputError
 from transformer_mt.text.lines import refuse_binary
@@ -31,9 +31,17 @@ class Document:
         object.__setattr__(self, "texts", texts)
 
     @property
-    def choices(self) -> int:
-        """Messages that stay, as they choose between forms."""
-        return sum(isinstance(piece, Choice) for piece in self.pieces)
+    def stay(self) -> Counter[str]:
+        """How many parts of each kind have text that is not translated."""
+        return Counter(piece.what for piece in self.pieces if isinstance(piece, Stays))
+
+    @property
+    def remarks(self) -> list[str]:
+        """Sentences about what is not translated."""
+        if not self.texts:
+            return ["there is no text to translate"]
+        stay = ", ".join(f"{count:,} {what}" for what, count in self.stay.items())
+        return [f"not translated: {stay}"] if stay else []
 
     def encoded(self, text: str) -> bytes:
         """A part of what the pieces became, in the file's encoding."""

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.documents.upper_case import upper_case_translator
 from transformer_mt.documents.markup.marked_text import MarkedText
 from transformer_mt.documents.read import read_document
+from transformer_mt.documents.strings.quoted import CHOICES
 from transformer_mt.documents.translate import parse, translate_pieces
 from transformer_mt.errors import InputError
 
@@ -258,7 +259,7 @@ FORMS = "{n, plural, one {# file} other {# files}}"
 def test_messages_that_choose_between_forms_stay_and_are_counted(format, written):
     """But those that have a translation already are not."""
     document = read_document(written.encode(), format, ("en", "de"), "f")
-    assert ("".join(document.pieces), document.choices) == (written, 1)
+    assert ("".join(document.pieces), document.stay[CHOICES]) == (written, 1)
 
 
 def test_a_link_of_markdown_whose_text_stays_needs_no_label():

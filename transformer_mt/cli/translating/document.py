@@ -37,8 +37,8 @@ def translate(arguments: argparse.Namespace, format: str) -> int:
     languages = translator.source_lang, translator.target_lang
     document = read_document(raw, format, languages, name, arguments.attributes)
     total = len(document.texts)
-    if choices := document.choices:
-        say(f"note: {name}: {choices:,} ICU messages that choose between forms stay: translate them by hand")
+    for remark in document.remarks:
+        say(f"note: {name}: {remark}")
     facts = resume.record_of(arguments, translator) | {"the setting --format": format}
     facts["the setting --attributes"] = str(arguments.attributes)
     facts["the input"] = hashlib.sha256(raw).hexdigest()  # standard input, too

@@ -60,8 +60,9 @@ class Token(NamedTuple):
             yield match[1].lower(), match[number] if number else "", begin - quotes, end + quotes
 
     def attribute(self, name: str) -> str | None:
-        """The value of an attribute as it is written; None without it."""
-        return next((value for key, value, *_ in self.attributes() if key == name), None)
+        """The value of an attribute, whatever its prefix, as it is written; None without it."""
+        values = (value for key, value, *_ in self.attributes() if key.rpartition(":")[2] == name)
+        return next(values, None)
 
 
 def tokens_of(html: str, is_xml: bool = False) -> Iterator[Token]:

@@ -81,6 +81,18 @@ class MarkedText:
         return "".join([*parts, self.text[start:]])
 
 
+class Stays(str):
+    """A part of a document with text that is not translated, as it is written."""
+
+    what: str
+    """What it is, in the plural."""
+
+    def __new__(cls, written: str, what: str) -> "Stays":
+        stays = super().__new__(cls, written)
+        stays.what = what
+        return stays
+
+
 Piece = str | MarkedText
 """A part of a document: markup as it is written, or a text to translate."""
 

@@ -8,10 +8,30 @@ from transformer_mt.errors import InputError
 
 # Elements inside one another, as many as libxml2 allows: the time to read a document grows with it.
 _DEEPEST = 256
+_OOXML = "http://schemas.openxmlformats.org/", "http://purl.oclc.org/ooxml/"  # transitional and strict
+_ODF = "urn:oasis:names:tc:opendocument:xmlns:{}:1.0"
+_PREFIXES = {
+    **{
+        f"{base}{name}{year}main": prefix
+        for base, year in zip(_OOXML, ("/2006/", "/"))
+        for name, prefix in {"wordprocessingml": "w", "drawingml": "a", "spreadsheetml": "x"}.items()
+    },
+    **{f"{base}drawingml{year}chart": "c" for base, year in zip(_OOXML, ("/2006/", "/"))},
+    "http://schemas.openxmlformats.org/officeDocument/2006/math": "m",
+    "http://purl.oclc.org/ooxml/officeDocument/math": "m",
+    "http://schemas.openxmlformats.org/presentationml/2006/main": "p",
+    "http://schemas.microsoft.com/office/drawing/2014/chartex": "cx",
+    _ODF.format("text"): "text",
+    _ODF.format("svg-compatible"): "svg",
+    "http://www.daisy.org/z3986/2005/ncx/": "ncx",
+    "http://purl.org/dc/elements/1.1/": "dc",
+}
+"""The prefixes that names have here, whatever they are in the document."""
 
 
 def xml_tokens(text: str, name: str) -> list[Token]:
-    """The tokens of a document; element names keep their prefix and capitals, an empty element is an object.
+    """The tokens of a document; element names keep their capitals, those of usual namespaces have the usual
+    prefix, others their own. An empty element is an object.
     InputError if it is not well-formed, is nested too deep, or defines entities, which could read files or
     grow without bound.
     """
@@ -29,6 +49,8 @@ class _Tokenizer:
     def __init__(self, raw: bytes, name: str) -> None:
         self._raw, self._name, self._depth = raw, name, 0
         self._tokens: list[Token] = []
+        self._prefixes: dict[str, str] = {}
+        self._names: dict[str, str] = {}
         self._begin, self._kind, self._element = 0, "object", ""
         """The token that has begun."""
         self._parser = parser = expat.ParserCreate("utf-8")
@@ -44,11 +66,15 @@ class _Tokenizer:
         self._add(len(self._raw))
         return self._tokens
 
-    def _start(self, element: str, _: object) -> None:
+    def _start(self, element: str, attributes: dict[str, str]) -> None:
+        for key, uri in attributes.items():
+            if key.startswith("xmlns"):
+                self._prefixes[key[6:]] = _PREFIXES.get(uri, key[6:])
+                self._names.clear()
         self._depth += 1
         if self._depth > _DEEPEST:
             raise InputError(f"{self._name}: elements must be at most {_DEEPEST} deep, but are deeper")
-        self._next("start", element)
+        self._next("start", self._name_of(element))
 
     def _end(self, element: str) -> None:
         self._depth -= 1
@@ -57,7 +83,14 @@ class _Tokenizer:
             self._kind = "object"
             self._add(position)
         else:
-            self._next("end", element)
+            self._next("end", self._name_of(element))
+
+    def _name_of(self, element: str) -> str:
+        if element not in self._names:
+            prefix, _, local = element.rpartition(":")
+            prefix = self._prefixes.get(prefix, prefix)
+            self._names[element] = f"{prefix}:{local}" if prefix else local
+        return self._names[element]
 
     def _text(self, _: str) -> None:
         # The parser gives a text in parts; that in a section of CDATA is not one.

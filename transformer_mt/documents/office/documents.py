@@ -1,17 +1,16 @@
 """Documents that are zip files: their texts as one virtual text, and back."""
 
+import html
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from transformer_mt.documents.formats import MOST_BYTES, check_size
 from transformer_mt.documents.markup.html import parse_html
 from transformer_mt.documents.markup.html_encoding import decode_page
-from transformer_mt.documents.markup.marked_text import MarkedText, Piece
-from transformer_mt.documents.markup.spelling import XmlSpelling
-from transformer_mt.documents.markup.xml_tokens import xml_tokens
-from transformer_mt.documents.office.odf import parse_odf
+from transformer_mt.documents.markup.marked_text import MarkedText, Piece, Stays
+from transformer_mt.documents.office.odf import parse_book, parse_odf
 from transformer_mt.documents.office.ooxml import parse_ooxml
 from transformer_mt.documents.office.package import Member, packed, read_members
 from transformer_mt.errors import InputError
@@ -19,6 +18,18 @@ from transformer_mt.errors import InputError
 _BETWEEN = "\0"
 """Between the members: no XML has it."""
 
+_NAMED = "cells whose text a formula, a list, a filter or a table names"
+_NAMES_TEXTS = re.compile(r"xl/(?:workbook|(?:tables|worksheets|pivotCache)/[^_/]+)\.xml", re.IGNORECASE)
+_NAME = re.compile(
+    r'<(?:\w+:)?(?:tableColumn|filter|customFilter|s)\b[^>]*?\s(?:name|val|v)="([^"]*)"'
+    r"|<(?:\w+:)?(?:f|formula[12]?|definedName|calculatedColumnFormula)\b[^>]*>([^<]*)<"
+)
+_NOT_READ = {
+    r"<(?:\w+:)?oMath[\s>]": "formulas",
+    r"<(?:\w+:)?textpath\s": "texts as pictures (WordArt)",
+    r"(?:word|ppt|xl)/embeddings/.+": "embedded files",
+}
+"""What has text that is not translated: markup, and members of the file."""
 _LINE_BREAK = re.compile(r"_x000[aAdD]_")
 """A line break in the name of a column; in a cell it is one."""
 Parse = Callable[[str, str], list[Piece]]
@@ -36,22 +47,25 @@ class OfficeKind:
 
 
 def _parse_page(text: str, name: str, source_lang: str, attributes: bool) -> list[Piece]:
+    if name.lower().endswith((".ncx", ".opf")):
+        return parse_book(text, name)
     return parse_html(text, source_lang, attributes, is_xml=True)
 
 
 def kind_of(format: str, source_lang: str, attributes: bool = True) -> OfficeKind:
     """The kind of a format: docx, pptx, xlsx, odt or epub; for `attributes` see parse_html."""
-    word = r"word/(?:document\d*|header\d*|footer\d*|footnotes|endnotes|comments)\.xml"
-    of_slides = r"(?:slides/slide|notesSlides/notesSlide|diagrams/(?:data|drawing))\d+|comments/modern\w+"
-    slides = rf"ppt/(?:{of_slides})\.xml"
-    cells = r"xl/(?:sharedStrings|worksheets/sheet\d+)\.xml"
+    # What a master or a glossary has is seen where it is used.
+    word = r"word/(?!glossary/|theme/|styles|numbering|settings|webSettings|fontTable)[^_].*\.xml"
+    slides = r"ppt/(?:slides|notesSlides|diagrams|comments|charts|drawings)/[^_].*\.xml"
+    of_cells = "sharedStrings|(?:worksheets|drawings|diagrams|charts|comments|threadedComments)[/\\d].*"
+    cells = rf"(?i:xl/(?:{of_cells})\.xml)"
     pages = partial(_parse_page, source_lang=source_lang, attributes=attributes)
     return {
         "docx": OfficeKind(r"word/document\d*\.xml", word, parse_ooxml),
         "pptx": OfficeKind(r"ppt/presentation\.xml", slides, parse_ooxml),
         "xlsx": OfficeKind(r"xl/workbook\d*\.xml", cells, parse_ooxml),
-        "odt": OfficeKind(r"content\.xml", r"content\.xml|styles\.xml", parse_odf),
-        "epub": OfficeKind(r"META-INF/container\.xml", r".*\.(?:xhtml|html?)", pages),
+        "odt": OfficeKind(r"content\.xml", r"(?:[^/]+/)?content\.xml|styles\.xml", parse_odf),
+        "epub": OfficeKind(r"META-INF/container\.xml", r"(?i).*\.(?:xhtml|html?|ncx|opf)", pages),
     }[format]
 
 
@@ -80,18 +94,38 @@ class OfficeDocument:
         for member in self._with_text():
             name = f"{self.name}/{member.info.filename}"
             pieces += [*self.kind.parse(decode_page(member.content, name)[0], name), _BETWEEN]
-        stay = self._column_names()
-        return [p.render() if isinstance(p, MarkedText) and p.text in stay else p for p in pieces]
+        named = self._named_texts()
+        pieces = [
+            Stays(piece.render(), _NAMED)
+            if isinstance(piece, MarkedText) and piece.text.casefold() in named
+            else piece
+            for piece in pieces
+        ]
+        return [*pieces, *self._others()]
 
-    def _column_names(self) -> set[str]:
-        """The names of the columns of a workbook's tables: a cell must have the same text, or the document
-        counts as damaged.
+    def _named_texts(self) -> set[str]:
+        """The texts that other parts of a workbook compare with those of its cells: names of columns, strings
+        in formulas, values of lists, filters and pivot tables. Others in the cells would make other numbers,
+        or damage the document.
         """
-        tables = [m for m in self.members if re.fullmatch(r"xl/tables/table\d+\.xml", m.info.filename)]
-        tokens = (t for m in tables for t in xml_tokens(decode_page(m.content, self.name)[0], self.name))
-        columns = (t for t in tokens if t.name.rpartition(":")[2].lower() == "tablecolumn")
-        names = (XmlSpelling().decoded(column.attribute("name") or "") for column in columns)
-        return {" ".join(_LINE_BREAK.sub(" ", name).split()) for name in names}
+        members = [member for member in self.members if _NAMES_TEXTS.fullmatch(member.info.filename)]
+        values: list[str] = []
+        for member in members:
+            for match in _NAME.finditer(decode_page(member.content, self.name)[0]):
+                strings = re.findall(r'"((?:[^"]|"")*)"', html.unescape(match[2] or ""))
+                values += [match[1] or "", *strings, *(part for one in strings for part in one.split(","))]
+        texts = (_LINE_BREAK.sub(" ", html.unescape(value)).replace('""', '"') for value in values)
+        return {" ".join(text.casefold().split()) for text in texts}
+
+    def _others(self) -> Iterator[Piece]:
+        """Nothing but the names of what has text that is not read."""
+        for pattern, what in _NOT_READ.items():
+            for member in self.members:
+                if pattern.startswith("<"):
+                    is_text = member in self._with_text()
+                    yield from [Stays("", what)] * len(re.findall(pattern.encode(), member.content)) * is_text
+                elif re.fullmatch(pattern, member.info.filename):
+                    yield Stays("", what)
 
     def written(self, translated: str) -> bytes:
         """The document with what its pieces became."""

@@ -1,6 +1,7 @@
 """Text in OpenDocument: paragraphs and headings."""
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 from transformer_mt.documents.markup.html_tokens import Token
 from transformer_mt.documents.markup.inline_run import pieces_of_run
@@ -8,7 +9,8 @@ from transformer_mt.documents.markup.marked_text import Piece
 from transformer_mt.documents.markup.spelling import XmlSpelling
 from transformer_mt.documents.markup.xml_tokens import end_of, xml_tokens
 
-_PARAGRAPHS = {"text:p", "text:h"}
+_PARAGRAPHS = {"text:p", "text:h", "svg:title", "svg:desc"}
+"""Also the texts that are read in place of a picture."""
 _AROUND = {"text:span", "text:a", "text:meta"}
 """Elements around words; others within a paragraph are objects, in which there may be paragraphs: notes."""
 
@@ -18,13 +20,18 @@ def parse_odf(text: str, name: str) -> list[Piece]:
     return list(_pieces(xml_tokens(text, name)))
 
 
-def _pieces(tokens: Sequence[Token]) -> Iterator[Piece]:
+def parse_book(text: str, name: str) -> list[Piece]:
+    """The pieces of a table of contents (EPUB 2), and of the metadata of a book: its title, say."""
+    return list(_pieces(xml_tokens(text, name), {"ncx:text", "dc:title", "dc:description"}))
+
+
+def _pieces(tokens: Sequence[Token], paragraphs: AbstractSet[str] = _PARAGRAPHS) -> Iterator[Piece]:
     position = 0
     while position < len(tokens):
         token = tokens[position]
         yield token.raw
         position += 1
-        if token.kind == "start" and token.name in _PARAGRAPHS:
+        if token.kind == "start" and token.name in paragraphs:
             end = end_of(tokens, position - 1)
             yield from pieces_of_run(list(_run(tokens[position:end])), _written, XmlSpelling())
             position = end

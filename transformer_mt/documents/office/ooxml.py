@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import ClassVar
 
 from transformer_mt.documents.markup.html_tokens import Token
-from transformer_mt.documents.markup.inline_run import pieces_of_run
+from transformer_mt.documents.markup.inline_run import pieces_of_run, plain_text
 from transformer_mt.documents.markup.marked_text import MarkedText, Piece
 from transformer_mt.documents.markup.spelling import XmlSpelling
 from transformer_mt.documents.markup.xml_tokens import end_of, xml_tokens
@@ -21,8 +21,16 @@ from transformer_mt.errors import InputError
 from transformer_mt.text.literal_text import has_words
 
 _PARAGRAPHS, _STRINGS = {"w:p", "a:p"}, {"si", "is"}
+_PLAIN = {"c:v", "cx:v", "cx:pt", "x:text", "p:text", "text"}
+"""Names and values of charts, and comments."""
+_OF_PAGES = {f"{pages}{place}" for pages in ("odd", "even", "first") for place in ("Header", "Footer")}
+"""What stands above and below the pages of a sheet."""
+_SECTION = re.compile("(&amp;[LCR])")
+_CODE = re.compile(r'(&amp;(?:"[^"]*"|&quot;.*?&quot;|\d+|K[0-9A-F]{6}|[A-Z]|&amp;))')
+"""Their parts, and codes such as that of the number of the page."""
+_PICTURES = {"docPr", "cNvPr"}
 _SHEET = re.compile(r"<(?:\w+:)?worksheet[\s>]")
-_HAS_TEXT = re.compile(r"<(?:\w+:)?(?:p|si|is)[\s>]")
+_HAS_TEXT = re.compile(r"<(?:\w+:)?(?:p|si|is|(?:odd|even|first)(?:Header|Footer))[\s>]")
 _AROUND = {
     "w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:sdt", "w:sdtContent", "w:fldSimple", "w:customXml",
     "w:dir", "w:bdo",
@@ -76,12 +84,43 @@ def _pieces(tokens: Sequence[Token]) -> Iterator[Piece]:
     position = 0
     while position < len(tokens):
         token = tokens[position]
-        yield token.raw
+        yield from _with_alternative(token) if _local(token) in _PICTURES else [token.raw]
         position += 1
-        if token.kind == "start" and (token.name in _PARAGRAPHS or _local(token) in _STRINGS):
-            end = end_of(tokens, position - 1)
-            yield from _Paragraph(tokens[position:end]).pieces()
-            position = end
+        if token.kind == "start":
+            is_paragraph = token.name in _PARAGRAPHS or _local(token) in _STRINGS
+            if is_paragraph or token.name in _PLAIN or _local(token) in _OF_PAGES:
+                end = end_of(tokens, position - 1)
+                yield from (
+                    _Paragraph(tokens[position:end]).pieces()
+                    if is_paragraph
+                    else _plain(tokens[position:end], _local(token) in _OF_PAGES)
+                )
+                position = end
+
+
+def _plain(tokens: Sequence[Token], is_of_pages: bool) -> list[Piece]:
+    """The content of an element that has text without runs."""
+    if any(token.kind == "start" for token in tokens):
+        return list(_Paragraph(tokens).pieces())  # a comment in a workbook, with runs
+    pieces: list[Piece] = []
+    for number, part in enumerate(_SECTION.split(_raw(tokens)) if is_of_pages else [_raw(tokens)]):
+        codes = _CODE.split(part) if is_of_pages and not number % 2 else [part]
+        run = [Token("object" if i % 2 else "text", code) for i, code in enumerate(codes) if code]
+        pieces += [part] if number % 2 else pieces_of_run(run, lambda token: [token.raw], XmlSpelling())
+    return pieces
+
+
+def _with_alternative(token: Token) -> Iterator[Piece]:
+    """A picture's properties, with the texts that are read in its place."""
+    start = 0
+    for name, value, begin, end in token.attributes():
+        if name in ("descr", "title") and has_words(XmlSpelling().decoded(value)):
+            quote = token.raw[begin]
+            text = plain_text(value, XmlSpelling(quote))
+            yield token.raw[start:begin]
+            yield replace(text, before=quote + text.before, after=text.after + quote)
+            start = end
+    yield token.raw[start:]
 
 
 @dataclass(frozen=True)
@@ -341,7 +380,7 @@ def _field_kind(part: "_Run | _Other") -> str:
     if isinstance(part, _Run):
         return ""
     mark = next((token for token in part.tokens if token.name == "w:fldChar"), None)
-    return (mark.attribute("w:fldchartype") or "") if mark else ""
+    return (mark.attribute("fldchartype") or "") if mark else ""
 
 
 def _field(parts: Sequence["_Run | _Other"]) -> _Other:

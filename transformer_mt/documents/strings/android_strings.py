@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from transformer_mt.documents.markup.html_tokens import Token
 from transformer_mt.documents.markup.inline_run import pieces_of_run
-from transformer_mt.documents.markup.marked_text import Piece
+from transformer_mt.documents.markup.marked_text import Piece, Stays
 from transformer_mt.documents.markup.spelling import BackslashSpelling, Spelling, units
 from transformer_mt.documents.markup.xml_tokens import end_of, xml_tokens
 from transformer_mt.documents.strings.placeholders import with_placeholders
-from transformer_mt.documents.strings.quoted import Choice, is_choice, pieces_of_cdata
+from transformer_mt.documents.strings.quoted import CHOICES, is_choice, pieces_of_cdata
 from transformer_mt.errors import InputError
 
 _TEXTS = {"string", "item"}
@@ -75,7 +75,7 @@ def _of_string(tokens: Sequence[Token]) -> list[Piece]:
     if written.startswith(("@", "?")):
         return [token.raw for token in tokens]
     if is_choice(written):
-        return [Choice("".join(token.raw for token in tokens))]
+        return [Stays("".join(token.raw for token in tokens), CHOICES)]
     if (inside := pieces_of_cdata(tokens, _CdataSpelling)) is not None:
         return inside
     quoted = _QUOTED.fullmatch("".join(token.raw for token in tokens))

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
-from transformer_mt.documents.markup.marked_text import MarkedText, Piece
-from transformer_mt.documents.strings.quoted import Choice, is_choice, pieces_of_string
+from transformer_mt.documents.markup.marked_text import MarkedText, Piece, Stays
+from transformer_mt.documents.strings.quoted import CHOICES, FINISHED, is_choice, pieces_of_string
 from transformer_mt.errors import InputError
 
 _STRING = r'"(?:[^"\\\n]|\\.)*"'
@@ -61,9 +61,11 @@ def parse_po(text: str, name: str) -> list[Piece]:
         )
         if translates and is_choice(entry.raw("msgid") + entry.raw("msgid_plural")):
             end = entry.fields[-1].end()
-            pieces.append(Choice(text[position:end]))
+            pieces.append(Stays(text[position:end], CHOICES))
             position = end
             continue
+        if entry.raw("msgid") and not translates:
+            pieces.append(Stays("", FINISHED))
         before, comments = entry.comments[: entry.begin], entry.comments[entry.begin :]
         pieces.append(before + (_not_fuzzy(comments) if translates else comments))
         position += len(entry.comments)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from transformer_mt.documents.markup.html import parse_html
 from transformer_mt.documents.markup.html_tokens import Token
 from transformer_mt.documents.markup.inline_run import pieces_of_run
-from transformer_mt.documents.markup.marked_text import Piece
+from transformer_mt.documents.markup.marked_text import Piece, Stays
 from transformer_mt.documents.markup.spelling import BackslashSpelling, PlainSpelling, Spelling
 from transformer_mt.documents.strings.placeholders import with_placeholders
 
@@ -14,10 +14,9 @@ _CHOICE = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\
 _CDATA = re.compile(r"(\s*<!\[CDATA\[)(.*)(\]\]>\s*)", re.DOTALL)
 
 
-class Choice(str):
-    """A message of ICU that chooses between forms, as it is written: it stays, as its words are inside
-    braces.
-    """
+CHOICES = "messages of ICU that choose between forms"
+"""Their words are inside braces."""
+FINISHED = "texts with finished translations"
 
 
 def is_choice(raw: str) -> bool:
@@ -38,6 +37,6 @@ def pieces_of_cdata(
 def pieces_of_string(raw: str, spelling: PlainSpelling | None = None) -> list[Piece]:
     """A string as it is written, without its quotes. A message that chooses between forms stays."""
     if is_choice(raw):
-        return [Choice(raw)]
+        return [Stays(raw, CHOICES)]
     spelling = BackslashSpelling() if spelling is None else spelling
     return pieces_of_run(list(with_placeholders([Token("text", raw)])), lambda token: [token.raw], spelling)

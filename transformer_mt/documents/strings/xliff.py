@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 
 from transformer_mt.documents.markup.html_tokens import Token
 from transformer_mt.documents.markup.inline_run import pieces_of_run
-from transformer_mt.documents.markup.marked_text import Piece
+from transformer_mt.documents.markup.marked_text import Piece, Stays
 from transformer_mt.documents.markup.spelling import XmlSpelling
 from transformer_mt.documents.markup.xml_tokens import end_of, xml_tokens
 from transformer_mt.documents.strings.placeholders import with_placeholders
-from transformer_mt.documents.strings.quoted import Choice, is_choice, pieces_of_cdata
+from transformer_mt.documents.strings.quoted import CHOICES, FINISHED, is_choice, pieces_of_cdata
 from transformer_mt.errors import InputError
 
 _UNITS = {"trans-unit", "segment"}
@@ -78,9 +78,9 @@ def _of_unit(tokens: Sequence[Token]) -> list[Piece]:
     content = tokens[begin + 1 : end]
     first, last = spans.get("target", (0, 0))
     if "".join(token.raw for token in tokens[first + 1 : last]).strip():
-        return [token.raw for token in tokens]
+        return [Stays("".join(token.raw for token in tokens), FINISHED)]
     if is_choice("".join(token.raw for token in content if token.kind == "text" or token.name == "cdata")):
-        return [Choice("".join(token.raw for token in tokens))]
+        return [Stays("".join(token.raw for token in tokens), CHOICES)]
     inside = pieces_of_cdata(content)
     if inside is None:
         if any(token.name == "cdata" for token in content):

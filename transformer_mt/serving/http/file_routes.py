@@ -141,11 +141,13 @@ class FileRoutes:
                     400,
                     f"there must be a model from {source} to {form.target} for {format}, but there is none",
                 )
+            remarks = document.remarks
             # Both now: neither is taken away before the other is done.
             batchers = [await used.enter_async_context(model.loaded()) for model in chain.models]
             for step, batcher in enumerate(batchers):
                 document = await read(content, source) if step else document
                 content = await translate_document(batcher, document, form.request_options, progress)
         kept = await asyncio.to_thread(self._files.add, content, name, form.target)
-        reply = {"translatedFileUrl": str(request.url_for("download_file", name=quote(kept)))}
-        return {**reply, "pivotLanguage": chain.pivot} if chain.pivot else reply
+        url = str(request.url_for("download_file", name=quote(kept)))
+        reply = {"translatedFileUrl": url, "remarks": remarks, "pivotLanguage": chain.pivot}
+        return {key: value for key, value in reply.items() if value}

@@ -31,7 +31,11 @@ _POSTS: dict[str, tuple[str, type[BaseModel], dict[str, Any]]] = {
         _object(translatedText=_TEXTS, detectedLanguage=_DETECTED, alternatives={"type": "array"}),
     ),
     "/translate_file": (
-        "Translate a file", FileBody, _object(translatedFileUrl={"type": "string", "format": "uri"}),
+        "Translate a file", FileBody,
+        _object(
+            translatedFileUrl={"type": "string", "format": "uri"},
+            remarks={"type": "array", "items": {"type": "string"}},
+        ),
     ),
     "/detect": ("Find the language of a text", DetectBody, {"type": "array", "items": _DETECTED}),
     "/details": (

@@ -56,12 +56,13 @@ async function translateWaiting() {
   while (waiting.length) {
     const work = waiting.shift();
     try {
-      const url = await translateFile(work);
+      const { translatedFileUrl: url, remarks = [] } = await translateFile(work);
       // By its name only: the server may be known by another address here.
       const name = url.slice(url.lastIndexOf("/") + 1);
       const shown = decodeURIComponent(name.slice(name.indexOf(".") + 1));
       work.result.replaceChildren(
-        element("a", { href: `download_file/${name}`, download: shown }, `Download ${shown}`));
+        element("a", { href: `download_file/${name}`, download: shown }, `Download ${shown}`),
+        ...remarks.map((remark) => ` (${remark})`));
       $("files-status").textContent = `${work.file.name} is translated.`;
     } catch (error) {
       const reason = error.name === "AbortError" ? "canceled" : error.message;
@@ -72,7 +73,7 @@ async function translateWaiting() {
   isTranslating = false;
 }
 
-// The address of the translation.
+// The answer: the address of the translation, and what of the file is not translated.
 async function translateFile({ file, stop, bar, source, target }) {
   stop.signal.throwIfAborted();
   if (file.size > mostBytes) throw new Error(`it must have at most ${mostBytes.toLocaleString("en")} bytes`);
@@ -92,7 +93,7 @@ async function translateFile({ file, stop, bar, source, target }) {
   for await (const line of linesOf(response)) {
     const said = JSON.parse(line);
     if (said.error) throw new Error(said.error);
-    if (said.translatedFileUrl) return said.translatedFileUrl;
+    if (said.translatedFileUrl) return said;
     bar.max = Math.max(1, said.of);
     bar.value = said.done;
   }
