@@ -10,8 +10,8 @@ from transformer_mt.documents.formats import MOST_BYTES, OFFICE, WITH_ENCODING, 
 from transformer_mt.documents.markup.html_encoding import decode_page
 from transformer_mt.documents.markup.marked_text import BYTE_ORDER_MARK, MarkedText, Piece, Stays
 from transformer_mt.documents.office.documents import OfficeDocument
+from transformer_mt.documents.text_encoding import decode_text
 from transformer_mt.documents.translate import parse
-from transformer_mt.errors import InputError
 from transformer_mt.text.lines import refuse_binary
 
 
@@ -88,21 +88,14 @@ def _read(
         office = OfficeDocument.read(raw, format, languages[0], name, attributes)
         return Document(office.pieces(most_bytes), office=office)
     check_size(len(raw), name, most_bytes)
-    encoding, is_ascii = "utf-8", False
     is_utf_16 = raw.startswith((b"\xff\xfe", b"\xfe\xff"))
-    if not (format in WITH_ENCODING and is_utf_16):  # which browsers read
+    if not is_utf_16 or format in ("text", "wrapped"):
         refuse_binary([raw[:1000]], 1, name)
-    if format in WITH_ENCODING:
+    if format in WITH_ENCODING or is_utf_16:
         text, declared = decode_page(raw, name)
-        encoding, is_ascii = declared.name, declared.is_ascii
     else:
-        try:
-            text = raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            line, byte = raw.count(b"\n", 0, error.start) + 1, raw[error.start]
-            raise InputError(
-                f"{name}:{line}: must be UTF-8, but byte {byte:#04x} is not; convert the file (iconv) first"
-            ) from None
+        text, declared = decode_text(raw, format, languages[0], name)
     mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
-    pieces = parse(text.removeprefix(mark), format, languages, name, attributes, is_ascii)
-    return Document([mark, *pieces], encoding)
+    pieces = parse(text.removeprefix(mark), format, languages, name, attributes, declared.is_ascii)
+    is_changed = format == "po" and is_utf_16  # which gettext does not read
+    return Document([mark * (not is_changed), *pieces], "utf-8" if is_changed else declared.name)

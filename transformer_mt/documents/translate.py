@@ -66,11 +66,11 @@ def parse(
         case "wrapped":
             return parse_wrapped(text)
         case "po":
-            return parse_po(text, name)
+            return parse_po(text, target_lang, name)
         case "xliff":
             return parse_xliff(text, target_lang, name)
         case "json":
-            return parse_json(text, name)
+            return parse_json(text, target_lang, name)
         case "android":
             return parse_android(text, name)
     known = ", ".join(FORMATS[1:])

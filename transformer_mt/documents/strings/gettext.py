@@ -1,6 +1,9 @@
 """Catalogues of gettext (.po): entries without a translation, or with a fuzzy one, are translated."""
 
+import gettext
 import re
+import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -8,6 +11,7 @@ from functools import cached_property, partial
 from transformer_mt.documents.markup.marked_text import MarkedText, Piece, Stays
 from transformer_mt.documents.strings.quoted import CHOICES, FINISHED, is_choice, pieces_of_string
 from transformer_mt.errors import InputError
+from transformer_mt.text.literal_text import OF_PROGRAMS
 
 _STRING = r'"(?:[^"\\\n]|\\.)*"'
 _FIELD = re.compile(
@@ -17,6 +21,7 @@ _FIELD = re.compile(
 )
 _FLAGS = re.compile(r"^#,[^\n]*(?:\n|\Z)", re.MULTILINE)
 _OBSOLETE = re.compile(r"(?:^|(?<=\n))#~[^\n]*(?:\n|\Z)")
+_PLURAL = re.compile(r"nplurals\s*=\s*(\d{1,2})\s*;\s*plural\s*=\s*([^;\\]{1,500})")
 _BEFORE = re.compile(r"^#\|[^\n]*(?:\n|\Z)", re.MULTILINE)
 
 
@@ -51,11 +56,20 @@ class _Entry:
         return max((match.end() for match in _OBSOLETE.finditer(self.comments)), default=0)
 
 
-def parse_po(text: str, name: str) -> list[Piece]:
-    """The pieces of a catalogue. What is translated is no longer fuzzy."""
+def parse_po(text: str, target_lang: str, name: str) -> list[Piece]:
+    """The pieces of a catalogue; of a template, one with the header of the target language. What is
+    translated is no longer fuzzy.
+    """
     pieces: list[Piece] = []
     position = 0
-    for entry in _entries(text, name):
+    entries = _entries(text, name)
+    if entries and not entries[0].raw("msgid"):
+        header = entries[0].comments + text[len(entries[0].comments) : entries[0].fields[-1].end()]
+        filled = _header(header, target_lang)
+        text = filled + text[len(header) :]
+        entries = _entries(text, name)
+    plural = Plural.of(entries[0].raw("msgstr") if entries else "")
+    for entry in entries:
         translates = entry.raw("msgid") and (
             entry.is_fuzzy or not any(_content(f) for f in entry.fields if f["key"].startswith("msgstr"))
         )
@@ -70,11 +84,68 @@ def parse_po(text: str, name: str) -> list[Piece]:
         pieces.append(before + (_not_fuzzy(comments) if translates else comments))
         position += len(entry.comments)
         for field in entry.fields:
-            pieces.append(text[position : field.start("value")])
+            start, position = position, field.end()
+            if field["form"] is not None and translates and int(field["form"]) >= plural.count:
+                continue  # the template has forms for other languages
+            pieces.append(text[start : field.start("value")])
             is_filled = translates and field["key"].startswith("msgstr")
-            pieces += _filled(entry, field) if is_filled else [field["value"]]
-            position = field.end()
+            pieces += _filled(entry, field, plural) if is_filled else [field["value"]]
+        if translates and entry.num_forms:
+            last, ending = entry.fields[-1], "\r\n" if "\r\n" in text else "\n"
+            for form in range(entry.num_forms, plural.count if plural.is_known else 0):
+                pieces += [f"{ending}msgstr[{form}]{last['gap']}", *_filled(entry, last, plural, form)]
     return [*pieces, text[position:]]
+
+
+@dataclass(frozen=True)
+class Plural:
+    """The forms of the plural that a catalogue's language has."""
+
+    count: int
+    """Their number; very many where the header does not say."""
+    numbers: Sequence[Sequence[int]] = ()
+    """Which of the first numbers each form stands for."""
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self.numbers)
+
+    @classmethod
+    def of(cls, header: str) -> "Plural":
+        found = _PLURAL.search(header)
+        if found is None:
+            return cls(sys.maxsize)
+        try:
+            form_of = gettext.c2py(found[2])
+            forms = [form_of(n) for n in range(200)]
+        except (ValueError, ZeroDivisionError, RecursionError):
+            return cls(sys.maxsize)
+        count = int(found[1])
+        return cls(count, [[n for n in range(200) if forms[n] == form] for form in range(count)])
+
+    def takes_plural(self, form: int, num_forms: int, is_same: bool) -> bool:
+        """Whether a form is made of the source's plural: one that stands for other numbers than 1, too, needs
+        the placeholder of the number; `is_same`: the singular has the same.
+        """
+        if not self.is_known or form >= len(self.numbers):
+            return num_forms == 1 or form > 0
+        numbers = self.numbers[form]
+        return numbers != [1] and not (1 in numbers and is_same and self.count > 1)
+
+
+def _header(header: str, target_lang: str) -> str:
+    """The header of a catalogue in UTF-8; what a template leaves open is filled in."""
+    header = re.sub(r"(charset=)[\w-]+", r"\1UTF-8", header)
+    header = re.sub(r'("Language: *)(\\n")', lambda field: field[1] + target_lang + field[2], header)
+    if "nplurals=INTEGER" in header:
+        try:
+            from babel.messages.plurals import get_plural
+        except ImportError:
+            raise InputError("this needs babel: pip install 'transformer-mt[documents]'") from None
+        forms = str(get_plural(target_lang.replace("-", "_")).plural_forms)
+        header = re.sub(r"nplurals=INTEGER[^\n]*?;(?=\\n)", lambda _: f"{forms};", header)
+        header = _FLAGS.sub(_without_fuzzy, header)
+    return header
 
 
 def _entries(text: str, name: str) -> list[_Entry]:
@@ -100,7 +171,7 @@ def _entries(text: str, name: str) -> list[_Entry]:
 def _refuse_other(text: str, begin: int, end: int, name: str) -> None:
     """InputError for a line between two fields that is neither blank nor a comment."""
     for line in re.finditer(r"[^\r\n]+", text[begin:end]):
-        if line[0].strip() and not line[0].lstrip().startswith("#"):
+        if line[0].strip() and not line[0].lstrip().startswith(("#", "domain ")):
             number = text.count("\n", 0, begin + line.start()) + 1
             raise InputError(
                 f"{name}:{number}: must be an entry of a .po file, but is {line[0].strip()[:40]!r}"
@@ -112,9 +183,14 @@ def _content(field: re.Match[str]) -> str:
     return "".join(string[1:-1] for string in re.findall(_STRING, field["value"]))
 
 
-def _filled(entry: _Entry, field: re.Match[str]) -> list[Piece]:
-    """A translation: of the plural for all but the first of several forms."""
-    is_plural = field["form"] is not None and (entry.num_forms == 1 or int(field["form"]) > 0)
+def _filled(entry: _Entry, field: re.Match[str], plural: Plural, form: int | None = None) -> list[Piece]:
+    """A translation, for the `form` of the plural if that is not the field's."""
+    number = int(field["form"] or 0) if form is None else form
+    placeholders = [
+        Counter(m[0] for m in OF_PROGRAMS.finditer(entry.raw(k))) for k in ("msgid", "msgid_plural")
+    ]
+    is_same = placeholders[0] == placeholders[1]
+    is_plural = field["form"] is not None and plural.takes_plural(number, entry.num_forms, is_same)
     key = "msgid_plural" if is_plural else "msgid"
     raw, source = entry.raw(key), entry.by_key[key]
     ending = "\r\n" if "\r\n" in source["value"] else "\n"
@@ -141,15 +217,16 @@ def _in_lines(written: str, ending: str) -> str:
 def _not_fuzzy(comments: str) -> str:
     """The comments of an entry without the mark, and without what it was translated from before."""
 
-    def without(line: re.Match[str]) -> str:
-        flags: Sequence[str] = _flags(line[0])
-        if "fuzzy" not in flags:
-            return line[0]
-        ending = line[0][len(line[0].rstrip()) :]
-        kept = [flag for flag in flags if flag != "fuzzy"]
-        return f"#, {', '.join(kept)}{ending}" if kept else ""
+    return _BEFORE.sub("", _FLAGS.sub(_without_fuzzy, comments))
 
-    return _BEFORE.sub("", _FLAGS.sub(without, comments))
+
+def _without_fuzzy(line: re.Match[str]) -> str:
+    flags: Sequence[str] = _flags(line[0])
+    if "fuzzy" not in flags:
+        return line[0]
+    ending = line[0][len(line[0].rstrip()) :]
+    kept = [flag for flag in flags if flag != "fuzzy"]
+    return f"#, {', '.join(kept)}{ending}" if kept else ""
 
 
 def _flags(line: str) -> list[str]:

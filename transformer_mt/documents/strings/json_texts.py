@@ -10,19 +10,23 @@ from transformer_mt.documents.strings.quoted import pieces_of_string
 from transformer_mt.errors import InputError
 
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?', re.DOTALL)
+_LOCALE = re.compile(r'("@@locale"\s*:\s*")[\w-]+(")')
 _STRUCTURE = re.compile(r'["{}\[\]]')
 _OF_MESSAGES = {"message", "description", "placeholders", "hash"}
 """The keys of the objects that the files of browsers' extensions consist of: their messages are texts."""
 
 
-def parse_json(text: str, name: str) -> list[Piece]:
-    """The pieces of a file. Values of keys that begin with `@` stay: they are about other keys (.arb)."""
+def parse_json(text: str, target_lang: str, name: str) -> list[Piece]:
+    """The pieces of a file. Values of keys that begin with `@` stay, as they are about other keys (.arb), but
+    the language in `@@locale` becomes the target's.
+    """
     try:
         json.loads(text.removeprefix("\ufeff"))
     except RecursionError:
         raise InputError(f"{name}: must be JSON: it is nested too deep") from None
     except ValueError as error:
         raise InputError(f"{name}: must be JSON: {error}") from None
+    text = _LOCALE.sub(lambda match: match[1] + target_lang.replace("-", "_") + match[2], text)
     pieces: list[Piece] = []
     position = 0
     for begin, end in _values(text):

@@ -1,6 +1,6 @@
-"""XLIFF 1.2 and 2: segments without a target, or with an empty one, are translated."""
+"""XLIFF 1.2 and 2, also as Trados, memoQ and Phrase write it: what has no finished target is translated."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from transformer_mt.documents.markup.html_tokens import Token
 from transformer_mt.documents.markup.inline_run import pieces_of_run
@@ -12,6 +12,8 @@ from transformer_mt.documents.strings.quoted import CHOICES, FINISHED, is_choice
 from transformer_mt.errors import InputError
 
 _UNITS = {"trans-unit", "segment"}
+_OPEN_STATES = {"new", "needs-translation", "initial"}
+"""In these a target is not finished, whatever words it has."""
 _AROUND = {"g", "mrk", "pc"}
 """Elements around words; the others stand for code, and so does what is in them."""
 
@@ -72,31 +74,76 @@ def _of_unit(tokens: Sequence[Token]) -> list[Piece]:
         if _local(tokens[begin]) in ("source", "seg-source", "target")
     }
     if "source" not in spans or tokens[spans["source"][0]].kind == "object":
-        return [token.raw for token in tokens]
+        return [*_raw(tokens)]
     begin, end = spans["source"]
-    prefix = tokens[begin].name.removesuffix("source")
-    content = tokens[begin + 1 : end]
     first, last = spans.get("target", (0, 0))
-    if "".join(token.raw for token in tokens[first + 1 : last]).strip():
-        return [Stays("".join(token.raw for token in tokens), FINISHED)]
-    if is_choice("".join(token.raw for token in content if token.kind == "text" or token.name == "cdata")):
-        return [Stays("".join(token.raw for token in tokens), CHOICES)]
-    inside = pieces_of_cdata(content)
-    if inside is None:
-        if any(token.name == "cdata" for token in content):
-            return [token.raw for token in tokens]
-        inside = pieces_of_run(
-            list(with_placeholders(_run(content))), lambda token: [token.raw], XmlSpelling()
-        )
-    target = [f"<{prefix}target>", *inside, f"</{prefix}target>"]
+    source, target = tokens[begin + 1 : end], tokens[first + 1 : last]
+    is_open = any((token.attribute("state") or "") in _OPEN_STATES for token in (tokens[0], tokens[first]))
+    divided = tokens[slice(*spans.get("seg-source", (0, 0)))]
+    segments = {mid: divided[start + 1 : stop] for mid, start, stop in _segments(divided)}
+    if segments:
+        is_divided = next(_segments(target), None) is not None
+        template = target if is_divided else divided[1:]
+        inside = list(_with_segments(template, segments, is_translated=is_divided and not is_open))
+    elif _has_text(target) and not is_open:
+        return [Stays("".join(_raw(tokens)), FINISHED)]
+    elif is_choice("".join(token.raw for token in source if token.kind == "text" or token.name == "cdata")):
+        return [Stays("".join(_raw(tokens)), CHOICES)]
+    else:
+        inside = _translated(source)
+    name = f"{tokens[begin].raw[1:].split('source')[0]}target"
     if "target" not in spans:
         gap = tokens[begin - 1].raw if tokens[begin - 1].kind == "text" else ""
         end = spans.get("seg-source", (0, end))[1]
-        before, after = tokens[: end + 1], tokens[end + 1 :]
-        return [*(token.raw for token in before), gap, *target, *(token.raw for token in after)]
+        return [*_raw(tokens[: end + 1]), gap, f"<{name}>", *inside, f"</{name}>", *_raw(tokens[end + 1 :])]
     opening = tokens[first].raw.removesuffix("/>").removesuffix(">").rstrip() + ">"
-    written = [opening, *target[1:]]
-    return [*(token.raw for token in tokens[:first]), *written, *(token.raw for token in tokens[last + 1 :])]
+    return [*_raw(tokens[:first]), opening, *inside, f"</{name}>", *_raw(tokens[last + 1 :])]
+
+
+def _raw(tokens: Sequence[Token]) -> list[str]:
+    return [token.raw for token in tokens]
+
+
+def _has_text(tokens: Sequence[Token]) -> bool:
+    return any(token.raw.strip() for token in tokens if token.kind == "text" or token.name == "cdata")
+
+
+def _segments(tokens: Sequence[Token]) -> Iterator[tuple[str, int, int]]:
+    """The number, first and last token of each segment that a program has divided the text into."""
+    position = 0
+    while position < len(tokens):
+        token, first = tokens[position], position
+        if token.kind in ("start", "object") and token.attribute("mtype") == "seg":
+            position = end_of(tokens, position) if token.kind == "start" else position
+            yield token.attribute("mid") or "", first, position
+        position += 1
+
+
+def _with_segments(
+    template: Sequence[Token], segments: Mapping[str, Sequence[Token]], is_translated: bool
+) -> Iterator[Piece]:
+    """A target, or the divided source in its place, with each segment translated that has no translation."""
+    position = 0
+    for mid, first, last in _segments(template):
+        yield from _raw(template[position:first])
+        position = last + 1
+        if mid not in segments or (is_translated and _has_text(template[first:position])):
+            yield Stays("".join(_raw(template[first:position])), FINISHED)
+            continue
+        opening = template[first].raw.removesuffix("/>").removesuffix(">").rstrip()
+        yield from (f"{opening}>", *_translated(segments[mid]), f"</{opening[1:].split()[0]}>")
+    yield from _raw(template[position:])
+
+
+def _translated(content: Sequence[Token]) -> list[Piece]:
+    """The content of a source in pieces."""
+    inside = pieces_of_cdata(content)
+    if inside is None and any(token.name == "cdata" for token in content):
+        return [*_raw(content)]
+    if inside is None:
+        run = list(with_placeholders(_run(content)))
+        inside = pieces_of_run(run, lambda token: [token.raw], XmlSpelling())
+    return inside
 
 
 def _run(tokens: Sequence[Token]) -> Iterator[Token]:
