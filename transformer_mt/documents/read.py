@@ -5,10 +5,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Event
 
 from transformer_mt.documents.formats import MOST_BYTES, OFFICE, WITH_ENCODING, check_size
 from transformer_mt.documents.markup.html_encoding import decode_page
 from transformer_mt.documents.markup.marked_text import BYTE_ORDER_MARK, MarkedText, Piece, Stays
+from transformer_mt.documents.markup.stopping import stopped_by
 from transformer_mt.documents.office.documents import OfficeDocument
 from transformer_mt.documents.text_encoding import decode_text
 from transformer_mt.documents.translate import parse
@@ -59,11 +61,13 @@ def read_document(
     name: str,
     attributes: bool = True,
     most_bytes: int = MOST_BYTES,
+    stop: Event | None = None,
 ) -> Document:
     """A file of one of FORMATS but lines of text, `html` say. InputError if it is none, or has more than
-    `most_bytes` of text. `languages` are those of the translation; for `attributes` see parse_html.
+    `most_bytes` of text. `languages` are those of the translation; for `attributes` see parse_html. Another
+    thread may `stop` it: StoppedError.
     """
-    with _without_collector():
+    with _without_collector(), stopped_by(stop):
         return _read(raw, format, languages, name, attributes, most_bytes)
 
 

@@ -2,11 +2,14 @@
 
 import gc
 import time
+from threading import Event
 
 import pytest
 
+from transformer_mt.documents.markup.stopping import StoppedError
 from transformer_mt.documents.office.odf import parse_odf
 from transformer_mt.documents.office.ooxml import parse_ooxml
+from transformer_mt.documents.read import read_document
 from transformer_mt.documents.translate import parse
 
 ODF, WORD, CUE = "<o xmlns:text='t'>{}</o>", "<w:d xmlns:w='w'>{}</w:d>", "00:00:01,000 --> 00:00:02,000\n"
@@ -111,3 +114,12 @@ def test_time_grows_with_size_only(name):
                 pytest.fail(f"{size:,} objects take {min(ratios[-4:]):.1f} times as long as half of them")
     finally:
         gc.enable()
+
+
+def test_another_thread_can_stop_the_reading():
+    stop = Event()
+    stop.set()
+    for raw, format in ((b"<p>dog", "html"), (b"<xliff/>", "xliff"), (b"dog", "markdown")):
+        with pytest.raises(StoppedError):
+            read_document(raw, format, ("en", "de"), "x", stop=stop)
+        read_document(raw, format, ("en", "de"), "x")  # and the next one is read

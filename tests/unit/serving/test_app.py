@@ -161,6 +161,14 @@ def test_a_text_in_a_language_that_is_not_translated_is_not_taken_for_another(cl
         assert (answer.status_code, answer.json()["error"]) == (400, told)
 
 
+def test_one_foreign_text_of_a_list_comes_back_as_it_is(client):
+    """Extensions send the texts of a page as a list."""
+    texts = ["The dog sleeps in the house.", "Le chien dort dans la maison de mon père.", "The dog is old."]
+    answer = translate(client, q=texts, source="auto", target="de").json()
+    assert answer["translatedText"] == [texts[0].upper(), texts[1], texts[2].upper()]
+    assert [each["language"] for each in answer["detectedLanguage"]] == ["en", "fr", "en"]
+
+
 def send(client, path="/translate", **options):
     return client.post(path, **options)
 

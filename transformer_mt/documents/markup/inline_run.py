@@ -9,6 +9,7 @@ from transformer_mt.documents.markup.html_names import OBJECTS, VOID, VOID_OBJEC
 from transformer_mt.documents.markup.html_tokens import Token
 from transformer_mt.documents.markup.marked_text import BREAK, CLOSE, OPEN, Mark, MarkedText, Piece
 from transformer_mt.documents.markup.spelling import PlainSpelling, Spelling
+from transformer_mt.documents.markup.stopping import go_on
 from transformer_mt.text.literal_text import has_words
 from transformer_mt.text.unsegmented import LETTER
 
@@ -42,6 +43,7 @@ def _divided(run: Sequence[Token]) -> Iterator[Sequence[Token]]:
 
 
 def _pieces_of_part(run: Sequence[Token], write: Write, spelling: PlainSpelling) -> list[Piece]:
+    go_on()
     partners = _partners(run)
     read = [_read(token, spelling) for token in run]
     visible = [i for i, text in enumerate(read) if text]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from xml.parsers import expat
 
 from transformer_mt.documents.markup.html_tokens import Token
+from transformer_mt.documents.markup.stopping import go_on
 from transformer_mt.errors import InputError
 
 # Elements inside one another, as many as libxml2 allows: the time to read a document grows with it.
@@ -71,6 +72,7 @@ class _Tokenizer:
             if key.startswith("xmlns"):
                 self._prefixes[key[6:]] = _PREFIXES.get(uri, key[6:])
                 self._names.clear()
+        go_on()
         self._depth += 1
         if self._depth > _DEEPEST:
             raise InputError(f"{self._name}: elements must be at most {_DEEPEST} deep, but are deeper")

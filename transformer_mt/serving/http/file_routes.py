@@ -1,6 +1,7 @@
 """Handlers of files that are translated."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
@@ -38,6 +39,8 @@ _DETECTED_CHARACTERS = 10_000
 _SAYS_ITS_LANGUAGE = ("html", "epub")
 """Formats of which attributes are translated only where the page is in the source language."""
 _LINES = "application/x-ndjson"
+_READING = 60
+"""Seconds that a file may take to read."""
 _HEARTBEAT = 15.0
 """Seconds after which the last line of progress is said again."""
 
@@ -49,7 +52,7 @@ class FileRoutes:
         self._directions, self._admission, self._files = directions, admission, files
         self._uploads, self._turns = asyncio.Semaphore(_UPLOADS), asyncio.Semaphore(_FILES_AT_ONCE)
         self._unknown_uploads = asyncio.Semaphore(_UNKNOWN_UPLOADS)
-        # Threads of their own: a document whose client has gone is still read to its end.
+        # Threads of their own: a large document takes seconds.
         self._readers = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="read")
 
     async def translate(self, request: Request) -> Response:
@@ -125,8 +128,15 @@ class FileRoutes:
         async def read(content: bytes, source: str) -> Document:
             languages = source, form.target
             most = max(_MOST_XML, self._admission.limits.file_bytes)
-            work = partial(read_document, content, format, languages, name, most_bytes=most)
-            return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+            stop = threading.Event()
+            work = partial(read_document, content, format, languages, name, most_bytes=most, stop=stop)
+            reading = asyncio.get_running_loop().run_in_executor(self._readers, work)
+            try:
+                return await asyncio.wait_for(reading, _READING)
+            except TimeoutError:
+                raise HTTPException(400, f"{name}: takes more than {_READING} seconds to read") from None
+            finally:  # also when the client has gone
+                stop.set()
 
         async with self._turns, AsyncExitStack() as used:
             document, source, content = await read(raw, form.source), form.source, raw

@@ -22,12 +22,14 @@ def with_known_codes(directions: Directions, body: Asked) -> Asked:
     return body.model_copy(update={"source": source, "target": target})
 
 
-def detect_source(directions: Directions, text: str, target: str) -> dict[str, Any]:
+def detect_source(directions: Directions, text: str, target: str, is_alone: bool = True) -> dict[str, Any]:
     """The likeliest language there is a model for; the target where the text is clearly in it. 400 where it
-    is clearly in a language that is not translated.
+    is clearly in a language that is not translated; this language for one of several texts.
     """
     among = directions.sources_of(target) or directions.sources
     if other := directions.other_language(text, [*among, target]):
+        if not is_alone:
+            return {"language": other, "confidence": 100.0}
         raise HTTPException(
             400,
             f"source must be {' or '.join(among)} with target {target}, but the text is in "

@@ -45,7 +45,10 @@ class TextRoutes:
             # In a thread: this can take longer than other requests should wait.
             work = asyncio.to_thread(self._detected, body)
             detected = await until_disconnect(request, or_http_error(work), self._seconds)
-            sources = [guess["language"] for guess in detected]
+            # A text in a language that is not translated comes back as it is, as one in the target's.
+            translated_from = self._directions.sources_of(body.target) or self._directions.sources
+            guesses = [guess["language"] for guess in detected]
+            sources = [code if code in translated_from else body.target for code in guesses]
         chains = [chain_of(self._directions, source, body) for source in sources]
         if body.format == "html":
             # Documents one after the other: together they may have more texts than may ever wait.
@@ -66,7 +69,10 @@ class TextRoutes:
     def _detected(self, body: TranslateBody) -> list[dict[str, Any]]:
         """The language of each text."""
         texts = list(map(without_markup, body.texts)) if body.format == "html" else body.texts
-        guesses = {text: detect_source(self._directions, text, body.target) for text in dict.fromkeys(texts)}
+        target, is_alone = body.target, len(texts) == 1
+        guesses = {
+            text: detect_source(self._directions, text, target, is_alone) for text in dict.fromkeys(texts)
+        }
         return [guesses[text] for text in texts]
 
     async def details(self, request: Request) -> Response:
