@@ -100,6 +100,33 @@ def test_characters_that_mark_positions_are_taken_from_no_document():
     assert unchanged(raw) == '<p><img alt="a dog">0 runs</p>'
 
 
+@pytest.mark.parametrize(
+    "html, expected",
+    [
+        ("<p>Dogs are <button>running</button> in it.</p>", ["Dogs are running in it."]),
+        ("<p>Dogs are <label>running</label> in it.</p>", ["Dogs are running in it."]),
+        ("<div><button>Save</button> <button>Leave</button></div>", ["Save", "Leave"]),
+        ("<label>Name <input></label><label>Age</label>", ["Name", "Age"]),
+        ("<p>Choose <select><option>a dog<option>a cat</select> now", ["Choose now", "a dog", "a cat"]),
+        ("<select><optgroup label='both'><option>a dog</select>", ["both", "a dog"]),
+        ("<p><ruby>漢字<rt>かんじ</rt></ruby>が好き", ["漢字が好き"]),
+        ("<p>so <ruby>漢<rp>(<rt>kan<rp>)<rb>字<rt>ji</ruby> is", ["so 漢字 is"]),
+        ("<input type='submit' value='Go on'><input value='mine'>", ["Go on"]),
+        ("<p aria-description='a dog' aria-hidden='true'>b", ["a dog", "b"]),
+        ("<select>" * 3000 + "a", ["a"]),
+    ],
+)
+def test_phrasing_content_is_within_a_sentence(html, expected):
+    """Buttons and labels with nothing around them are texts of their own."""
+    found = [
+        part.text
+        for piece in parse_html(html)
+        if isinstance(piece, MarkedText)
+        for part in (piece, *piece.inner)
+    ]
+    assert found == expected and unchanged(html) == html
+
+
 def test_many_comments_take_no_time():
     """A pattern once tried all 2^n ways to divide them."""
     html = "<!-- a -->\n" * 500 + "<p>dog</p>"

@@ -1,17 +1,21 @@
 """HTML: what of it is text to translate; all else stays as it is written, byte for byte."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 from transformer_mt.documents.markup.html_names import (
     BLOCKS_THAT_STAY,
     CODE,
+    CONTROLS,
     INLINE,
     OBJECTS,
+    READINGS,
     VOID,
     VOID_OBJECTS,
     WITH_ATTRIBUTES,
+    WITH_CHOICES,
     ended_by,
 )
 from transformer_mt.documents.markup.html_tokens import Token, tokens_of
@@ -21,7 +25,12 @@ from transformer_mt.documents.markup.spelling import Spelling, XmlSpelling, deco
 from transformer_mt.text.languages import base_code
 from transformer_mt.text.literal_text import has_words
 
-_TEXT_ATTRIBUTES = frozenset({"alt", "title", "placeholder", "aria-label"})
+_TEXT_ATTRIBUTES = frozenset({
+    "alt", "title", "placeholder", "aria-label", "aria-description", "aria-placeholder",
+    "aria-roledescription", "aria-valuetext",
+})  # fmt: skip
+_LABELLED = frozenset({"option", "optgroup", "track"})
+_BUTTONS = frozenset({"submit", "button", "reset"})
 _DESCRIPTIONS = frozenset(
     {"description", "og:title", "og:description", "twitter:title", "twitter:description"}
 )
@@ -149,13 +158,19 @@ class _Parser:
             self._pieces += [token.raw for token in self._run]
             self._run = []
             return
-        self._pieces += pieces_of_run(self._run, self._written, self._new_spelling())
+        for part in _divided(self._run):
+            self._pieces += pieces_of_run(part, self._written, self._new_spelling())
         self._run = []
 
     def _end_of_object(self, i: int) -> int:
         """The number of the token after an object; one that is not ended reaches to the end."""
         name, depth = self._tokens[i].name, 0
         for j in range(i, len(self._tokens)):
+            following = self._tokens[j]
+            if name in READINGS and j > i and _ends_reading(following):
+                return j + (following.kind == "end" and following.name == name)
+            if name in WITH_CHOICES and j > i and (following.kind, following.name) == ("start", name):
+                return j  # of the next one: they are not within one another
             is_whole = name in ("svg", "math") and self._tokens[j].raw.endswith("/>")
             if self._tokens[j].name == name and not is_whole:
                 depth += {"start": 1, "end": -1}.get(self._tokens[j].kind, 0)
@@ -181,6 +196,9 @@ class _Parser:
 
     def _written(self, token: Token) -> list[Piece]:
         """A token as it is written, with the texts of its attributes."""
+        if token.parts and token.name in WITH_CHOICES and len(token.parts) > 1:
+            content = _Parser(token.parts[1:], self._attributes, self._new_spelling).pieces()
+            return [*self._written(token.parts[0]), *content]
         if token.parts and token.name in WITH_ATTRIBUTES:
             return [piece for part in token.parts for piece in self._written(part)]
         if token.kind != "start" or not self._attributes or token.name in _WITHOUT_TEXT:
@@ -188,7 +206,7 @@ class _Parser:
         pieces: list[Piece] = []
         start = 0
         for name, value, begin, end in token.attributes():
-            if not (name in _TEXT_ATTRIBUTES or (name == "content" and _is_description(token))):
+            if not (name in _TEXT_ATTRIBUTES or _is_shown(token, name)):
                 continue
             text = self._attribute(value, token.raw[begin:end])
             if text is not None:
@@ -207,14 +225,36 @@ class _Parser:
         return replace(text, finish=_quoted)
 
 
+def _ends_reading(token: Token) -> bool:
+    begins = token.kind == "start" and token.name in READINGS | {"rb"}
+    return begins or (token.kind == "end" and token.name in READINGS | {"ruby"})
+
+
 def _quoted(value: str) -> str:
     """A value that had no quotes, with quotes where it needs them now."""
     return f'"{value}"' if not value or any(c.isspace() or c in "\"'=<>`" for c in value) else value
 
 
-def _is_description(token: Token) -> bool:
-    name = token.attribute("name") or token.attribute("property") or ""
-    return token.name == "meta" and name.strip().lower() in _DESCRIPTIONS
+def _is_shown(token: Token, name: str) -> bool:
+    """Whether an attribute that many elements have is shown of this one."""
+    if name == "content" and token.name == "meta":
+        described = token.attribute("name") or token.attribute("property") or ""
+        return described.strip().lower() in _DESCRIPTIONS
+    if name == "value" and token.name == "input":
+        return (token.attribute("type") or "").strip().lower() in _BUTTONS
+    return name == "label" and token.name in _LABELLED
+
+
+def _divided(run: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    """The run; controls of a form that have no words between them stand each by itself."""
+    borders, depth, has_words_outside = [0], 0, False
+    for i, token in enumerate(run):
+        if token.kind in ("start", "end") and token.name in CONTROLS:
+            depth += 1 if token.kind == "start" else -1
+            borders += [i] if token.kind == "start" else [i + 1]
+        elif not depth and token.kind in ("text", "literal"):
+            has_words_outside |= has_words(decoded(token.raw))
+    yield from [run] if has_words_outside else (run[i:j] for i, j in pairwise([*borders, len(run)]))
 
 
 def _is_translated(token: Token, before: bool) -> bool:

@@ -1,10 +1,14 @@
 """The elements of HTML: which stand within a sentence, which end it, which are not translated."""
 
-# Elements that stand within a sentence; all others end it.
-INLINE = frozenset({
+CONTROLS = frozenset({"button", "label", "meter", "output", "progress"})
+"""Elements of forms that stand within a sentence only if it has other words."""
+# Elements that stand within a sentence; all others end it. The HTML standard's phrasing content, and what it
+# was before.
+INLINE = CONTROLS | {
     "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font", "i",
-    "ins", "mark", "q", "s", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u",
-})  # fmt: skip
+    "ins", "mark", "nobr", "q", "rb", "ruby", "s", "slot", "small", "span", "strike", "strong", "sub", "sup",
+    "time", "tt", "u",
+}  # fmt: skip
 CODE = frozenset({"code", "kbd", "samp", "var"})
 VOID = frozenset({
     "area", "base", "basefont", "bgsound", "br", "col", "embed", "frame", "hr", "img", "input", "keygen",
@@ -13,9 +17,13 @@ VOID = frozenset({
 # Within a sentence, but without text of it.
 VOID_OBJECTS = frozenset({"embed", "img", "input", "wbr"})
 OBJECTS = frozenset({
-    "audio", "canvas", "iframe", "map", "math", "noembed", "object", "picture", "script", "style", "svg",
-    "template", "video",
+    "audio", "canvas", "datalist", "iframe", "map", "math", "noembed", "object", "picture", "rp", "rt", "rtc",
+    "script", "select", "style", "svg", "template", "video",
 })  # fmt: skip
+READINGS = frozenset({"rp", "rt", "rtc"})
+"""The readings of words in East Asian texts; their end tags may be left out."""
+WITH_CHOICES = frozenset({"datalist", "select"})
+"""Objects that have texts of their own."""
 WITH_ATTRIBUTES = frozenset({"audio", "canvas", "map", "object", "picture", "video"})
 """Objects whose elements have texts in their attributes."""
 BLOCKS_THAT_STAY = frozenset({"listing", "noscript", "plaintext", "pre", "textarea", "xmp"})

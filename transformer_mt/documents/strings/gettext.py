@@ -143,7 +143,7 @@ def _header(header: str, target_lang: str) -> str:
         except ImportError:
             raise InputError("this needs babel: pip install 'transformer-mt[documents]'") from None
         forms = str(get_plural(target_lang.replace("-", "_")).plural_forms)
-        header = re.sub(r"nplurals=INTEGER[^\n]*?;(?=\\n)", lambda _: f"{forms};", header)
+        header = re.sub(r"nplurals=INTEGER[^\n]*?;(?=\\n)", lambda _: forms, header)
         header = _FLAGS.sub(_without_fuzzy, header)
     return header
 
