@@ -61,7 +61,7 @@ ALLOWED = {
         "evaluation", "model", "runs", "settings", "text", "translation", "translation.engines",
     },
     "documents.markup": {"text"},
-    "documents.strings": {"documents.markup"},
+    "documents.strings": {"documents.markup", "text"},
     "documents.office": {"documents", "documents.markup", "text"},
     "documents.plain": {"documents.markup"},
     "documents.subtitles": {"documents.markup", "text"},

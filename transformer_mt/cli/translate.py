@@ -97,6 +97,9 @@ def add_arguments(parser: Parser) -> None:
 
 def _translate(arguments: argparse.Namespace) -> int:
     check_options(arguments)
+    for text in arguments.text:
+        if Path(text).suffix and os.path.isfile(text):  # false for what cannot be a name
+            raise InputError(f"TEXT must be a text, but {text} is a file; give it as --input {text}")
     format = arguments.format or format_of(arguments.input, arguments.output)
     if format != "text":
         return document.translate(arguments, format)

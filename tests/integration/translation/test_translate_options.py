@@ -539,3 +539,11 @@ def test_evaluate_prints_the_alignment_error_rate(tiny_run, tmp_path, cli):
     assert status == 0 and "  AER " in out and "of 1 pairs" in out
     status, _, err = cli("evaluate", tiny_run, "--links", tmp_path / "a.links")
     assert status == 2 and "--links requires one --source and --reference" in err
+
+
+def test_a_file_in_the_place_of_a_text_is_asked_about(tiny_run, tmp_path, cli, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.docx").write_bytes(b"x")
+    status, out, err = cli("translate", tiny_run, "in.docx")
+    assert (status, out) == (2, "")
+    assert err == "TEXT must be a text, but in.docx is a file; give it as --input in.docx\n"

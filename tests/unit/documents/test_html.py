@@ -118,13 +118,8 @@ def test_characters_that_mark_positions_are_taken_from_no_document():
 )
 def test_phrasing_content_is_within_a_sentence(html, expected):
     """Buttons and labels with nothing around them are texts of their own."""
-    found = [
-        part.text
-        for piece in parse_html(html)
-        if isinstance(piece, MarkedText)
-        for part in (piece, *piece.inner)
-    ]
-    assert found == expected and unchanged(html) == html
+    pieces = [piece for piece in parse_html(html) if isinstance(piece, MarkedText)]
+    assert [text.text for text in all_texts(pieces)] == expected and unchanged(html) == html
 
 
 def test_many_comments_take_no_time():

@@ -211,3 +211,11 @@ def test_a_subtitle_that_is_left_without_text_is_reported():
     pieces = parse_srt(cue(1, 1, "The man") + cue(2, 3, "runs.") + cue(3, 9, "Yes."), "de")
     problems = [problem for part in translate_pieces(Short(), pieces) for problem in part.problems]
     assert problems == ["a subtitle is left without text: 'JA' is divided into 2"]
+
+
+@pytest.mark.parametrize("name", ["JOHN: ", "- JOHN: ", "MR. SMITH: ", ">> ANNA-LENA: ", "МАМА: "])
+def test_a_speakers_name_in_capitals_stays(name):
+    cue = f"1\n00:00:01,000 --> 00:00:02,000\n{name}I am here.\nAnd I: too.\n"
+    pieces = parse_srt(cue, "de")
+    assert name in pieces
+    assert [piece.text for piece in pieces if isinstance(piece, MarkedText)] == ["I am here.", "And I: too."]

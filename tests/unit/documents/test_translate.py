@@ -287,3 +287,29 @@ def test_no_line_of_a_paragraph_of_markdown_becomes_an_item(source, target, expe
 def test_what_is_no_catalogue_is_refused_by_its_first_line():
     with pytest.raises(InputError, match="f:1: must be an entry of a .po file, but is 'one'"):
         read_document(b'one\n# c\ntwo\n\nmsgid "a"\nmsgstr ""\n', "po", ("en", "de"), "f")
+
+
+MATHEMATICS = "\\begin{align} a &= b \\end{align}"
+
+
+@pytest.mark.parametrize(
+    "text, texts",
+    [
+        ("import Tabs from '@theme/Tabs';\nimport b from \"x\"\n\na dog\n", ["a dog"]),
+        ("export const a = 3;\n\nimport a dog. It is old.\n", ["import a dog. It is old."]),
+        ("a dog\n{: .note .warning}\n\n## a title {#id}\n", ["a dog", "a title"]),
+        ('??? question "a dog"\n\n!!! note\n\n???+ tip "a cat"\n', ['"a dog"', '"a cat"']),
+        ("see [[Other page]] and [[Other page|here]] now\n", ["see [[Other page]] and here now"]),
+        (f"it is {MATHEMATICS} then\n", [f"it is {MATHEMATICS} then"]),
+        ("[a [b]](c) [[d](e)]\n", ["a [b] [d]"]),
+    ],
+)
+def test_lines_of_markdown_that_are_code_in_its_dialects_stay(text, texts):
+    """MDX, kramdown, mkdocs, wikis, LaTeX: what stays is markup, or a literal within the text."""
+    pieces = parse(text, "markdown", ("en", "de"), "f")
+    assert "".join(piece if isinstance(piece, str) else piece.render() for piece in pieces) == text
+    assert [piece.text for piece in pieces if isinstance(piece, MarkedText)] == texts
+    parts = translate_pieces(upper_case_translator(), pieces)
+    written = "".join(part.written for part in parts)
+    for code in ("[[Other page]]", "[[Other page|", MATHEMATICS, "{#id}", "{: .note"):
+        assert written.count(code) == text.count(code)

@@ -31,10 +31,16 @@ _SAME_LABEL = re.compile(r"\[([^\[\]]+)\]\[\1\]")
 _MATH_BLOCK = r"\$\$(?:(?!\$\$).)+\$\$"
 _MATH = r"(?<![\\\w$])\$(?=[^\s$])(?:\\.|[^$\\\r\n])*(?<=[^\s$])\$(?![\w$])"
 _ASIDE = re.compile(
-    r"(\[\^[^\[\]\s]{1,100}\]:?|^\[[ xX]\](?=\s)|^\[![A-Z]+\]|(?m:^)(?::::[^\r\n]*|!!![ ]\w+)"
-    rf"|(?s:{_MATH_BLOCK})|{_MATH})"
+    r"(\[\^[^\[\]\s]{1,100}\]:?|^\[[ xX]\](?=\s)|^\[![A-Z]+\]"
+    r"|(?m:^)(?::::[^\r\n]*|(?:!!!|\?\?\?\+?)[ ]+[\w-]+)|\{[:#.][^{}\r\n]*\}"
+    r"|!?\[\[[^\[\]|\r\n]*(?:\]\]|\|)|(?<=[^\]])\]\](?![\](\[])"
+    rf"|(?s:{_MATH_BLOCK})|{_MATH}|\\begin\{{[^{{}}\s]+\}}(?s:.)*?\\end\{{[^{{}}\s]+\}})"
 )
-"""The number of a footnote, the box of a task, the mark of a note or of a box around text, mathematics."""
+"""The number of a footnote, the box of a task, the mark of a note or of a box around text, a list of
+attributes (kramdown), the page of a wiki's link, mathematics.
+"""
+_CODE_LINES = re.compile(r"(?:(?:import\s.*['\"];?|export\s.*[=({;].*)(?:\r?\n|\Z))+")
+"""A block of MDX, which is JavaScript."""
 _BEGINS_MARKUP = re.compile(r"[-+#>=]|\d{1,9}[.)](?=\s)")
 _PUNCTUATION = r"[!-/:-@\[-`{-~]"
 _UNIT = re.compile(rf"\\{_PUNCTUATION}|(?:\r?\n)[ \t]*(?:>[ \t]?)*[ \t]*|&[^;\s]+;|.", re.DOTALL)
@@ -110,7 +116,7 @@ def _blocks(parser: Any, text: str) -> Iterator[tuple[Any, int, int]]:
 def _of_block(raw: str, block: Any) -> list[Piece]:
     """A block of text as pieces; it stays where it cannot be followed character by character."""
     added: set[str] = set()
-    if re.fullmatch(_MATH_BLOCK, raw.strip(), re.DOTALL):
+    if re.fullmatch(_MATH_BLOCK, raw.strip(), re.DOTALL) or _CODE_LINES.fullmatch(raw):
         return [raw]
     try:
         run = list(_run(raw, block.children or [], added))
@@ -239,7 +245,8 @@ def _run(raw: str, children: Sequence[Any], added: set[str]) -> Iterator[Token]:
 
 def _texts(text: str) -> Iterator[Token]:
     for i, part in enumerate(_ASIDE.split(text)):
-        if part.startswith("$") and i % 2:
+        is_page = part.startswith("[[") and part.endswith("]]")
+        if i % 2 and (is_page or part.startswith(("$", "\\begin"))):
             yield Token("literal", part, "code", (Token("text", part),))
         elif part:
             yield Token("object" if i % 2 else "text", part)

@@ -35,8 +35,10 @@ _ATOM = re.compile(r"\s*(?:<[^<>]*>|\{\\[^{}]*\}|\S)+")
 _WIDE_ATOM = re.compile(r"\s*(?:(?:<[^<>]*>|\{\\[^{}]*\})+|\S)")
 _NOTES = "♪♫♩♬#*¶"
 _NOTES_AND_SPACE = f"{_NOTES} \t\r\n\f\v\u00a0"
-# What begins a line of its own: a dash or >> of a speaker, notes, a remark in brackets.
-_SPEAKER = re.compile(rf"{_TAGS}\s*(?:[-–—‐]+|>{{2,}})\s*")
+# What begins a line of its own: a dash or >> of a speaker or a name in capitals, notes, a remark in brackets.
+_CAPITALS = "A-ZÀ-ÖØ-ÞΑ-ΩА-Я"
+_NAME = rf"[{_CAPITALS}][{_CAPITALS}0-9 .'’-]{{0,30}}:(?=\s)"
+_SPEAKER = re.compile(rf"{_TAGS}\s*(?:(?:[-–—‐]+|>{{2,}})\s*(?:{_NAME})?|{_NAME})\s*")
 _NOTED = re.compile(rf"{_TAGS}\s*[{_NOTES}]")
 _REMARK = re.compile(rf"({_TAGS}\s*)([\[(（【][^\[\]()（）【】]*[\])）】])(\s*)")
 _ENDS = re.compile(r"[.!?…。！？:;\"”»)\]♪]\s*$")
