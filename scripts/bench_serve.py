@@ -226,7 +226,9 @@ def _until(server: Server, lines: Sequence[str], end: float) -> list[float]:
 
 
 def mixed(arguments: argparse.Namespace, lines: Sequence[str]) -> None:
-    """20,000 requests of all kinds by 16 clients: their status codes, and resident memory."""
+    """20,000 requests of all kinds by 16 clients: their status codes, and resident memory. Beside them two
+    clients send a small file of 60,000 line breaks again and again, and leave before it is read.
+    """
     server, found, kinds, lock = Server(arguments), Counter[int](), Counter[str](), threading.Lock()
     third = None
     if server.is_pivot:
@@ -245,6 +247,19 @@ def mixed(arguments: argparse.Namespace, lines: Sequence[str]) -> None:
                 found[status] += 1
                 kinds[path] += 1
 
+    is_over, left = threading.Event(), Counter[str]()
+
+    def leave() -> None:
+        form = _form(server, {"source": server.source, "target": server.target}, "a.odt", _many_breaks())
+        while not is_over.wait(2):
+            with socket.create_connection((server.host, server.port)) as connection:
+                head = f"POST /translate_file HTTP/1.1\r\nHost: x\r\nContent-Type: {form[1]}\r\n"
+                connection.sendall(f"{head}Content-Length: {len(form[2])}\r\n\r\n".encode() + form[2])
+                time.sleep(0.3)
+            left["files"] += 1
+
+    for _ in range(2):
+        threading.Thread(target=leave, daemon=True).start()
     for part in range(10):
         threads = [threading.Thread(target=work, args=(16 * part + n,)) for n in range(16)]
         for thread in threads:
@@ -252,8 +267,29 @@ def mixed(arguments: argparse.Namespace, lines: Sequence[str]) -> None:
         for thread in threads:
             thread.join()
         print(f"| {sum(found.values()):,} | {server.megabytes():.0f} |", flush=True)
+    is_over.set()
     server.process.kill()
-    print(f"\nStatus codes: {dict(sorted(found.items()))}; {dict(kinds)}")
+    print(f"\nStatus codes: {dict(sorted(found.items()))}; {dict(kinds)}; clients that left: {left['files']}")
+
+
+def _many_breaks() -> bytes:
+    """An .odt of one paragraph with 60,000 line breaks: 3 KB."""
+    names = ' xmlns:{0}="urn:oasis:names:tc:opendocument:xmlns:{0}:1.0"'
+    kept, text = io.BytesIO(), "".join(map(names.format, ("office", "text")))
+    body = f"<text:p>{'dog<text:line-break/>' * 60_000}</text:p>"
+    with zipfile.ZipFile(kept, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("mimetype", "application/vnd.oasis.opendocument.text")
+        archive.writestr("content.xml", f"<office:document-content{text}>{body}</office:document-content>")
+    return kept.getvalue()
+
+
+def _form(server: Server, fields: dict[str, object], name: str, content: bytes) -> tuple[str, str, bytes]:
+    """(path, content type, body) of a request with a file."""
+    part = "--x\r\nContent-Disposition: form-data; name="
+    head = "".join(f'{part}"{key}"\r\n\r\n{value}\r\n' for key, value in fields.items())
+    head += f'{part}"file"; filename="{name}"\r\n\r\n'
+    body = head.encode() + content + b"\r\n--x--\r\n"
+    return "/translate_file", "multipart/form-data; boundary=x", body
 
 
 def _any_file(lines: Sequence[str], draw: random.Random) -> tuple[str, bytes]:
@@ -295,12 +331,7 @@ def _any_request(
     target = third if third and draw.random() < 0.1 else server.target
     fields: dict[str, object] = {"source": server.source, "target": target}
     if draw.random() < 0.1:
-        name, content = _any_file(draw.choices(lines, k=draw.randint(1, 9)), draw)
-        part = "--x\r\nContent-Disposition: form-data; name="
-        head = "".join(f'{part}"{key}"\r\n\r\n{value}\r\n' for key, value in fields.items())
-        head += f'{part}"file"; filename="{name}"\r\n\r\n'
-        body = head.encode() + content + b"\r\n--x--\r\n"
-        return "/translate_file", "multipart/form-data; boundary=x", body
+        return _form(server, fields, *_any_file(draw.choices(lines, k=draw.randint(1, 9)), draw))
     chance = draw.random()
     if chance < 0.5:
         fields["q"] = some[0]

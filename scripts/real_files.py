@@ -1,5 +1,6 @@
 """Read every document below a folder, write it back without a translation and in capitals, and report what
-happened: refusals, exceptions, differences, seconds, texts that stay, by format, and the slowest files.
+happened: refusals, exceptions, differences, seconds of reading, parts that stay, by format, and the slowest
+files.
 
     python scripts/real_files.py FOLDER [--format docx] [--worst 10]
 
@@ -44,6 +45,7 @@ def outcome_of(path: Path, format: str) -> Outcome:
     begin = time.process_time()
     try:
         document = read_document(raw, format, _LANGUAGES, path.name)
+        outcome.seconds = time.process_time() - begin
         outcome.texts, outcome.stay = len(document.texts), document.stay
         same = document.written("".join(rendered(piece) for piece in document.pieces))
         if not is_same(raw, same, document):
@@ -56,7 +58,6 @@ def outcome_of(path: Path, format: str) -> Outcome:
         outcome.refusal = str(error)
     except Exception:
         outcome.exception = traceback.format_exc()
-    outcome.seconds = time.process_time() - begin
     return outcome
 
 
