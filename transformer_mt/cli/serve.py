@@ -147,9 +147,9 @@ def _load(arguments: argparse.Namespace) -> "Translator":
         from transformer_mt.export.own_export import make_own_export
         from transformer_mt.importing.model_folder import run_of
 
-        run = run_of(arguments.model, vars(arguments)["from"], arguments.to)
+        run = run_of(arguments.model, vars(arguments).get("from"), vars(arguments).get("to"))
         if not run.is_export:
-            make_own_export(run)
+            make_own_export(run, is_asked=True)
     return load_translator(arguments)
 
 

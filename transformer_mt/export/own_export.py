@@ -9,13 +9,16 @@ from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder
 
 
-def make_own_export(run: RunFolder) -> None:
-    """Export the run's model into its folder as its config asks (`train.export`), unless it is there or
-    CTranslate2 is not installed; of several ranks only 0 does. If it cannot be, or fails its proof, one line
-    says why, and the run translates with torch.
+def make_own_export(run: RunFolder, is_asked: bool = False) -> None:
+    """Export the run's model into its folder if its config (`train.export`) or the user asks, unless it is
+    there or CTranslate2 is not installed; of several ranks only 0 does. If it cannot be, or fails its proof,
+    one line says why, and the run translates with torch.
     """
     config = run.config()
-    if not (config.train.export and config.data.directions) or os.environ.get("RANK", "0") != "0":
+    if (
+        not ((config.train.export or is_asked) and config.data.directions)
+        or os.environ.get("RANK", "0") != "0"
+    ):
         return
     if importlib.util.find_spec("ctranslate2") is None or run.own_export is not None:
         return

@@ -70,6 +70,15 @@ def test_the_client_of_libretranslate_is_served(served, tiny_run, cli):
     assert client.detect("Der Hund schläft in dem großen Haus.", timeout=60)[0]["language"] == "de"
 
 
+def test_a_run_is_served_by_ctranslate2(tiny_run, tmp_path):
+    """It is exported into the run's folder first."""
+    pytest.importorskip("ctranslate2")
+    shutil.copytree(tiny_run, tmp_path / "tiny")
+    with Served(tmp_path / "tiny", "--engine", "ctranslate2") as server:
+        assert server.post("/translate", q="The dog sleeps.", source="en", target="de")["translatedText"]
+    assert (tmp_path / "tiny/ctranslate2/model.bin").is_file()
+
+
 def test_many_clients_get_what_translate_gives(served, tiny_run, tmp_path, cli):
     sentences = [src for src, _ in toy.generate("test", 60)]
     (tmp_path / "in").write_text("".join(f"{line}\n" for line in sentences), encoding="utf-8")
