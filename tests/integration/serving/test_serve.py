@@ -30,9 +30,12 @@ class Served:
         command = [sys.executable, "-m", "transformer_mt", "serve", *map(str, words), "--port", "0"]
         environment = os.environ | {f"TRANSFORMER_MT_{key}": str(value) for key, value in variables.items()}
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT, text=True, env=environment)
-        self.first_line = self.process.stderr.readline()
-        found = re.search(r"http://([\d.]+):(\d+);", self.first_line)
-        assert found, self.first_line + self.process.stderr.read()
+        said, found = "", None
+        for self.first_line in self.process.stderr:  # the first that says where
+            said += self.first_line
+            if found := re.search(r"http://([\d.]+):(\d+);", self.first_line):
+                break
+        assert found, said
         self.address = found[1], int(found[2])
         self.url = f"http://{found[1]}:{found[2]}"
 
