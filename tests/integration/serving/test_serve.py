@@ -31,8 +31,8 @@ class Served:
         environment = os.environ | {f"TRANSFORMER_MT_{key}": str(value) for key, value in variables.items()}
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT, text=True, env=environment)
         said, found = "", None
-        for self.first_line in self.process.stderr:  # the first that says where
-            said += self.first_line
+        for line in self.process.stderr:  # to the one that says where
+            self.first_line, said = line, said + line
             if found := re.search(r"http://([\d.]+):(\d+);", self.first_line):
                 break
         assert found, said
