@@ -7,8 +7,12 @@ import unicodedata
 import pytest
 
 from tests.conftest import TINY
-from transformer_mt.config import Config
+from tests.unit.documents.upper_case import UpperCaseEngine
+from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.preparation.prepare import prepare
+from transformer_mt.data.vocabulary.numbering import EOS
+from transformer_mt.search.hypothesis import Hypothesis
+from transformer_mt.translation.translator import Translator
 
 SCRIPTS = [
     "LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "HEBREW", "ARABIC", "DEVANAGARI", "BENGALI",
@@ -53,3 +57,39 @@ def test_what_is_written_is_what_is_trained_on(tmp_path, monkeypatch, script, ki
     assert {unicodedata.normalize("NFC", row) for row in trained} == {
         unicodedata.normalize("NFC", row) for row in rows
     }
+
+
+class CopyEngine(UpperCaseEngine):
+    """Writes its source."""
+
+    def search(self, requests, settings, n_best):
+        for i, request in enumerate(requests):
+            text = self.tokenizer.src.decode(request.src)
+            yield i, [Hypothesis([*self.tokenizer.encode_tgt([text])[0], EOS], -1.0, -1.0)]
+
+
+@pytest.mark.parametrize("language, text", [
+    ("fa", "می\u200cروم و کتاب\u200cها را می\u200cبینم"),
+    ("ckb", "ئه\u200cم ژووره\u200cیه گه\u200cوره\u200cیه"),
+    ("ur", "یہ میرا گھر ہے ۱۲۳"), ("ps", "زه کور ته ځم ښه ورځ ولرئ"), ("te", "నేను సాఫ్ట్\u200cవేర్"),
+    ("kn", "ನಾನು ಸಾಫ್ಟ್\u200cವೇರ್"), ("ml", "അവന്\u200d ചില്ല് ൺ ൻ ർ"), ("si", "ශ්\u200dරී ක්\u200dෂේත්\u200dරය"),
+    ("gu", "ક્\u200dષેત્ર અને ગુજરાતી ૧૨૩"), ("ru", "дом № 5 и 3½ часа"), ("uk", "під'їзд № 12"),
+    ("pt", "n.º 5 e 2.ª edição"), ("es", "1.º y 2.ª de 5 m²"), ("it", "la 3ª volta 10 m³"),
+    ("ko", "ㅋㅋ 그래요 ㅠㅠ 10㎡"), ("de", "10² m und 5 µm und 3½ ℃"),
+])  # fmt: skip
+def test_a_language_comes_through_vocabulary_rows_and_search_as_it_is_written(
+    tmp_path, monkeypatch, language, text
+):
+    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "cache"))
+    pairs = [{language: f"{text} {number}", "en": f"line {number}"} for number in range(60)]
+    for name, part in (("train", pairs[:50]), ("valid", pairs[50:])):
+        rows = "".join(f"{json.dumps(pair)}\n" for pair in part)
+        (tmp_path / f"{name}.jsonl").write_text(rows, encoding="utf-8")
+    data = {name: {"file": str(tmp_path / f"{name}.jsonl")} for name in ("train", "valid")}
+    data |= {"source_lang": language, "target_lang": "en", "max_length": 400, "max_length_ratio": 100.0}
+    config = Config.model_validate(TINY | {"data": data, "tokenizer": {"kind": "char", "vocab_size": 400}})
+    prepared = prepare(config)
+    trained = {prepared.tokenizer.src.decode(prepared.train.src(row).tolist()) for row in range(50)}
+    assert trained == {pair[language] for pair in pairs[:50]}
+    translator = Translator(CopyEngine(prepared.tokenizer), prepared.tokenizer, config, DecodeConfig())
+    assert [result.translation for result in translator.translate([text])] == [text]
