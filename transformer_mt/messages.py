@@ -33,6 +33,8 @@ def write(text: str) -> None:
         else:
             sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
+    except RuntimeError:  # a signal's handler, called while another message is written
+        os.write(sys.stderr.fileno(), f"{text}\n".encode())
     except OSError:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - as long as the process
 
