@@ -226,7 +226,7 @@ def _until(server: Server, lines: Sequence[str], end: float) -> list[float]:
 
 
 def mixed(arguments: argparse.Namespace, lines: Sequence[str]) -> None:
-    """20,000 requests of all kinds by 16 clients: their status codes, and resident memory. Beside them two
+    """20,000 requests of all kinds by 16 clients: their status codes, and resident memory. Two more
     clients send a small file of 60,000 line breaks again and again, and leave before it is read.
     """
     server, found, kinds, lock = Server(arguments), Counter[int](), Counter[str](), threading.Lock()

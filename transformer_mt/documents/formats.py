@@ -45,7 +45,7 @@ _NOT_READ = {
     **dict.fromkeys((".csv", ".tsv", ".jsonl", ".tmx"), "save the column of sentences as a text file"),
 }
 _OF_LINES = frozenset({"", ".txt", ".text", ".src", ".trg", ".tgt", ".ref", ".hyp", ".in", ".out", ".tok"})
-"""Endings of text whose lines are translated, beside codes of languages and numbers."""
+"""Endings of text whose lines are translated, apart from codes of languages and numbers."""
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 
 
@@ -89,7 +89,7 @@ def format_of(input_name: str | None, output_name: str | None, may_set: bool = T
 
 
 def _is_code(ending: str) -> bool:
-    """Whether it is the code of a language, as of newstest.de, or the number of a part."""
+    """True for the code of a language, as of newstest.de, and the number of a part."""
     return ending.isdigit() or base_code(ending) in TWO_LETTERS
 
 

@@ -25,7 +25,7 @@ INVISIBLE = "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\u034f\ufe0f\ufeff"
 
 
 def characters_of(script):
-    """Those of the Basic Multilingual Plane."""
+    """The characters of a script in the Basic Multilingual Plane."""
     named = [c for c in map(chr, range(0xA0, 0xFFFE)) if unicodedata.name(c, "").startswith(f"{script} ")]
     return [c for c in named if unicodedata.category(c)[0] in "LMNP"]
 

@@ -130,3 +130,17 @@ def test_subtitles_are_read_as_windows_wrote_them(capsys):
     assert in_capitals(raw, "srt")[0].decode("utf-16") == cue.format("A DOG")
     with pytest.raises(InputError, match="must be UTF-8, but byte 0xe9 is not"):
         read_document(b"WEBVTT\n\ncaf\xe9", "vtt", ("en", "de"), "x")
+
+
+def test_what_a_divided_unit_has_already_is_not_overwritten():
+    """A target without segments is a translation of the whole; messages that choose between forms stay."""
+    whole = DIVIDED + "<target>Ein Hund. Eine Katze.</target>"
+    assert translated_unit(whole) == ("<target>Ein Hund. Eine Katze.</target>", 1)
+    choice = "{n, plural, one {a dog} other {dogs}}"
+    written, _ = translated_unit(DIVIDED.replace("a cat.", choice))
+    assert "A DOG." in written and '<mrk mtype="seg" mid="2">' + choice in written
+
+
+def test_text_beside_a_section_of_cdata_stays_and_is_counted():
+    raw = UNIT.format("<trans-unit><source>a dog <![CDATA[a cat]]></source></trans-unit>").encode()
+    assert in_capitals(raw, "xliff") == (raw, {"texts that are CDATA in part": 1})

@@ -285,3 +285,8 @@ def test_elements_without_an_end_are_read_in_time(part):
 def test_an_empty_value_gets_quotes():
     (tag, text, rest) = [piece for piece in parse_html("<img alt=dog class=x>") if piece]
     assert tag + replace(text, text="").render() + rest == '<img alt="" class=x>'
+
+
+def test_a_stray_end_of_a_button_divides_nothing():
+    html = "<p></button>dogs are <button>running</button> in it</p>"
+    assert texts(html) == ["dogs are running in it"] and unchanged(html) == html

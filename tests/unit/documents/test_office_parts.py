@@ -1,4 +1,4 @@
-"""What a reader sees of an office document is translated, wherever it stands; what stays is counted."""
+"""The parts of an office document that a reader sees are translated, and the others are counted."""
 
 import re
 
@@ -142,3 +142,12 @@ def test_the_table_of_contents_and_the_title_of_a_book_are_translated():
     after, _ = translated(members, "epub")
     assert "<text>A BOOK</text>" in after["toc.ncx"]
     assert "<d:title>A BOOK</d:title><d:creator>me</d:creator>" in after["c.opf"]
+
+
+def test_a_namespace_ends_with_the_element_that_declares_it():
+    inner = (
+        f'<svg xmlns="http://www.w3.org/2000/svg"><p/></svg><p><r><t>a dog</t></r></p><x xmlns="{SHEET}"/>'
+    )
+    text = f'<document xmlns="{WORD}">{inner}<p><r><t>a cat</t></r></p></document>'
+    members, _ = translated({"word/document.xml": text}, "docx")
+    assert members["word/document.xml"] == text.replace("a dog", "A DOG").replace("a cat", "A CAT")

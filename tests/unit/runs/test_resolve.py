@@ -101,8 +101,8 @@ def test_batches_are_packed_on_a_gpu_for_networks_that_can_read_them(sections, r
 
 def test_the_normalisation_composes_unless_another_is_asked_for_or_given():
     assert resolve(config(), Origin(), Prepared()).tokenizer.normalization == "compose"
-    asked = config(tokenizer={"normalization": "nfkc"})
-    assert resolve(asked, Origin(), Prepared()).tokenizer.normalization == "nfkc"
+    other = config(tokenizer={"normalization": "nfkc"})
+    assert resolve(other, Origin(), Prepared()).tokenizer.normalization == "nfkc"
     for old in ("nmt_nfkc", "identity"):
         before = config(tokenizer={"normalization": old})
         for origin in (Origin(checkpoint=before), Origin(parent=before)):

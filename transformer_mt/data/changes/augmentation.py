@@ -37,11 +37,11 @@ def unchanged_by(config: AugmentConfig, pairs: Sequence[Pair], languages: Langua
         "upper": UpperCase(languages), "title": TitleCase(languages), "lower": LowerCase(languages),
         "punctuation": FinalMark(languages), "typos": Typos(),
     }  # fmt: skip
-    for name, probability in config.model_dump().items():
+    for name in (name for name, probability in config.model_dump().items() if probability):
         changed = sum(
             of[name](src, tgt, Random(number)) != (src, tgt) for number, (src, tgt) in enumerate(pairs)
         )
-        if probability and 2 * changed < len(pairs):
+        if 2 * changed < len(pairs):
             yield f"note: data.augment.{name} can change {changed:,} of {len(pairs):,} pairs looked at"
 
 

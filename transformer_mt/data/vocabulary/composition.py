@@ -30,7 +30,7 @@ def normalizer_of(normalization: str) -> SentencePieceNormalizer:
 
 
 def _composing_rules() -> Iterator[tuple[str, str]]:
-    """What is replaced, and by what."""
+    """Each spelling, and the character that replaces it."""
     for character in map(chr, range(sys.maxunicode + 1)):
         if character.isspace() and character != " " and unicodedata.category(character) == "Zs":
             yield character, " "

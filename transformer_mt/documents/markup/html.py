@@ -247,10 +247,13 @@ def _is_shown(token: Token, name: str) -> bool:
 
 def _divided(run: Sequence[Token]) -> Iterator[Sequence[Token]]:
     """The run; controls of a form that have no words between them stand each by itself."""
+    if not any(token.name in CONTROLS for token in run):
+        yield run
+        return
     borders, depth, has_words_outside = [0], 0, False
     for i, token in enumerate(run):
         if token.kind in ("start", "end") and token.name in CONTROLS:
-            depth += 1 if token.kind == "start" else -1
+            depth = depth + 1 if token.kind == "start" else max(0, depth - 1)
             borders += [i] if token.kind == "start" else [i + 1]
         elif not depth and token.kind in ("text", "literal"):
             has_words_outside |= has_words(decoded(token.raw))

@@ -85,7 +85,7 @@ class Stays(str):
     """A part of a document with text that is not translated, as it is written."""
 
     what: str
-    """What it is, in the plural."""
+    """The kind of the text, in the plural."""
 
     def __new__(cls, written: str, what: str) -> "Stays":
         stays = super().__new__(cls, written)

@@ -51,6 +51,8 @@ class _Tokenizer:
         self._raw, self._name, self._depth = raw, name, 0
         self._tokens: list[Token] = []
         self._prefixes: dict[str, str] = {}
+        self._outer: list[tuple[int, dict[str, str]]] = []
+        """The prefixes outside of each element that declares some, and its depth."""
         self._names: dict[str, str] = {}
         self._begin, self._kind, self._element = 0, "object", ""
         """The token that has begun."""
@@ -68,24 +70,27 @@ class _Tokenizer:
         return self._tokens
 
     def _start(self, element: str, attributes: dict[str, str]) -> None:
-        for key, uri in attributes.items():
-            if key.startswith("xmlns"):
-                self._prefixes[key[6:]] = _PREFIXES.get(uri, key[6:])
-                self._names.clear()
         go_on()
         self._depth += 1
+        if declared := {key[6:]: uri for key, uri in attributes.items() if key.startswith("xmlns")}:
+            self._outer.append((self._depth, self._prefixes))
+            usual = {prefix: _PREFIXES.get(uri, prefix) for prefix, uri in declared.items()}
+            self._prefixes, self._names = {**self._prefixes, **usual}, {}
         if self._depth > _DEEPEST:
             raise InputError(f"{self._name}: elements must be at most {_DEEPEST} deep, but are deeper")
         self._next("start", self._name_of(element))
 
     def _end(self, element: str) -> None:
+        name = self._name_of(element)
+        if self._outer and self._outer[-1][0] == self._depth:
+            (_, self._prefixes), self._names = self._outer.pop(), {}
         self._depth -= 1
         position = self._parser.CurrentByteIndex
         if self._kind == "start" and self._raw[position - 2 : position] == b"/>":
             self._kind = "object"
             self._add(position)
         else:
-            self._next("end", self._name_of(element))
+            self._next("end", name)
 
     def _name_of(self, element: str) -> str:
         if element not in self._names:

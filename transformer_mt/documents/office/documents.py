@@ -24,12 +24,12 @@ _NAME = re.compile(
     r'<(?:\w+:)?(?:tableColumn|filter|customFilter|s)\b[^>]*?\s(?:name|val|v)="([^"]*)"'
     r"|<(?:\w+:)?(?:f|formula[12]?|definedName|calculatedColumnFormula)\b[^>]*>([^<]*)<"
 )
-_NOT_READ = {
-    r"<(?:\w+:)?oMath[\s>]": "formulas",
-    r"<(?:\w+:)?textpath\s": "texts as pictures (WordArt)",
-    r"(?:word|ppt|xl)/embeddings/.+": "embedded files",
+_OTHER_MARKUP = {
+    rb"<(?:\w+:)?oMath[\s>]": "formulas",
+    rb"<(?:\w+:)?textpath\s": "texts as pictures (WordArt)",
 }
-"""What has text that is not translated: markup, and members of the file."""
+"""Elements with text that is not translated."""
+_EMBEDDED = re.compile(r"(?:word|ppt|xl)/embeddings/.+")
 _LINE_BREAK = re.compile(r"_x000[aAdD]_")
 """A line break in the name of a column; in a cell it is one."""
 Parse = Callable[[str, str], list[Piece]]
@@ -118,14 +118,13 @@ class OfficeDocument:
         return {" ".join(text.casefold().split()) for text in texts}
 
     def _others(self) -> Iterator[Piece]:
-        """Nothing but the names of what has text that is not read."""
-        for pattern, what in _NOT_READ.items():
-            for member in self.members:
-                if pattern.startswith("<"):
-                    is_text = member in self._with_text()
-                    yield from [Stays("", what)] * len(re.findall(pattern.encode(), member.content)) * is_text
-                elif re.fullmatch(pattern, member.info.filename):
-                    yield Stays("", what)
+        """An empty piece for each part with text that is not read."""
+        for pattern, what in _OTHER_MARKUP.items():
+            for member in self._with_text():
+                yield from [Stays("", what)] * len(re.findall(pattern, member.content))
+        for member in self.members:
+            if _EMBEDDED.fullmatch(member.info.filename):
+                yield Stays("", "embedded files")
 
     def written(self, translated: str) -> bytes:
         """The document with what its pieces became."""

@@ -24,7 +24,7 @@ _PARAGRAPHS, _STRINGS = {"w:p", "a:p"}, {"si", "is"}
 _PLAIN = {"c:v", "cx:v", "cx:pt", "x:text", "p:text", "text"}
 """Names and values of charts, and comments."""
 _OF_PAGES = {f"{pages}{place}" for pages in ("odd", "even", "first") for place in ("Header", "Footer")}
-"""What stands above and below the pages of a sheet."""
+"""The headers and footers of the pages of a sheet."""
 _SECTION = re.compile("(&amp;[LCR])")
 _CODE = re.compile(r'(&amp;(?:"[^"]*"|&quot;.*?&quot;|\d+|K[0-9A-F]{6}|[A-Z]|&amp;))')
 """Their parts, and codes such as that of the number of the page."""

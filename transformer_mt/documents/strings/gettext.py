@@ -104,7 +104,7 @@ class Plural:
     count: int
     """Their number; very many where the header does not say."""
     numbers: Sequence[Sequence[int]] = ()
-    """Which of the first numbers each form stands for."""
+    """The first numbers that each form stands for."""
 
     @property
     def is_known(self) -> bool:
@@ -112,15 +112,15 @@ class Plural:
 
     @classmethod
     def of(cls, header: str) -> "Plural":
-        found = _PLURAL.search(header)
-        if found is None:
+        declared = _PLURAL.search(header)
+        if declared is None:
             return cls(sys.maxsize)
         try:
-            form_of = gettext.c2py(found[2])
+            form_of = gettext.c2py(declared[2])
             forms = [form_of(n) for n in range(200)]
         except (ValueError, ZeroDivisionError, RecursionError):
             return cls(sys.maxsize)
-        count = int(found[1])
+        count = int(declared[1])
         return cls(count, [[n for n in range(200) if forms[n] == form] for form in range(count)])
 
     def takes_plural(self, form: int, num_forms: int, is_same: bool) -> bool:

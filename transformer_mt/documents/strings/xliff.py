@@ -81,14 +81,14 @@ def _of_unit(tokens: Sequence[Token]) -> list[Piece]:
     is_open = any((token.attribute("state") or "") in _OPEN_STATES for token in (tokens[0], tokens[first]))
     divided = tokens[slice(*spans.get("seg-source", (0, 0)))]
     segments = {mid: divided[start + 1 : stop] for mid, start, stop in _segments(divided)}
+    is_divided = bool(segments) and next(_segments(target), None) is not None
+    if _has_text(target) and not is_open and not is_divided:
+        return [Stays("".join(_raw(tokens)), FINISHED)]
     if segments:
-        is_divided = next(_segments(target), None) is not None
         template = target if is_divided else divided[1:]
         inside = list(_with_segments(template, segments, is_translated=is_divided and not is_open))
-    elif _has_text(target) and not is_open:
-        return [Stays("".join(_raw(tokens)), FINISHED)]
-    elif is_choice("".join(token.raw for token in source if token.kind == "text" or token.name == "cdata")):
-        return [Stays("".join(_raw(tokens)), CHOICES)]
+    elif what := _why_it_stays(source):
+        return [Stays("".join(_raw(tokens)), what)]
     else:
         inside = _translated(source)
     name = f"{tokens[begin].raw[1:].split('source')[0]}target"
@@ -130,20 +130,27 @@ def _with_segments(
         if mid not in segments or (is_translated and _has_text(template[first:position])):
             yield Stays("".join(_raw(template[first:position])), FINISHED)
             continue
+        if what := _why_it_stays(segments[mid]):
+            yield Stays("".join(_raw(template[first:position])), what)
+            continue
         opening = template[first].raw.removesuffix("/>").removesuffix(">").rstrip()
         yield from (f"{opening}>", *_translated(segments[mid]), f"</{opening[1:].split()[0]}>")
     yield from _raw(template[position:])
 
 
+def _why_it_stays(source: Sequence[Token]) -> str:
+    """The kind of a source that is not translated; empty for others."""
+    has_cdata = any(token.name == "cdata" for token in source)
+    if is_choice("".join(token.raw for token in source if token.kind == "text" or token.name == "cdata")):
+        return CHOICES
+    return "texts that are CDATA in part" if has_cdata and pieces_of_cdata(source) is None else ""
+
+
 def _translated(content: Sequence[Token]) -> list[Piece]:
     """The content of a source in pieces."""
-    inside = pieces_of_cdata(content)
-    if inside is None and any(token.name == "cdata" for token in content):
-        return [*_raw(content)]
-    if inside is None:
-        run = list(with_placeholders(_run(content)))
-        inside = pieces_of_run(run, lambda token: [token.raw], XmlSpelling())
-    return inside
+    if (inside := pieces_of_cdata(content)) is not None:
+        return inside
+    return pieces_of_run(list(with_placeholders(_run(content))), lambda token: [token.raw], XmlSpelling())
 
 
 def _run(tokens: Sequence[Token]) -> Iterator[Token]:
