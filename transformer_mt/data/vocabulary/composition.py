@@ -14,7 +14,6 @@ from sentencepiece import SentencePieceNormalizer, set_min_log_level
 from sentencepiece.sentencepiece_model_pb2 import NormalizerSpec
 
 COMPOSE = "compose"
-_WARNING = 2
 
 
 @cache
@@ -22,7 +21,7 @@ def normalizer_of(normalization: str) -> SentencePieceNormalizer:
     """SentencePiece's rule for a value of `tokenizer.normalization`."""
     if normalization not in ("auto", COMPOSE):
         return SentencePieceNormalizer(rule_name=normalization)
-    set_min_log_level(_WARNING)
+    set_min_log_level(2)  # of warnings
     rules = SentencePieceNormalizer(norm_map=list(_composing_rules()))
     spec = NormalizerSpec.FromString(rules.serialized_normalizer_spec())
     spec.name = COMPOSE

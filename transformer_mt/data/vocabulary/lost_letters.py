@@ -3,6 +3,7 @@
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 
 from transformer_mt.data.vocabulary.numbering import UNK
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
@@ -26,7 +27,7 @@ def _missing(tokenizer: Tokenizer, pairs: Sequence[Pair]) -> Iterator[str]:
     for side, encode in enumerate((tokenizer.encode_src, tokenizer.encode_tgt)):
         texts = [pair[side] for pair in pairs]
         hits = [number for number, ids in enumerate(encode(texts)) if UNK in ids]
-        is_known = _knower(encode)
+        is_known = cache(partial(_is_known, encode))
         for number in hits:
             is_hit[number] = True
             letters.update({c for c in texts[number] if not is_known(c)})
@@ -70,12 +71,5 @@ def _share(is_hit: Sequence[bool]) -> str:
     return f"{sum(is_hit) / len(is_hit):.1%}"
 
 
-def _knower(encode: Callable[[list[str]], list[list[int]]]) -> Callable[[str], bool]:
-    known: dict[str, bool] = {}
-
-    def is_known(character: str) -> bool:
-        if character not in known:
-            known[character] = UNK not in encode([character])[0]
-        return known[character]
-
-    return is_known
+def _is_known(encode: Callable[[list[str]], list[list[int]]], character: str) -> bool:
+    return UNK not in encode([character])[0]

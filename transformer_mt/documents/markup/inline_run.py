@@ -150,16 +150,14 @@ class _Builder:
     def text_with_marks(self) -> MarkedText:
         """The collected text, with its marks."""
         marks = tuple(self._frames[0].marks)
-        return MarkedText(
-            "".join(self._characters), marks, writer=self._spelling.writer, inner=tuple(self._inner)
-        )
+        text = "".join(self._characters)
+        return MarkedText(text, marks, writer=self._spelling.writer, inner=tuple(self._inner))
 
     def add_all(self, run: Sequence[Token], partners: dict[int, int]) -> None:
         read = [_read(token, self._spelling) for token in run]
         last = max(i for i, text in enumerate(read) if text)
-        following = list(accumulate(reversed(read), lambda after, text: text[:1] or after, initial=""))[
-            -2::-1
-        ]
+        after = accumulate(reversed(read), lambda later, text: text[:1] or later, initial="")
+        following = list(after)[-2::-1]
         """The first character that is seen after each token."""
         for i, token in enumerate(run):
             if token.kind == "text":

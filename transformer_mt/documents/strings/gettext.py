@@ -92,7 +92,7 @@ def parse_po(text: str, target_lang: str, name: str) -> list[Piece]:
             pieces += _filled(entry, field, plural) if is_filled else [field["value"]]
         if translates and entry.num_forms:
             last, ending = entry.fields[-1], "\r\n" if "\r\n" in text else "\n"
-            for form in range(entry.num_forms, plural.count if plural.is_known else 0):
+            for form in range(entry.num_forms, len(plural.numbers)):
                 pieces += [f"{ending}msgstr[{form}]{last['gap']}", *_filled(entry, last, plural, form)]
     return [*pieces, text[position:]]
 
@@ -105,10 +105,6 @@ class Plural:
     """Their number; very many where the header does not say."""
     numbers: Sequence[Sequence[int]] = ()
     """The first numbers that each form stands for."""
-
-    @property
-    def is_known(self) -> bool:
-        return bool(self.numbers)
 
     @classmethod
     def of(cls, header: str) -> "Plural":
@@ -127,7 +123,7 @@ class Plural:
         """Whether a form is made of the source's plural: one that stands for other numbers than 1, too, needs
         the placeholder of the number; `is_same`: the singular has the same.
         """
-        if not self.is_known or form >= len(self.numbers):
+        if form >= len(self.numbers):  # of a header that does not say
             return num_forms == 1 or form > 0
         numbers = self.numbers[form]
         return numbers != [1] and not (1 in numbers and is_same and self.count > 1)
