@@ -56,12 +56,13 @@ FAULTS: dict[str, Fault] = {
     "tokenised text": lambda n, pair: (_spaced(pair[0]), _spaced(pair[1])),
     "markup": lambda n, pair: (f"<b>{pair[0]}</b>", pair[1]),
     "numbers that differ": lambda n, pair: (f"{pair[0]} {n + 20}", f"{pair[1]} {n + 31}"),
+    "number on one side only": lambda n, pair: (f"{pair[0]} {n + 20}", pair[1]),
     "unbalanced lengths": lambda n, pair: (pair[0] * 2, pair[1][: max(2, len(pair[1]) // 3)].strip()),
     "one source, many targets": lambda n, pair: ("The page was not found.", pair[1]),
     "one target, many sources": lambda n, pair: (pair[0], "Die Seite gibt es nicht."),
     "validation or test sentences": lambda n, pair: _VALIDATION[n % 50],
 }  # fmt: skip
-SHIFTED, NEAR = "shifted lines", "near-duplicates"
+SHIFTED, NEAR, MISALIGNED = "shifted lines", "near-duplicates", "misaligned pairs"
 
 
 def planted(pairs: Sequence[Pair], fault: str, share: float, seed: int = 1) -> tuple[list[Pair], int]:
@@ -74,6 +75,10 @@ def planted(pairs: Sequence[Pair], fault: str, share: float, seed: int = 1) -> t
         found[start : start + count] = [(src, t) for (src, _), t in zip(found[start:], rotated)]
         return found, count
     rows = random.Random(seed).sample(range(1, len(pairs), 2 if fault == NEAR else 1), count)
+    if fault == MISALIGNED:  # each has the target of the next
+        for row, other in zip(rows, [*rows[1:], rows[0]]):
+            found[row] = (pairs[row][0], pairs[other][1])
+        return found, count
     for n, row in enumerate(rows):
         if fault == NEAR:  # of the row before, which has an even number and is not changed
             found[row] = (_other_marks(pairs[row - 1][0]), _other_marks(pairs[row - 1][1]))
@@ -108,7 +113,7 @@ def main() -> None:
         pairs = [(row[0], row[1]) for row in rows]
         clean = looked(pairs, languages)
         print(f"\n{path.name}, {len(pairs):,} pairs\n\n| fault | 1 % | 10 % | as it is |\n|---|---|---|---|")
-        for fault in [*FAULTS, SHIFTED, NEAR]:
+        for fault in [*FAULTS, MISALIGNED, SHIFTED, NEAR]:
             before, cells = reported(clean, fault), []
             for share in (0.01, 0.1):
                 with_faults, count = planted(pairs, fault, share)

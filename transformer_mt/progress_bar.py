@@ -1,5 +1,6 @@
 """Progress of work that takes more than two seconds, and how long work takes in words."""
 
+import os
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -19,8 +20,18 @@ def show_progress(
     is_long = total is None or total >= _ABBREVIATED
     return tqdm(
         items, what, total, leave=False, unit=f" {unit}", unit_scale=is_long, initial=initial,
-        dynamic_ncols=True, delay=_DELAY_SECONDS, disable=sys.stderr is None or not sys.stderr.isatty(),
+        delay=_DELAY_SECONDS, **terminal(),
     )  # fmt: skip
+
+
+def terminal(shows: bool = True) -> dict[str, Any]:
+    """tqdm's arguments for a bar on stderr. A terminal that reports no width has 80 columns: at 0 columns
+    tqdm would print nothing.
+    """
+    if not shows or sys.stderr is None or not sys.stderr.isatty():
+        return {"disable": True}
+    has_width = os.get_terminal_size(sys.stderr.fileno()).columns > 0
+    return {"file": sys.stderr, "dynamic_ncols": has_width, "ncols": None if has_width else 80}
 
 
 def time_left(done: float, total: float, seconds: float) -> float:

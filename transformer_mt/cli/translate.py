@@ -102,7 +102,15 @@ def _translate(arguments: argparse.Namespace) -> int:
             raise InputError(f"TEXT must be a text, but {text} is a file; give it as --input {text}")
     format = arguments.format or format_of(arguments.input, arguments.output)
     if format != "text":
-        return document.translate(arguments, format)
+        document.translate(arguments, format)
+    else:
+        _translate_lines(arguments)
+    if arguments.output and Path(arguments.output).is_file():
+        say(f"written: {arguments.output}")
+    return 0
+
+
+def _translate_lines(arguments: argparse.Namespace) -> None:
     with ExitStack() as files:
         chunks = _chunks(arguments, files)
         options = _options(arguments)
@@ -119,7 +127,7 @@ def _translate(arguments: argparse.Namespace) -> int:
             except RuntimeError as error:
                 refuse_lost_rank(error)
                 raise
-            return 0
+            return
         # The first lines before the output is opened, which empties it: they may be no text.
         first_task = next(work, None)
         remember = memory_out(arguments, translator, files)
@@ -135,7 +143,6 @@ def _translate(arguments: argparse.Namespace) -> int:
                 bar(1)
     if arguments.output:
         resume.end(Path(arguments.output))
-    return 0
 
 
 def _options(arguments: argparse.Namespace) -> "Options":

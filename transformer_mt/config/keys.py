@@ -1,13 +1,12 @@
 """Every key of the YAML, by its dotted path."""
 
-import typing
 from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from transformer_mt.settings.section import Mark
+from transformer_mt.settings.section import Mark, members
 
 CORPORA = ("data.train", "data.valid")
 """Keys whose value is replaced, not merged: the keys of two corpora together are no valid corpus."""
@@ -42,13 +41,5 @@ def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def _sections(field: FieldInfo) -> list[type[BaseModel]]:
     """The section that a key is; a key may also be a word or a section (model.attention.score)."""
     return [
-        kind for kind in _members(field.annotation) if isinstance(kind, type) and issubclass(kind, BaseModel)
+        kind for kind in members(field.annotation) if isinstance(kind, type) and issubclass(kind, BaseModel)
     ]
-
-
-def _members(annotation: Any) -> list[Any]:
-    """The members of a union, also of one inside another."""
-    if typing.get_origin(annotation) is typing.Annotated:
-        return _members(typing.get_args(annotation)[0])
-    members = typing.get_args(annotation)
-    return [below for member in members for below in _members(member)] if members else [annotation]

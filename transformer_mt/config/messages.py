@@ -66,6 +66,33 @@ OTHER_NAMES = {
 }  # fmt: skip
 """Our names of other toolkits' keys."""
 
+OTHER_VALUES = {
+    name: right
+    for right, names in {
+        "scaled_dot": ("scaled_dot_product", "sdpa"),
+        "general": ("multiplicative", "bilinear"),
+        "additive": ("bahdanau", "mlp"),
+        "rotary": ("rope", "rotary_embedding"),
+        "sinusoidal": ("sine", "sinusoid", "absolute", "fixed"),
+        "learned": ("learnable", "trainable"),
+        "relative": ("shaw", "relative_position"),
+        "pre": ("prenorm", "pre_norm", "pre_ln"),
+        "post": ("postnorm", "post_norm", "post_ln"),
+        "silu": ("swish",),
+        "recurrent": ("rnn", "lstm", "gru", "seq2seq"),
+        "encoder": ("bert", "encoder_only"),
+        "decoder": ("gpt", "decoder_only"),
+        "inverse_sqrt": ("noam", "rsqrt", "inverse_square_root"),
+        "fp16": ("float16", "half"),
+        "fp32": ("float32", "float", "single"),
+        "bpe": ("sentencepiece", "wordpiece", "subword"),
+        "sample": ("sampling", "nucleus", "top_k", "top_p"),
+        "beam with `decode.beam: 1`": ("greedy",),
+    }.items()
+    for name in names
+}  # fmt: skip
+"""Our names of values that the field names otherwise, where a key has such a value."""
+
 _CORPUS_TAGS = tuple(kind.__name__ for kind in SETS)
 
 OVERRIDDEN = "command line"
@@ -119,6 +146,10 @@ def _problem(error: Any, loc: list[str], section: type[BaseModel]) -> str:
     near = ""
     if kind == "literal_error":
         options = [word.strip("'") for word in error["ctx"]["expected"].replace(" or ", ", ").split(", ")]
+        word = str(value).lower().replace("-", "_")
+        right = word if word in options else OTHER_VALUES.get(word, "")
+        if right.split(" ")[0] in options:
+            return f" {must}, but is {value!r}; it is called {right} here"
         match = difflib.get_close_matches(str(value), options, n=1)
         near = f"; did you mean {match[0]!r}?" if match else ""
     return f" {must}, but is {value!r}{near}"

@@ -1,5 +1,10 @@
-"""The assessment on all corpora in two sentences: are they good enough, and what comes first?"""
+"""The verdict on all corpora: are they good enough, what was found, what comes first, and the keys to add."""
 
+from typing import Any
+
+import yaml
+
+from transformer_mt.config.dump import flow
 from transformer_mt.inspection.inspect import CorpusReport, Inspection
 
 # From this share of a corpus on, something should be done; from this share of all pairs on, it must be.
@@ -7,39 +12,81 @@ _SHOULD, _MUST = 0.01, 0.1
 # From this share of a validation or test set on, its scores say little.
 _SCORES_SUFFER = 0.1
 _FEW = 10_000
+_NAMED = 6
+_DATA = "data."
 
 
 def assessment(inspection: Inspection) -> str:
-    """Two sentences."""
-    total = sum(report.rows for report in inspection.corpora if report.is_training)
-    usable = round(sum(usable_pairs(report) for report in inspection.corpora if report.is_training))
+    """Two or three sentences."""
+    training = [report for report in inspection.corpora if report.is_training]
+    total = sum(report.rows for report in training)
+    usable = round(sum(usable_pairs(report) for report in training))
     if not usable:
         return "Not good enough: no pair is left for training. First, look at the table of each corpus."
     few = f"; about {usable:,} usable pairs are few" if usable < _FEW else ""
+    findings = [
+        (report, finding) for report in inspection.corpora for finding in report.shown if finding.weight
+    ]
     serious = [
-        (finding.weight * finding.pairs, report, finding)
-        for report in inspection.corpora
-        for finding in report.findings
+        (finding.must_be_corrected, finding.weight * finding.pairs, report, finding)
+        for report, finding in findings
         if finding.must_be_corrected
         or finding.weight * report.share(finding) >= (_SHOULD if report.is_training else _SCORES_SUFFER)
     ]
     if not serious:
         first = "get more data" if few else "train"
-        return (
-            f"Good enough{few or f': about {usable:,} usable pairs'}. First, {first}; no other setting needs "
-            "to change."
-        )
-    pairs, report, finding = max(serious, key=lambda entry: (entry[2].must_be_corrected, entry[0]))
-    total_rows = total if report.is_training else report.rows
-    is_bad = finding.must_be_corrected or pairs >= _MUST * total_rows
+        advice = "no other setting needs to change"
+        if findings and keys_to_add(inspection):
+            first, advice = f"add the keys below, then {first}", "they act on such pairs"
+        elif findings:
+            first, advice = f"look at the examples, then {first}", "no key acts on such pairs"
+        start = f"Good enough{few or f': about {usable:,} usable pairs'}."
+        return f"{start}{_named(inspection, findings)} First, {first}; {advice}."
+    _, pairs, report, finding = max(serious, key=lambda entry: entry[:2])
+    is_bad = finding.must_be_corrected or pairs >= _MUST * (total if report.is_training else report.rows)
     grade = "Not good enough yet" if is_bad else "Good enough after a correction"
-    is_setting = finding.action.startswith(("filter:", "data."))
-    action = f"set {finding.action}" if is_setting else finding.action
+    action = f"set {finding.action}" if finding.is_setting else finding.action
     return (
         f"{grade}{few or f': about {usable:,} pairs are usable as they are'}. First, for {report.name}: "
         f"{action if report.is_training or finding.stops else 'look at the examples'} ({finding.what}, about "
         f"{finding.pairs:,} pairs, {report.share(finding):.1%})."
+        + _named(inspection, [entry for entry in findings if entry[1] is not finding])
     )
+
+
+def _named(inspection: Inspection, findings: list[tuple[CorpusReport, Any]]) -> str:
+    """A sentence that names the findings, those with most pairs first."""
+    where = {
+        report.name: f" of {report.name}" for report in inspection.corpora if len(inspection.corpora) > 1
+    }
+    ordered = sorted(findings, key=lambda entry: -entry[1].pairs)
+    names = [
+        f"{finding.what} (about {finding.pairs:,} pairs{where.get(report.name, '')})"
+        for report, finding in ordered[:_NAMED]
+    ]
+    more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
+    return f" Found: {', '.join(names)}{more}." if names else ""
+
+
+def keys_to_add(inspection: Inspection) -> str:
+    """YAML with the keys that act on the findings, to paste into the config; empty if there are none. Rules
+    of one corpus of several stand in a comment: they belong into its entry.
+    """
+    lines: dict[str, None] = {}
+    training = [report for report in inspection.corpora if report.is_training]
+    for report in training:
+        rules: dict[str, Any] = {}
+        for finding in report.shown:
+            if finding.is_setting and finding.weight:
+                key, value = next(iter(yaml.safe_load(finding.action).items()))
+                if key == "filter":
+                    rules |= value
+                else:
+                    lines[f"  {key.removeprefix(_DATA)}: {flow(value)}"] = None
+        if rules:
+            where = "" if len(training) == 1 else f"# in the entry of {report.name}: "
+            lines[f"  {where}filter: {flow(report.rules | rules)}"] = None
+    return "\n".join(["data:", *lines]) + "\n" if lines else ""
 
 
 def usable_pairs(report: CorpusReport) -> float:

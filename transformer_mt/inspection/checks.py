@@ -7,7 +7,13 @@ from collections.abc import Callable, Sequence, Set
 from typing import Literal
 
 from transformer_mt.config import DataConfig
-from transformer_mt.data.cleaning.rules import CopyRule, MarkupRule, NumbersRule, ScriptRule
+from transformer_mt.data.cleaning.rules import (
+    CopyRule,
+    MarkupRule,
+    NumbersRule,
+    ScriptRule,
+    has_one_sided_number,
+)
 from transformer_mt.inspection.finding import Finding, IsOn, always, never
 from transformer_mt.inspection.samples import UNCOUNTED, FrequentKeys, Group, GroupSample, weight_of
 from transformer_mt.inspection.terms import TermsCheck
@@ -100,6 +106,13 @@ def pair_checks(languages: tuple[str, str], is_text: bool = False) -> list[PairC
         lambda rules, data: rules.numbers,
         weight=0.5,
     )
+    one_sided = PairCheck(
+        "number on one side only",
+        "look at the examples; no key drops them",
+        has_one_sided_number,
+        never,
+        weight=0.2,
+    )
     copies = PairCheck(
         "source equals target", "filter: {copy: true}", CopyRule().drops, lambda rules, data: rules.copy
     )
@@ -115,7 +128,7 @@ def pair_checks(languages: tuple[str, str], is_text: bool = False) -> list[PairC
         PairCheck("escaped text", _REPAIR, either(is_escaped), _looks_at_encoding, weight=0.5),
         PairCheck("markup", "filter: {markup: true}", MarkupRule().drops, lambda rules, data: rules.markup),
     ]
-    return [*checks, numbers] if all(map(is_natural, languages)) else checks
+    return [*checks, numbers, one_sided] if all(map(is_natural, languages)) else checks
 
 
 _REPAIR = "filter: {encoding: repair}"

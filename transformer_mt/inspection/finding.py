@@ -56,6 +56,11 @@ class Finding:
     def must_be_corrected(self) -> bool:
         return self.stops and self.weight > 0.0
 
+    @property
+    def is_setting(self) -> bool:
+        """The action is a key of the config."""
+        return self.action.startswith(("filter:", "data."))
+
     def mark_if_handled(self, rules: FilterConfig, data: DataConfig) -> None:
         """If the config handles this already, say so in the action and set the weight to 0."""
         if self.is_on(rules, data):

@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.held_out import FromTrainCorpus
 from transformer_mt.corpora.hub import UnknownSplitError
 from transformer_mt.corpora.kind import Corpus
+from transformer_mt.data.alignment.aligner import has_thot, import_thot
 from transformer_mt.data.preparation.first_pass import evaluation_keys, training_pairs
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
 from transformer_mt.data.vocabulary.lost_letters import lost_letters_notes
@@ -29,6 +30,7 @@ from transformer_mt.inspection.checks import (
     pair_checks,
 )
 from transformer_mt.inspection.finding import Example, Finding, always, never
+from transformer_mt.inspection.misaligned import find_misaligned
 from transformer_mt.inspection.samples import Block, BlockSample
 from transformer_mt.inspection.shifted_lines import find_shifts
 from transformer_mt.inspection.terms import TermsCheck
@@ -36,11 +38,13 @@ from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.terms.glossary_file import read_glossary
-from transformer_mt.text.languages import LanguageIdentifier, is_natural
+from transformer_mt.text.languages import LanguageIdentifier, is_natural, is_same_language
 from transformer_mt.text.pair import Pair
 from transformer_mt.text.scripts import count_scripts
 
 _DAMAGED = 20  # rows that are named
+_LEAST = 0.0005
+"""Findings of a smaller share of a corpus are left out, unless they concern at least ten pairs."""
 
 
 @dataclass
@@ -60,7 +64,14 @@ class CorpusReport:
     findings: list[Finding]
     sample: list[Pair]
     tokens: tuple[float, float] | None = None
-    """Mean pieces of a source and of a target."""
+    """Mean tokens of a source and of a target."""
+    rules: dict[str, Any] = field(default_factory=dict)
+    """The cleaning rules that are on."""
+
+    @property
+    def shown(self) -> list[Finding]:
+        """The findings of a report: those of few pairs are left out."""
+        return [f for f in self.findings if f.pairs >= 10 or self.share(f) >= _LEAST or f.must_be_corrected]
 
     def share(self, finding: Finding) -> float:
         return finding.pairs / max(1, self.rows)
@@ -74,7 +85,7 @@ class Inspection:
     corpora: list[CorpusReport]
     notes: list[str]
     vocab_size: int | None
-    """Pieces of the vocabulary that the tokens are counted with."""
+    """Size of the vocabulary that the tokens are counted with."""
 
 
 def inspect(config: Config) -> Inspection:
@@ -89,6 +100,10 @@ def inspect(config: Config) -> Inspection:
     terms: TermsCheck | None = None
     if (file := data.terms.file) is not None:
         terms = TermsCheck(read_glossary(file, data.languages), file)
+    try:
+        import_thot()
+    except InputError as error:
+        notes.append(f"Misaligned pairs were not looked for: {error}.")
     reports = []
     for entry in data.entries:
         say(f"looking at {entry.title}")
@@ -104,6 +119,7 @@ def inspect(config: Config) -> Inspection:
             entry.title, training_pairs(readable, data), languages, checks, is_training=True
         )
         report.findings[:0] = damaged
+        report.rules = rules.model_dump(exclude_defaults=True)
         for finding in report.findings:
             finding.mark_if_handled(rules, data)
         reports.append(report)
@@ -166,7 +182,7 @@ def inspect_corpus(
             continue
         for check in checks:
             check.add(row, (src, tgt))
-    findings = [*_shifted(blocks, languages, rows), *all_findings(checks)]
+    findings = [*_order(blocks, languages, rows), *all_findings(checks)]
     sample = [pair for block in blocks.blocks() for pair in block.pairs if all(pair)]
     sides = tuple([pair[side] for pair in sample] for side in (0, 1))
     return CorpusReport(
@@ -224,7 +240,8 @@ def _without_damaged(corpus: Corpus, data: DataConfig) -> tuple[Corpus, list[Fin
     return corpus.model_copy(update={"damaged_rows": "drop"}), [finding]
 
 
-def _shifted(blocks: BlockSample, languages: tuple[str, str], rows: int) -> list[Finding]:
+def _order(blocks: BlockSample, languages: tuple[str, str], rows: int) -> list[Finding]:
+    """Shifted lines, or else misaligned pairs."""
     findings = []
     for shift in find_shifts(blocks.blocks(), languages):
         pairs = min(rows, round(shift.lines * blocks.stride))
@@ -233,6 +250,9 @@ def _shifted(blocks: BlockSample, languages: tuple[str, str], rows: int) -> list
         finding = Finding("shifted lines", "add or remove lines in one of the files", pairs, note=note)
         finding.examples = _examples(shift.blocks)
         findings.append(finding)
+    if not findings and all(map(is_natural, languages)) and not is_same_language(*languages) and has_thot():
+        misaligned = find_misaligned(blocks.blocks(), languages, rows)
+        findings += [misaligned] if misaligned else []
     return findings
 
 
@@ -245,7 +265,7 @@ def _examples(blocks: Sequence[Block]) -> list[Example]:
 
 
 def _count_tokens(config: Config, reports: Sequence[CorpusReport], notes: list[str]) -> int | None:
-    """Mean pieces per pair, by the given vocabulary or one learnt from the samples; None if there is none."""
+    """Mean tokens per pair, by the given vocabulary or one learnt from the samples; None if there is none."""
     text = [pair for report in reports if report.is_training for pair in report.sample]
     try:
         parent = parent_of(config) if config.init_from else None

@@ -3,13 +3,10 @@
 from collections.abc import Sequence
 from html import escape
 
-from transformer_mt.inspection.assessment import assessment
+from transformer_mt.inspection.assessment import assessment, keys_to_add
 from transformer_mt.inspection.finding import Finding
 from transformer_mt.inspection.inspect import CorpusReport, Inspection
 from transformer_mt.markdown import table
-
-_LEAST = 0.0005
-"""Suspicions of a smaller share of a corpus are left out, unless they concern at least ten pairs."""
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
@@ -17,29 +14,27 @@ table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: a
 th, td { border: 1px solid #bbb; padding: .3rem .6rem; text-align: left; vertical-align: top; }
 th { background: #f2f2f2; }
 .assessment { border-left: .3rem solid #2a6; padding: .5rem 1rem; background: #f4faf6; font-size: 1.1em; }
-code { background: #f2f2f2; padding: 0 .2rem; }
+code, pre { background: #f2f2f2; padding: 0 .2rem; }
 summary { cursor: pointer; font-weight: 600; margin-top: .8rem; }
 td.text { max-width: 30rem; overflow-wrap: anywhere; }
 """
 
 
-def shown(report: CorpusReport) -> list[Finding]:
-    """The findings worth a line."""
-    return [s for s in report.findings if s.pairs >= 10 or report.share(s) >= _LEAST or s.must_be_corrected]
-
-
 def markdown(inspection: Inspection) -> str:
     """The report for the terminal and for inspect.md."""
-    parts = [f"# Inspection of {inspection.name}", assessment(inspection), *inspection.notes]
+    parts = [f"# Inspection of {inspection.name}", assessment(inspection)]
+    if keys := keys_to_add(inspection):
+        parts.append(f"```yaml\n{keys}```")
+    parts += inspection.notes
     parts.append(table(_overview(inspection), _head(inspection)))
     for report in inspection.corpora:
         parts.append(f"## {report.name}")
-        if not (findings := shown(report)):
+        if not report.shown:
             parts.append("Nothing suspicious.")
             continue
-        rows = [_row(report, finding) for finding in findings]
+        rows = [_row(report, finding) for finding in report.shown]
         parts.append(table(rows, _FINDINGS))
-        parts += [_example_lines(finding) for finding in findings]
+        parts += [_example_lines(finding) for finding in report.shown]
     return "\n\n".join(parts) + "\n"
 
 
@@ -47,15 +42,17 @@ def html_page(inspection: Inspection) -> str:
     """One page without scripts, pictures or links to elsewhere."""
     body = [f"<h1>Inspection of {escape(inspection.name)}</h1>"]
     body.append(f'<p class="assessment">{escape(assessment(inspection))}</p>')
+    if keys := keys_to_add(inspection):
+        body.append(f"<pre>{escape(keys)}</pre>")
     body += [f"<p>{escape(note)}</p>" for note in inspection.notes]
     body.append(_html_table(_head(inspection), _overview(inspection)))
     for report in inspection.corpora:
         body.append(f"<h2>{escape(report.name)}</h2>")
-        if not (findings := shown(report)):
+        if not report.shown:
             body.append("<p>Nothing suspicious.</p>")
             continue
-        body.append(_html_table(_FINDINGS, [_row(report, finding) for finding in findings]))
-        for finding in findings:
+        body.append(_html_table(_FINDINGS, [_row(report, finding) for finding in report.shown]))
+        for finding in report.shown:
             rows = [[_row_label(e.row), *e.pair] for e in finding.examples]
             body.append(f"<details><summary>{escape(finding.what)}: examples</summary>")
             body.append(_html_table(["row", *report.languages], rows, texts=(1, 2)) + "</details>")
@@ -72,9 +69,9 @@ _FINDINGS = ["finding", "pairs, about", "share", "setting or action", "note"]
 
 
 def _head(inspection: Inspection) -> list[str]:
-    pieces = f" ({inspection.vocab_size:,} pieces)" if inspection.vocab_size else ""
+    size = f" (vocabulary of {inspection.vocab_size:,})" if inspection.vocab_size else ""
     lengths = "characters (5 %, 50 %, 95 %, most)"
-    return ["corpus", "pairs", "empty", lengths, f"tokens per pair{pieces}", "scripts"]
+    return ["corpus", "pairs", "empty", lengths, f"tokens per pair{size}", "scripts"]
 
 
 def _overview(inspection: Inspection) -> list[list[str]]:

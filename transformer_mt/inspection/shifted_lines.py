@@ -51,20 +51,25 @@ def find_shifts(blocks: Sequence[Block], languages: tuple[str, str]) -> list[Shi
     return _shifted(whole, scores)
 
 
+def words(text: str, language: str) -> list[str]:
+    """The words of the beginning of a text in lower case; characters in languages without spaces."""
+    split = list if has_no_word_spaces(language) else _WORD.findall
+    return split(text.lower()[:500])
+
+
 class _Tokens:
     """The words of one side: which word stands in which line."""
 
     def __init__(self, blocks: Sequence[Sequence[str]], language: str) -> None:
-        split = list if has_no_word_spaces(language) else _WORD.findall
         ids: dict[str, int] = {}
-        words: list[int] = []
+        ids_of_lines: list[int] = []
         lines: list[int] = []
         self.block_of = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
         for line, text in enumerate(text for block in blocks for text in block):
-            ids_of_words = {ids.setdefault(word, len(ids)) for word in split(text.lower()[:500])}
-            words += ids_of_words
+            ids_of_words = {ids.setdefault(word, len(ids)) for word in words(text, language)}
+            ids_of_lines += ids_of_words
             lines += [line] * len(ids_of_words)
-        self.words, self.lines = np.array(words, np.int64), np.array(lines, np.int64)
+        self.words, self.lines = np.array(ids_of_lines, np.int64), np.array(lines, np.int64)
         self.count = np.bincount(self.words, minlength=len(ids))
         # Words of many lines say little; words of one line nothing.
         useful = (self.count > 1) & (self.count < 0.1 * len(self.block_of))

@@ -105,13 +105,10 @@ class RunFolder:
     def config(self, decode: dict[str, Any] | None = None) -> Config:
         """The config, with the given settings of `decode` changed. InputError if there is none."""
         if not self.path.is_dir():
-            candidate = Path("runs") / self.path.name
-            hint = (
-                f"did you mean {candidate}?"
-                if candidate.is_dir()
-                else "a model is the folder of a run, such as runs/demo"
-            )
-            raise InputError(f"{self}: no such folder; {hint}")
+            runs = sorted(str(file.parent) for file in Path("runs").glob("*/config.yaml"))
+            names = [run for run in runs if Path(run).name == self.path.name] or runs
+            hint = f"the runs here: {', '.join(names)}" if names else "`make demo` trains one into runs/demo"
+            raise InputError(f"{self}: no such folder; a model is the folder of a run; {hint}")
         if not self.config_file.exists():
             raise InputError(f"{self}: must be a run's folder, but holds no {self.config_file.name}")
         overrides = [f"decode.{key}={_yaml(value)}" for key, value in (decode or {}).items()]

@@ -1,10 +1,12 @@
 """The base of all sections of the YAML: types of values, and marks that say more about a key."""
 
+import re
+import typing
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 Positive = Annotated[int, Field(gt=0)]
 NonNegative = Annotated[int, Field(ge=0)]
@@ -45,5 +47,24 @@ class Section(BaseModel):
         extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _number(cls, value: Any, info: ValidationInfo) -> Any:
+        """`10k` as 10,000 and `2M` as 2,000,000, in keys that are numbers."""
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKM])", value) if isinstance(value, str) else None
+        if match is None or int not in members(cls.model_fields[str(info.field_name)].annotation):
+            return value
+        number = float(match[1]) * (1_000_000 if match[2] == "M" else 1_000)
+        return int(number) if number.is_integer() else value
+
     def fits(self, config: Any) -> None:
         """ValueError unless the section goes with the others of the whole config."""
+
+
+def members(annotation: Any) -> list[Any]:
+    """The members of a union, also of one inside another, without their Annotated."""
+    if typing.get_origin(annotation) is Annotated:
+        return members(typing.get_args(annotation)[0])
+    if typing.get_origin(annotation) in (None, Literal, list):
+        return [annotation]
+    return [below for member in typing.get_args(annotation) for below in members(member)]

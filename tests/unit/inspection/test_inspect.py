@@ -4,8 +4,9 @@ import re
 from functools import lru_cache
 
 import pytest
+import yaml
 
-from scripts.plant_faults import FAULTS, NEAR, SHIFTED, looked, planted, reported
+from scripts.plant_faults import FAULTS, MISALIGNED, NEAR, SHIFTED, looked, planted, reported
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.inspection.assessment import assessment
@@ -38,6 +39,19 @@ def test_nine_tenths_of_the_planted_faults_are_reported(fault, share):
     assert finding.examples
     if all(example.row for example in finding.examples):
         assert all(pairs[example.row - 1] == example.pair for example in finding.examples)
+
+
+@pytest.mark.parametrize("size, share", [(3000, 10 / 3000), (3000, 0.1), (3000, 0.5)])
+def test_misaligned_pairs_are_found(size, share):
+    pairs, count = planted(clean(size), MISALIGNED, share)
+    look = looked(pairs, LANGUAGES)
+    assert 0.5 * count <= reported(look, MISALIGNED) <= 1.5 * count
+    (finding,) = [s for s in look.findings if s.what == MISALIGNED]
+    assert all(clean(size)[e.row - 1] != e.pair == pairs[e.row - 1] for e in finding.examples[:3])
+
+
+def test_few_pairs_are_not_called_misaligned():
+    assert reported(looked(planted(clean(900), MISALIGNED, 0.5)[0], LANGUAGES), MISALIGNED) == 0
 
 
 @pytest.mark.parametrize("share, least", [(0.01, 0), (0.04, 0.8), (0.1, 0.9), (1.0, 0.9)])
@@ -249,12 +263,37 @@ def look(rows, *findings, is_training=True, name="c"):
         ),
         (  # some odd pairs in it are not, since no rule drops them
             [look(50_000), look(100, Finding("wrong language", "act", 5), is_training=False, name="t")],
-            "Good enough: about 50,000 usable pairs. First, train; no other setting needs to change.",
+            "Good enough: about 50,000 usable pairs. Found: wrong language (about 5 pairs of t). First, "
+            "look at the examples, then train; no key acts on such pairs.",
+        ),
+        (  # a few pairs in a hundred thousand
+            [look(100_000, Finding("markup", "filter: {markup: true}", 60))],
+            "Good enough: about 99,940 usable pairs. Found: markup (about 60 pairs). First, add the keys "
+            "below, then train; they act on such pairs.",
+        ),
+        (  # the others are named, too
+            [look(50_000, Finding("markup", "act", 4_000), Finding("escaped text", "act", 60))],
+            "Good enough after a correction: about 45,945 pairs are usable as they are. First, for c: act "
+            "(markup, about 4,000 pairs, 8.0%). Found: escaped text (about 60 pairs).",
         ),
     ],
 )
-def test_the_verdict_is_two_sentences(looks, expected):
+def test_the_verdict_names_every_finding(looks, expected):
     assert assessment(Inspection("x", looks, [], None)) == expected
+
+
+def test_the_keys_stand_in_one_block_to_paste(write_config, tmp_path):
+    lines = [f"{src}\t{tgt}" for src, tgt in clean(2000)]
+    lines[5:15] = [f"<b>{n}</b> {line}" for n, line in enumerate(lines[5:15])]
+    lines[20:30] = [line.upper() for line in lines[40:50]]
+    (tmp_path / "a.tsv").write_text("\n".join(lines) + "\n")
+    corpus = {"file": str(tmp_path / "a.tsv"), "columns": [1, 2]}
+    config = load_config(write_config(data={"train": corpus, "filter": {"copy": True}}))
+    block = re.search(r"```yaml\n(.*?)```", markdown(inspect(config)), re.S)[1]
+    assert block == "data:\n  remove_duplicates: near\n  filter: {copy: true, markup: true}\n"
+    added = load_config(write_config(data={"train": corpus, **yaml.safe_load(block)["data"]}))
+    report = markdown(inspect(added))
+    assert "```" not in report and "no other setting needs to change" in report
 
 
 def test_without_the_extra_languages_are_not_looked_at(write_config, monkeypatch):

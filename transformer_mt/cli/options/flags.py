@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from transformer_mt.cli.options.arguments import subcommands
 from transformer_mt.config.yaml_loader import Loader
 from transformer_mt.errors import InputError, Setting
-from transformer_mt.settings.section import Flag, OnlyForSearches
+from transformer_mt.settings.section import Flag, OnlyForSearches, members
 
 
 def add_flags(
@@ -92,7 +92,7 @@ def value_of(text: str) -> Any:
 def _metavar(annotation: Any) -> str:
     """The values a key may have, in a word: N, X, or the words themselves."""
     words: list[str] = []
-    for kind in _members(annotation):
+    for kind in members(annotation):
         if kind is bool:
             words += ["true", "false"]
         elif typing.get_origin(kind) is Literal:
@@ -102,12 +102,3 @@ def _metavar(annotation: Any) -> str:
         elif kind is float:
             words.append("X")
     return "|".join(words)
-
-
-def _members(annotation: Any) -> list[Any]:
-    """The members of a union, without their Annotated."""
-    if typing.get_origin(annotation) is typing.Annotated:
-        return _members(typing.get_args(annotation)[0])
-    is_union = annotation is not None and typing.get_origin(annotation) not in (None, Literal, list)
-    members = typing.get_args(annotation) if is_union else ()
-    return [below for member in members for below in _members(member)] if is_union else [annotation]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from transformer_mt.documents.read import Document
 
 
-def translate(arguments: argparse.Namespace, format: str) -> int:
+def translate(arguments: argparse.Namespace, format: str) -> None:
     """Write the document part by part, each as soon as it is translated."""
     _check_options(arguments, format)
     from transformer_mt.documents.read import read_document
@@ -60,7 +60,6 @@ def translate(arguments: argparse.Namespace, format: str) -> int:
                 remember(*pair)
             bar(number <= total)
         output.end()
-    return 0
 
 
 def _check_options(arguments: argparse.Namespace, format: str) -> None:

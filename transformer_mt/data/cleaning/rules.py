@@ -88,6 +88,12 @@ class NumbersRule:
         return bool(first and second and _lacks(first, second) and _lacks(second, first))
 
 
+def has_one_sided_number(src: str, tgt: str) -> bool:
+    """One side alone has a number without a counterpart on the other. It may be spelled as a word there."""
+    first, second = numbers(src), numbers(tgt)
+    return _lacks(first, second) != _lacks(second, first)
+
+
 # Digits with the marks inside a number: 1,000.5 and 1.000,5 and 10:30.
 _NUMBER = re.compile(r"\d+(?:[.,:'’/ \u00a0\u202f-]\d+)*")
 

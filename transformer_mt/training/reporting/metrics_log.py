@@ -1,7 +1,6 @@
 """The output of a run: messages on stderr, a progress bar, metrics.jsonl, and the loggers of the config."""
 
 import json
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +8,7 @@ from tqdm import tqdm
 
 from transformer_mt.config import Config
 from transformer_mt.files import write_text
+from transformer_mt.progress_bar import terminal
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.reporting.loggers import Loggers
 
@@ -54,10 +54,8 @@ class MetricsLog:
             total=total,
             initial=step,
             unit="update",
-            file=sys.stderr,
-            dynamic_ncols=True,
-            bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}, {postfix}]",
-            disable=not (self._active and sys.stderr.isatty()),
+            bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]",
+            **terminal(self._active),
         )
 
     def advance(self, step: int, facts: str) -> None:
