@@ -11,6 +11,6 @@ def train(config: Config, out: str | Path | None = None, fresh: bool = False) ->
     """Train `config` in its folder, resuming from its newest checkpoint if there is one. Returns the folder.
 
     Raises InputError before any work, WorkError when the work fails, Interrupted after a signal. With several
-    ranks a process that got an InputError or WorkError must end: its peers are in another state.
+    ranks, a process must end after InputError or WorkError: its state differs from its peers'.
     """
     return loop.train(config, out, fresh, parent_of)

@@ -33,8 +33,8 @@ def missing(path: str | Path) -> str:
     """The words for a file that is not there: a link may be there, and its file not."""
     path = Path(path)
     if path.is_symlink():
-        return f"{path}: must be a file, but is a link to {path.readlink()}, which is not there"
-    return f"{path}: no such file; paths are taken from the folder you start in"
+        return f"{path}: must be a file, but is a link to {path.readlink()}, which is missing"
+    return f"{path}: no such file; paths are relative to the current folder"
 
 
 def check_is_new(out: Path) -> None:

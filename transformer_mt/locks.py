@@ -98,7 +98,7 @@ def start_over(folder: Path, inputs: Sequence[Path]) -> None:
 def set_aside(folder: Path) -> Path:
     """Move an old run, in which nobody trains, to a name with the time in it; returns that name."""
     if Path.cwd().is_relative_to(folder.resolve()):
-        raise InputError(f"{folder}: must be moved out of the way, but you are in it; start from outside it")
+        raise InputError(f"{folder}: must be moved aside, but is the current folder; start elsewhere")
     name = f"{folder.resolve().name}.old-{time.strftime('%Y%m%d-%H%M%S')}"
     paths = (folder.with_name(name + (f"-{i}" if i else "")) for i in itertools.count())
     aside = next(path for path in paths if not path.exists())

@@ -75,7 +75,7 @@ def reliability(bins: Sequence[Sequence[float]], path: Path) -> None:
     axes = figure.subplots()
     axes.plot([0, 1], [0, 1], color="0.7", lw=1, label="perfect calibration")
     confidence, plain, quality = zip(*bins)
-    axes.plot(plain, quality, color="tab:orange", marker="o", ms=4, label="probability of a piece")
+    axes.plot(plain, quality, color="tab:orange", marker="o", ms=4, label="probability of a token")
     axes.plot(confidence, quality, color="tab:blue", marker="o", ms=4, label="confidence")
     axes.set_xlabel("predicted")
     axes.set_ylabel("chrF, 0 to 1")

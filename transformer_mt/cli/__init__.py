@@ -73,7 +73,7 @@ _COMMANDS = {
 
 def build_parser() -> Parser:
     """The parser of `transformer-mt` with all commands."""
-    parser = Parser(prog="transformer-mt", description="Train Transformers to translate, and translate.")
+    parser = Parser(prog="transformer-mt", description="Train Transformers and translate with them.")
     parser.add_argument("--version", action="version", version=f"transformer-mt {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for module in (

@@ -14,17 +14,15 @@ if TYPE_CHECKING:
     from transformer_mt.settings.filter import FilterConfig
 
 _ABOUT = (
-    "Make a training corpus of monolingual text: a model from the target language makes the sources. "
+    "Make a training corpus from monolingual text: a target-to-source model writes the sources. "
     "With one YAML file instead of MODEL and TEXT: train that model, translate, and train the forward model. "
-    "Run again, it resumes."
+    "Rerun it to resume."
 )
 _RULES = ("copy", "script", "language", "numbers", "markup", "encoding")
 
 
 def add_command(commands: Any) -> None:
-    parser = commands.add_parser(
-        "backtranslate", help="make a corpus of monolingual text", description=_ABOUT
-    )
+    parser = commands.add_parser("backtranslate", help="back-translate monolingual text", description=_ABOUT)
     add_model(parser)
     parser.add_argument(
         "texts", metavar="TEXT", nargs="*", default=[],
@@ -32,7 +30,7 @@ def add_command(commands: Any) -> None:
     )  # fmt: skip
     parser.add_argument(
         "-o", "--out", metavar="FILE",
-        help="the corpus, in JSON lines; of a YAML file the folder of the whole (default: runs/NAME)",
+        help="the corpus, in JSON lines; with a YAML file the chain's folder (default: runs/NAME)",
     )  # fmt: skip
     parser.add_argument(
         "--filter", metavar="RULES",
@@ -91,7 +89,7 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
 
 def _chain(arguments: argparse.Namespace) -> int:
     if arguments.texts:
-        raise InputError("with a YAML file the texts must be named in it, but some are given")
+        raise InputError("with a YAML file the texts must be named in it, but TEXT is given")
     flags = ("model", "out", "fresh", "command")
     others = {key: value for key, value in vars(arguments).items() if key not in flags}
     if given := [key for key, value in others.items() if value not in (None, [], "auto")]:

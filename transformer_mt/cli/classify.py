@@ -9,8 +9,8 @@ from typing import Any
 from transformer_mt.cli.options.texts import add_texts, texts_of
 
 _ABOUT = (
-    "Give each text one of the labels an encoder was trained with (objective: classification). Without TEXT "
-    "the lines of standard input."
+    "Label texts with an encoder that was trained with objective: classification. Without TEXT, reads "
+    "standard input."
 )
 _CHUNK = 1024
 
@@ -18,7 +18,7 @@ _CHUNK = 1024
 def add_command(commands: Any) -> None:
     parser = commands.add_parser("classify", help="label texts", description=_ABOUT)
     add_texts(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON object a text, with all probabilities")
+    parser.add_argument("--json", action="store_true", help="a JSON object per text, with all probabilities")
     parser.set_defaults(command=_classify)
 
 

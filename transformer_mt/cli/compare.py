@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 _MOST_COUNTED = 1_000_000
 _ABOUT = (
     "Compare models and files of translations on test sets: scores with intervals, and whether the "
-    "differences from the first system are significant. Translations kept with a model are used again if the "
-    "same weights made them by the same search."
+    "differences from the first system are significant. Translations stored with a model are reused if the "
+    "same weights and search made them."
 )
 _SYSTEM = (
     "[NAME=]PATH: a run's folder, an exported one, or files of translations (plain text, or .jsonl of "
-    "`evaluate`), a file for each test set with commas between them; the same NAME again is the same system "
-    "with another seed"
+    "`evaluate`), one per test set, separated by commas; a repeated NAME is the same system with "
+    "another seed"
 )
 
 
@@ -48,20 +48,20 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--metrics",
         metavar="NAMES",
-        help="with commas between them (default: evaluate.metrics of the first model)",
+        help="separated by commas (default: evaluate.metrics of the first model)",
     )
     add_external(parser)
     parser.add_argument(
-        "--to", metavar="LANG", help="only the test sets into this language, of models of several"
+        "--to", metavar="LANG", help="only test sets into this language, for multilingual models"
     )
     parser.add_argument(
-        "--target-lang", metavar="LANG", help="the target language, where no model says it (BLEU's tokenizer)"
+        "--target-lang", metavar="LANG", help="the target language, if no model has one (BLEU's tokenizer)"
     )
     parser.add_argument(
         "--format",
         choices=["text", "markdown", "latex", "json"],
         default="text",
-        help="form of the table (default: text)",
+        help="table format (default: text)",
     )
     parser.add_argument("--html", metavar="FILE", help="also write a page with all sentences side by side")
     parser.add_argument(
@@ -139,7 +139,7 @@ def _of_languages(
     if any(test.languages is None for test in tests):
         if target is None and len(data.targets) > 1:
             raise InputError(
-                Setting("to"), f" must be one of {', '.join(data.targets)}, the languages the model writes"
+                Setting("to"), f" must be one of {', '.join(data.targets)}, the model's target languages"
             )
         directions = data.directions if len(data.targets) > 1 else [usual]
         languages = find_direction(directions, target, None, usual)
@@ -157,7 +157,7 @@ def _systems(texts: list[str]) -> list[_Named]:
     given = [(name, [path.resolve() for path in paths]) for (name, _), paths in zip(named, paths_of)]
     if twice := next((paths[0] for name, paths in zip(given, paths_of) if given.count(name) > 1), None):
         raise InputError(
-            f"each system must be given once, but {twice} is there twice; use NAME=PATH for seeds"
+            f"each system must be given once, but {twice} is given twice; use NAME=PATH for seeds"
         )
     explicit = {name for name, _ in named}
     systems = []
@@ -198,7 +198,7 @@ def _metrics(
 
     target_lang = arguments.target_lang or (config.data.target_lang if config else None)
     if not target_lang:
-        raise InputError("no system is a model, which says the target language; give --target-lang LANG")
+        raise InputError("no system is a model with a target language; give --target-lang LANG")
     names = [metric_name(name.strip()) for name in (arguments.metrics or "").split(",") if name.strip()]
     for name in names:
         if name not in METRICS:
@@ -235,7 +235,7 @@ def _translated(
     for system in named:  # before any work
         if not system.is_model and len(system.paths) != len(tests):
             raise InputError(
-                f"{system.name}: must have a file for each test set, with commas between them, but has "
+                f"{system.name}: must have one file per test set, separated by commas, but has "
                 f"{len(system.paths)} for {len(tests)}"
             )
     read = [

@@ -10,8 +10,8 @@ from transformer_mt.config.decode import DecodeConfig
 from transformer_mt.errors import InputError
 
 _ABOUT = (
-    "Continue texts with a decoder that was trained on plain text (model.kind: decoder). Without TEXT the "
-    "lines of standard input."
+    "Continue texts with a decoder that was trained on plain text (model.kind: decoder). Without TEXT, reads "
+    "standard input."
 )
 _SETTINGS = (
     "search", "beam", "length_penalty", "samples", "temperature", "top_k", "top_p", "seed", "min_length",
@@ -22,9 +22,9 @@ _SETTINGS = (
 def add_command(commands: Any) -> None:
     parser = commands.add_parser("complete", help="continue texts (GPT)", description=_ABOUT)
     add_texts(parser)
-    parser.add_argument("--n-best", metavar="N", type=int, default=1, help="completions of a text")
-    parser.add_argument("--json", action="store_true", help="one JSON object a text")
-    group = parser.add_argument_group("search", "Settings that win over `decode` in the model's config.")
+    parser.add_argument("--n-best", metavar="N", type=int, default=1, help="completions per text")
+    parser.add_argument("--json", action="store_true", help="a JSON object per text")
+    group = parser.add_argument_group("search", "Settings that override `decode` in the model's config.")
     add_flags(group, DecodeConfig, "decode.", _SETTINGS)
     parser.set_defaults(command=_complete)
 
@@ -37,7 +37,7 @@ def _complete(arguments: argparse.Namespace) -> int:
     check_searches(DecodeConfig, "decode.", keys, decode.search)
     if not 1 <= arguments.n_best <= decode.num_hypotheses:
         raise InputError(
-            f"--n-best must be 1 to {decode.num_hypotheses}, the texts the search keeps, but is "
+            f"--n-best must be 1 to {decode.num_hypotheses}, the search's hypotheses, but is "
             f"{arguments.n_best}"
         )
     from transformer_mt.language_models.complete import Completer

@@ -7,7 +7,7 @@ from typing import Any
 from transformer_mt.errors import InputError
 
 _ABOUT = """\
-Print a script by which a shell completes the commands, for its start-up file:
+Print a shell completion script for the shell's start-up file:
 
   bash   eval "$(transformer-mt completion bash)"
   zsh    eval "$(transformer-mt completion zsh)"

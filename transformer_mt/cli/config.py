@@ -11,7 +11,7 @@ def add_command(commands: Any) -> None:
     show = config.add_parser("show", help="print the resolved file with each key's meaning")
     show.add_argument("config", metavar="CONFIG", help="YAML file")
     show.add_argument(
-        "overrides", metavar="key=value", nargs="*", default=[], help="settings that win over the file"
+        "overrides", metavar="key=value", nargs="*", default=[], help="settings that override the file"
     )
     show.set_defaults(command=_show)
     config.add_parser("schema", help="print the JSON schema editors use").set_defaults(command=_schema)

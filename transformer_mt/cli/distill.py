@@ -8,7 +8,7 @@ from transformer_mt.cli.options.arguments import existing_files, share
 
 _ABOUT = (
     "Train a small, fast student on a teacher's translations of the training sentences, export it in int8, "
-    "and print how good, how large and how fast teacher and student are. Run again, it resumes."
+    "and print the quality, size and speed of teacher and student. Rerun it to resume."
 )
 
 
@@ -23,7 +23,7 @@ def add_command(commands: Any) -> None:
         metavar="key=value",
         nargs="*",
         default=[],
-        help="settings that win over the student's file",
+        help="settings that override the student's file",
     )
     parser.add_argument("--out", metavar="DIR", help="the student's folder (default: runs/NAME)")
     parser.add_argument(
@@ -35,7 +35,7 @@ def add_command(commands: Any) -> None:
         help="text in the source language to learn from besides the training corpora; repeatable",
     )  # fmt: skip
     parser.add_argument(
-        "--references", action="store_true", help="learn from the training corpora themselves, too"
+        "--references", action="store_true", help="also learn from the training corpora themselves"
     )
     parser.add_argument(
         "--clean", action="store_true",

@@ -51,15 +51,15 @@ def add_command(commands: Any) -> None:
     add_external(parser)
     parser.add_argument(
         "--links", metavar="FILE",
-        help="links of the words of --source and --reference, made by hand (0-0 1?2): also print the "
+        help="manual word alignments of --source and --reference (0-0 1?2): also print the "
         "alignment error rate",
     )  # fmt: skip
     parser.add_argument(
         "--robust", action="store_true",
         help="also score the test sets in capitals, with typos, without final marks, two sentences a line, "
-        "and look at single words",
+        "and check single words",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="one JSON object a test set")
+    parser.add_argument("--json", action="store_true", help="a JSON object per test set")
     add_search(parser)
     parser.show(
         sets=("--source", "--reference", "--to", "--from", "--tag"),
@@ -210,7 +210,7 @@ def _compare_with_parent(
     if parent.path.parent.resolve() == run.folder.path.resolve() or not parent.config().data.directions:
         return
     if parent.weights_digest() != expected:
-        say(f"no comparison with {parent}: the weights that this model began with are not at this path")
+        say(f"no comparison with {parent}: its weights are not those that this model started from")
         return
     if not (arguments.source or arguments.to or vars(arguments)["from"]):
         of_parent = load_evaluation_sets(arguments, parent, parent.config())

@@ -11,30 +11,28 @@ if TYPE_CHECKING:
     from transformer_mt.export.format import ExportFormat
 
 _ABOUT = (
-    "Write a run's model for other software, with a model card, and prove it: both translate a probe set, "
-    "and an export that translates differently is not kept. ctranslate2 is a folder and a MODEL for "
-    "translate, evaluate and score; huggingface a folder that transformers loads; argos an .argosmodel file."
+    "Export a run's model for other software, with a model card, and verify it: both translate a probe "
+    "set, and an export whose translations differ is not kept. ctranslate2 is a folder and a MODEL for "
+    "translate, evaluate and score; huggingface a folder for transformers; argos an .argosmodel file."
 )
 
 
 def add_command(commands: Any) -> None:
     parser = commands.add_parser("export", help="write a model for other software", description=_ABOUT)
     parser.add_argument("model", metavar="MODEL", help="a run's folder")
-    parser.add_argument("out", metavar="OUT", help="what to write; must not be there")
+    parser.add_argument("out", metavar="OUT", help="output path; must not exist yet")
     parser.add_argument(
         "--to",
         choices=["ctranslate2", "huggingface", "argos"],
         default="ctranslate2",
-        help="for which software (default: ctranslate2)",
+        help="target software (default: ctranslate2)",
     )
     parser.add_argument(
         "--quantization",
         choices=QUANTIZATIONS,
         help="how weights are stored (default: float32; with --to argos int8)",
     )
-    parser.add_argument(
-        "--probe", metavar="FILE", help="sentences both translate (default: of the validation set)"
-    )
+    parser.add_argument("--probe", metavar="FILE", help="probe sentences (default: from the validation set)")
     parser.add_argument("--license", metavar="NAME", help="the model's licence, for its card: cc-by-4.0")
     parser.set_defaults(command=_export)
 

@@ -9,8 +9,8 @@ from transformer_mt.cli.options.texts import add_texts, texts_of
 from transformer_mt.errors import InputError
 
 _ABOUT = (
-    "Fill in the words behind [MASK], with an encoder that was trained on plain text (model.kind: encoder). "
-    "Without TEXT the lines of standard input."
+    "Predict the words hidden by [MASK], with an encoder trained on plain text (model.kind: encoder). "
+    "Without TEXT, reads standard input."
 )
 
 
@@ -18,9 +18,9 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser("fill", help="fill in masked words (BERT)", description=_ABOUT)
     add_texts(parser)
     parser.add_argument(
-        "--top", metavar="N", type=int, default=1, help="print the N most probable pieces of each mask"
+        "--top", metavar="N", type=int, default=1, help="print the N most probable tokens of each mask"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a text")
+    parser.add_argument("--json", action="store_true", help="a JSON object per text")
     parser.set_defaults(command=_fill)
 
 

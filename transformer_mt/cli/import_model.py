@@ -7,18 +7,18 @@ from typing import Any
 from transformer_mt.errors import InputError
 
 _ABOUT = (
-    "Write a public model as a run's folder, with which all commands work: models of Marian such as "
-    "OPUS-MT's, of M2M-100 and NLLB, from the Hugging Face hub or a folder in its layout; Marian's own files."
+    "Convert a public model into a run's folder, which all commands accept: Marian models such as "
+    "OPUS-MT, M2M-100 or NLLB, from the Hugging Face hub or a folder in its layout; Marian's own files."
 )
 
 
 def add_command(commands: Any) -> None:
-    parser = commands.add_parser("import", help="a public model as a run's folder", description=_ABOUT)
+    parser = commands.add_parser("import", help="import a public model", description=_ABOUT)
     parser.add_argument("model", metavar="MODEL", help="a folder, or a name on the hub")
-    parser.add_argument("out", metavar="OUT", help="the run's folder; must not be there")
+    parser.add_argument("out", metavar="OUT", help="the run's folder; must not exist")
     parser.add_argument("--revision", metavar="REV", help="a commit, tag or branch on the hub")
-    parser.add_argument("--from", dest="from", metavar="LANG", help="its source language, if it says none")
-    parser.add_argument("--to", metavar="LANG", help="its target language, or of several the usual one")
+    parser.add_argument("--from", dest="from", metavar="LANG", help="its source language, if unknown")
+    parser.add_argument("--to", metavar="LANG", help="its target language, or the default of several")
     parser.set_defaults(command=_import)
 
 

@@ -7,18 +7,18 @@ from typing import Any
 
 def add_command(commands: Any) -> None:
     about = (
-        "Look at the corpora of a config before training: what is in them, what may be wrong with them, and "
-        "which key acts on it."
+        "Inspect the corpora of a config before training: their content, possible problems, and the keys "
+        "that handle them."
     )
-    parser = commands.add_parser("inspect", help="look at the data before training", description=about)
+    parser = commands.add_parser("inspect", help="inspect the data before training", description=about)
     parser.add_argument("config", metavar="CONFIG", help="YAML file")
     parser.add_argument(
-        "overrides", metavar="key=value", nargs="*", default=[], help="settings that win over the file"
+        "overrides", metavar="key=value", nargs="*", default=[], help="settings that override the file"
     )
     parser.add_argument(
         "--out",
         metavar="DIR",
-        help="where inspect.md and inspect.html are written (default: the run's folder, runs/NAME)",
+        help="folder for inspect.md and inspect.html (default: the run's folder, runs/NAME)",
     )
     parser.set_defaults(command=_inspect)
 

@@ -14,7 +14,7 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser(
         "new",
         help="write a config for your files",
-        description="Look at files of sentence pairs and write a config sized for them and this machine.",
+        description="Inspect files of sentence pairs and write a config sized for them and this machine.",
         epilog=_FORMATS,
     )
     parser.add_argument("source_lang", metavar="SRC", help="language code of the source: en")

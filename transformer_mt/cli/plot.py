@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 def add_command(commands: Any) -> None:
-    plot = commands.add_parser("plot", help="pictures of attention and of trainings")
+    plot = commands.add_parser("plot", help="plot attention or training curves")
     kinds = plot.add_subparsers(required=True, metavar="attention|curves")
     about = "Draw the attention weights of a sentence: keys on top, queries at the side."
     attention = kinds.add_parser("attention", help="heat maps of attention weights", description=about)
     add_model(attention)
-    attention.add_argument("source", metavar="SOURCE", help="a sentence, or a text that BERT or GPT reads")
+    attention.add_argument("source", metavar="SOURCE", help="a sentence, or a text for BERT or GPT")
     attention.add_argument("--target", metavar="TEXT", help="a translation of it (default: the model's own)")
     attention.add_argument(
         "--kind",
         choices=["cross", "encoder", "decoder"],
-        help="which attention (default: cross, or the only one of an encoder or decoder alone)",
+        help="attention to draw (default: cross, or the only one of an encoder or decoder)",
     )
     attention.add_argument(
         "--layer", metavar="N|all|mean", default="mean", help="which layers (default: their mean)"
@@ -52,7 +52,7 @@ def _attention(arguments: argparse.Namespace) -> int:
     if not arguments.output and not arguments.json:
         raise InputError("--output FILE must be given for a picture, or --json for the numbers")
     if arguments.engine == "ctranslate2":
-        raise InputError("attention can only be looked at with --engine torch, but the engine is ctranslate2")
+        raise InputError("attention can only be plotted with --engine torch, but the engine is ctranslate2")
     output = _picture(arguments.output) if arguments.output else None
     from transformer_mt.runs.folder import RunFolder
 

@@ -10,8 +10,8 @@ from transformer_mt.errors import InputError
 from transformer_mt.messages import say
 
 _ABOUT = (
-    "Print what probability the model gives each target line as a translation of its source line, "
-    "LOG_PROB<tab>SCORE<tab>TARGET, and at last, on stderr, the perplexity of all."
+    "Print the probability of each target line as a translation of its source line, as "
+    "LOG_PROB<tab>SCORE<tab>TARGET, and finally, on stderr, the overall perplexity."
 )
 
 # Pairs scored together.
@@ -21,12 +21,12 @@ _CHUNK = 1024
 def add_command(commands: Any) -> None:
     parser = commands.add_parser("score", help="log-probabilities of given translations", description=_ABOUT)
     add_model(parser)
-    parser.add_argument("--source", metavar="FILE", help="sentences, one per line (compressed too)")
+    parser.add_argument("--source", metavar="FILE", help="sentences, one per line (or compressed)")
     parser.add_argument("--target", metavar="FILE", help="their translations, one per line")
     parser.add_argument(
         "--translations",
         metavar="FILE",
-        help="instead of both: what translate --json wrote, scored in its own pieces",
+        help="instead of both: output of translate --json, scored in its own tokens",
     )
     parser.add_argument(
         "--tag", metavar="TAG", help="a tag before each sentence of --source, as for translate"
@@ -36,7 +36,7 @@ def add_command(commands: Any) -> None:
         help="length penalty of the score (default: the config's)",
     )  # fmt: skip
     parser.add_argument(
-        "--json", action="store_true", help="one JSON object a line, with each token's log-probability"
+        "--json", action="store_true", help="a JSON object per line, with each token's log-probability"
     )
     parser.set_defaults(command=_score)
 
@@ -47,7 +47,7 @@ def _score(arguments: argparse.Namespace) -> int:
     if arguments.translations and (arguments.source or arguments.target):
         raise InputError("give --translations, or --source and --target, not both")
     if arguments.translations and arguments.tag:
-        raise InputError("--tag requires --source; what translate wrote names its own")
+        raise InputError("--tag requires --source; output of translate has its own")
     if not arguments.translations and not (arguments.source and arguments.target):
         raise InputError("--source FILE and --target FILE must be given, or --translations FILE")
     translator = load_translator(arguments)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _ABOUT = (
     "Serve models over HTTP with the LibreTranslate API: POST /translate and /detect, GET /languages and "
-    "/health. Only this machine can reach it unless --host says otherwise. Each option can be a variable of "
-    "the environment, too: TRANSFORMER_MT_PORT is --port."
+    "/health. Only this machine can reach it unless --host is given. Each option can also be an environment "
+    "variable: TRANSFORMER_MT_PORT is --port."
 )
 
 _LOCAL = ["127.0.0.1", "::1"]
@@ -28,56 +28,54 @@ _MOST_DIRECTIONS = 50
 def add_command(commands: Any) -> None:
     parser = commands.add_parser("serve", help="translate over HTTP", description=_ABOUT)
     parser.add_argument(
-        "models", metavar="MODEL", nargs="*", help="a run's folder, an export's or a public model's"
+        "models", metavar="MODEL", nargs="*", help="a run's folder, an export or a public model"
     )
     add_engine(parser)
     parser.add_argument(
         "--direction", metavar="FROM:TO", action="append", default=[], type=direction_of,
-        help="serve these directions alone of models with several; repeatable",
+        help="serve only these directions of multilingual models; repeatable",
     )  # fmt: skip
     add_references_by_direction(parser)
     parser.add_argument(
         "--watch", metavar="FOLDER",
-        help="serve each model in FOLDER, also those that come, change or go later",
+        help="serve each model in FOLDER; follow additions, changes and removals",
     )  # fmt: skip
     parser.add_argument(
         "--unload-after", metavar="SECONDS", type=_not_negative, default=0,
-        help="load models when they are needed, and unload those that nobody asked for so long; 0 is never "
+        help="load models on demand, and unload those that were unused for this long; 0 is never "
         "(default: 0)",
     )  # fmt: skip
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=_port, default=5000, help="port to listen on (default: 5000)")
     parser.add_argument(
-        "--api-keys", metavar="FILE", help="keys that may ask, one a line: KEY [REQUESTS PER MINUTE]"
+        "--api-keys", metavar="FILE", help="valid keys, one per line: KEY [REQUESTS PER MINUTE]"
     )
-    limits = parser.add_argument_group("limits", "What a client may ask.")
+    limits = parser.add_argument_group("limits", "Limits for clients.")
     limits.add_argument("--characters", metavar="N", type=_not_negative, default=20_000,
-                        help="characters of a request; 0 is no limit (default: 20000)")  # fmt: skip
+                        help="characters per request; 0 is no limit (default: 20000)")  # fmt: skip
     limits.add_argument("--requests-per-minute", metavar="N", type=_not_negative, default=0,
-                        help="requests of a key, or of an address; 0 is no limit (default: 0)")  # fmt: skip
+                        help="requests per key or address; 0 is no limit (default: 0)")  # fmt: skip
     limits.add_argument("--queue", metavar="N", type=positive, default=2000,
                         help="lines that may wait for a model (default: 2000)")  # fmt: skip
     limits.add_argument("--seconds", metavar="N", type=_not_negative, default=60,
-                        help="until a request is given up; 0 is never (default: 60)")  # fmt: skip
+                        help="timeout of a request; 0 is no limit (default: 60)")  # fmt: skip
     limits.add_argument("--file-bytes", metavar="N", type=_not_negative, default=10_000_000,
-                        help="bytes of a file to translate; 0 takes none (default: 10000000)")  # fmt: skip
-    parser.add_argument("--metrics", action="store_true", help="answer GET /metrics in Prometheus's form")
+                        help="bytes per file; 0 rejects all files (default: 10000000)")  # fmt: skip
+    parser.add_argument("--metrics", action="store_true", help="serve GET /metrics in Prometheus format")
     parser.add_argument(
-        "--suggestions",
-        metavar="FILE",
-        help="add better translations that are suggested to FILE, as JSON lines",
+        "--suggestions", metavar="FILE", help="append suggested translations to FILE, as JSON lines"
     )
     parser.add_argument(
         "--cors", metavar="ORIGIN", action="append", default=[], type=_origin,
-        help="pages of this origin may use the server, such as https://example.org, or * for all; repeatable",
+        help="allow requests from this origin, such as https://example.org, or * for all; repeatable",
     )  # fmt: skip
     parser.add_argument(
         "--behind-proxy", action="store_true",
-        help="a proxy on this machine writes the clients' addresses into X-Forwarded-For",
+        help="read clients' addresses from X-Forwarded-For of a proxy on this machine",
     )  # fmt: skip
     parser.add_argument(
         "--trusted-proxy", metavar="ADDRESS", action="append", default=[], type=_network,
-        help="a proxy of this address or network, such as 10.0.0.0/8, does so; repeatable",
+        help="the same for a proxy in this network, such as 10.0.0.0/8; repeatable",
     )  # fmt: skip
     add_search(parser)
     parser.show(
@@ -119,7 +117,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     if not (arguments.models or arguments.watch):
         raise InputError("MODEL or --watch FOLDER must be given, but neither is")
     if arguments.watch and not Path(arguments.watch).is_dir():
-        raise InputError(f"--watch {arguments.watch}: must be a folder with a folder for each model")
+        raise InputError(f"--watch {arguments.watch}: must be a folder with one folder per model")
     offers = [offer for model in arguments.models for offer in offers_of(Path(model))]
     known = None if arguments.watch else [offer.direction for offer in offers]
     if known is not None:
@@ -175,7 +173,7 @@ def _directions(model: Path, wanted: list[tuple[str, str]]) -> list[dict[str, st
     except UnknownLanguageError:
         if not wanted:
             raise InputError(
-                f"{model}: does not say its languages; name them with ", Setting("direction"), " FROM:TO"
+                f"{model}: names no languages; give them with ", Setting("direction"), " FROM:TO"
             ) from None
         named = dict(zip(("from", "to"), wanted[0]))
         config = run_of(model, *wanted[0]).config()
@@ -205,7 +203,7 @@ class _Equipment:
         for name, given in (("glossary", glossaries), ("memory", memories)):
             files = [direction for direction, _ in given]
             if len(set(files)) < len(files):
-                raise InputError(Setting(name), " must be one file for each direction, but is several")
+                raise InputError(Setting(name), " must be one file per direction, but there are more")
             if served is None and None in files:
                 raise InputError(
                     Setting(name),

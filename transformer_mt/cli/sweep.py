@@ -14,7 +14,7 @@ from transformer_mt.messages import say
 _ABOUT = (
     "Train variants of one config, each with several seeds, score them, and print one table: parameters, "
     "speed, BLEU with its deviation, significance against the first. The table and a picture of the "
-    "learning curves are in the sweep's folder. Run again, it resumes."
+    "learning curves are in the sweep's folder. Rerun it to resume."
 )
 
 
@@ -22,7 +22,7 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser("sweep", help="compare variants of a config", description=_ABOUT)
     parser.add_argument("sweep", metavar="SWEEP", help="YAML file that names a base config and its variants")
     parser.add_argument(
-        "overrides", metavar="key=value", nargs="*", default=[], help="settings that win in every variant"
+        "overrides", metavar="key=value", nargs="*", default=[], help="overrides for every variant"
     )
     parser.add_argument("--out", metavar="DIR", help="the sweep's folder (default: runs/NAME)")
     where = parser.add_mutually_exclusive_group()
@@ -31,7 +31,7 @@ def add_command(commands: Any) -> None:
         metavar="N",
         type=positive,
         default=1,
-        help="trainings side by side, the cores shared out (default: 1)",
+        help="trainings in parallel, sharing the cores (default: 1)",
     )
     where.add_argument(
         "--devices", metavar="LIST", help="devices with one training each, such as cuda:0,cuda:1"
@@ -68,7 +68,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
         else [None] * arguments.jobs
     )
     if "" in devices:
-        raise InputError(f"--devices must be names with commas between them, but is {arguments.devices}")
+        raise InputError(f"--devices must be names separated by commas, but is {arguments.devices}")
     for device in filter(None, devices):
         choose_device(device)  # before any training, not in each
     sweep = load_sweep(arguments.sweep, arguments.overrides, arguments.out)

@@ -12,9 +12,7 @@ from transformer_mt.messages import say
 
 
 def add_command(commands: Any) -> None:
-    about = (
-        "Train the model a YAML file describes. Run again, it resumes from the newest undamaged checkpoint."
-    )
+    about = "Train the model of a YAML file. Rerun it to resume from the newest undamaged checkpoint."
     parser = commands.add_parser("train", help="train a model, or resume its training", description=about)
     parser.add_argument("config", metavar="CONFIG", help="YAML file")
     parser.add_argument(
@@ -22,7 +20,7 @@ def add_command(commands: Any) -> None:
         metavar="key=value",
         nargs="*",
         default=[],
-        help="settings that win over the file: train.max_updates=500",
+        help="settings that override the file: train.max_updates=500",
     )
     parser.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/NAME)")
     parser.add_argument(
@@ -33,12 +31,12 @@ def add_command(commands: Any) -> None:
         metavar="N",
         type=positive,
         default=1,
-        help="processes on this machine, one a GPU; started by torchrun",
+        help="processes on this machine, one per GPU, run by torchrun",
     )
     parser.add_argument(
         "--plan",
         action="store_true",
-        help="do not train, but measure how long it takes here and in how much memory, and advise",
+        help="do not train: measure time and memory on this machine, and advise",
     )
     parser.set_defaults(command=_train, is_process=False)  # whether it may start its own process again
 

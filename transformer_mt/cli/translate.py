@@ -37,20 +37,14 @@ def add_command(commands: Any) -> None:
 def add_arguments(parser: Parser) -> None:
     add_model(parser)
     parser.add_argument(
-        "text",
-        metavar="TEXT",
-        nargs="*",
-        default=[],
-        help="a sentence; without any, standard input is translated",
+        "text", metavar="TEXT", nargs="*", default=[], help="a sentence; default: the lines of standard input"
     )
     parser.add_argument(
         "-i", "--input", metavar="FILE", help="read sentences from FILE (.gz, .bz2, .xz, .zst)"
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write translations to FILE")
     parser.add_argument(
-        "--resume",
-        action="store_true",
-        help="continue after the complete lines that are in the --output file already",
+        "--resume", action="store_true", help="continue after the complete lines already in the --output file"
     )
     parser.add_argument(
         "--n-best",
@@ -70,9 +64,9 @@ def add_arguments(parser: Parser) -> None:
     )
     add_references(parser)
     parser.add_argument(
-        "--memory-out", metavar="FILE.tmx", help="write what is translated into a translation memory, too"
+        "--memory-out", metavar="FILE.tmx", help="also write the translations to a translation memory"
     )
-    parser.add_argument("--protect", metavar="REGEX", help="text it matches passes through unchanged")
+    parser.add_argument("--protect", metavar="REGEX", help="matching text passes through unchanged")
     parser.add_argument(
         "--format",
         choices=FORMATS,

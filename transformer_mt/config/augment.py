@@ -6,16 +6,16 @@ from transformer_mt.settings.section import Probability, Section
 
 
 class AugmentConfig(Section):
-    """Probabilities with which a pair is changed, in each epoch again. A pair may have several changes."""
+    """Probabilities of changes, sampled again for each pair and epoch. A pair may get several changes."""
 
     upper: Probability = 0.0
     """Both sides in capitals."""
     title: Probability = 0.0
-    """Both sides with a capital at each word."""
+    """Both sides in title case."""
     lower: Probability = 0.0
-    """The source without capitals."""
+    """The source in lower case."""
     punctuation: Probability = 0.0
-    """Both sides without the mark at their end, or with two or three of it."""
+    """Both sides without the final mark, or with it doubled or tripled."""
     typos: Probability = 0.0
     """The source with misspelled words."""
 
@@ -23,7 +23,7 @@ class AugmentConfig(Section):
     def _one_case(self) -> "AugmentConfig":
         if (total := self.upper + self.title + self.lower) > 1:
             raise ValueError(
-                "data.augment.upper, title and lower must be at most 1 together, as a pair has one of them, "
+                "data.augment.upper, title and lower must sum to at most 1, as a pair gets one of them, "
                 f"but are {total:g}"
             )
         return self

@@ -22,13 +22,13 @@ class Config(Section):
     """One experiment."""
 
     name: Changeable[str] = Field(pattern=NAME_PATTERN)
-    """The run's folder is runs/NAME; by default the name of the YAML file."""
+    """Name of the run in folder runs/NAME; by default the YAML file's."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
-    """The seed of everything random: initial weights, order of the data, dropout."""
+    """Random seed of the initial weights, data order and dropout."""
     init_from: Beginning | None = None
-    """Folder of a trained run to begin from, {huggingface: ...} for a public model, or {encoder: ...,
-    decoder: ...} for runs of each half: its weights, its vocabulary, and its `model` and `tokenizer` keys
-    where they are left out.
+    """Folder of a trained run to start from, {huggingface: ...} for a public model, or {encoder: ...,
+    decoder: ...} for runs of each half. It provides weights, vocabulary and omitted `model` and
+    `tokenizer` keys.
     """
     data: DataConfig
     """The sentence pairs."""

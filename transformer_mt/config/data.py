@@ -33,60 +33,60 @@ NEXT = ("random", "next")
 
 
 class NewPiecesConfig(Section):
-    """Pieces that the parent's vocabulary gets, after its own."""
+    """Tokens to append to the parent's vocabulary."""
 
     text: str | None = None
-    """A text file they are learnt from, of a language the parent divides into too many pieces."""
+    """A text file to learn them from, in a language that the parent splits too finely."""
     size: Annotated[int, Field(ge=8, le=1_000_000)] = 2000
-    """Pieces of the vocabulary that is learnt; those that the parent has are not new."""
+    """Size of the learnt vocabulary; only tokens that the parent lacks are added."""
 
     def fits(self, config: Any) -> None:
         key = "new_languages" if config.data.new_languages else "new_pieces.text" if self.text else None
         if key is not None and config.init_from is None:
-            raise ValueError(f"data.{key} must be left out without init_from, whose vocabulary gets them")
+            raise ValueError(f"data.{key} must be left out without init_from, which it extends")
 
 
 class DataConfig(Section):
     """The languages and the sentence pairs of a translation model, or the text of another model."""
 
     language: Language | None = None
-    """Language code of the text, where nothing is translated; instead of source_lang and target_lang."""
+    """Language code of the text if nothing is translated; replaces source_lang and target_lang."""
     source_lang: Language
     """Language code of the source (`en`); also the default column."""
     target_lang: Language
-    """Language code of the target (`de`); also the default column, and it chooses BLEU's tokenizer."""
+    """Language code of the target (`de`); also sets the default column and BLEU's tokenizer."""
     hub: Location[str | None] = None
     """Default `hub` of the corpora below."""
     config: Location[str | None] = None
     """Default `config` of the corpora below."""
     train: Location[Corpora]
-    """The pairs trained on: a corpus, or a list of corpora."""
+    """Training pairs: a corpus or a list of corpora."""
     language_pieces: Literal["auto", "both"] | bool = "auto"
-    """Put a piece for the target language before each source; auto: with several target languages, and as the
-    parent in fine-tuning. both: each side begins with a piece for its own language, as in M2M-100 and NLLB.
+    """Put a target-language token before each source; auto: if there are several target languages, or as in
+    the parent. both: each side begins with the token of its own language, as in M2M-100 and NLLB.
     """
     new_languages: dict[str, Language] = Field({})
-    """Languages that the parent does not have, each with one it has that is like it: `{ltg: lav}`. The piece
-    of a new language begins as that of the other.
+    """Maps each new language to a similar one that the parent knows: `{ltg: lav}`. The token of the new
+    language is initialised from the similar one's.
     """
     new_pieces: NewPiecesConfig = NewPiecesConfig()
     """Pieces that the parent does not have."""
     temperature: float = Field(1.0, ge=1.0, le=100.0)
-    """Balances corpora of different sizes: weights are multiplied by (N_max / N)^(1 - 1/T). N are the pairs
-    of the corpus after cleaning, with several directions those of its direction. 1 changes nothing; with a
-    large T all are used equally often.
+    """Balances corpora of different sizes: weights are multiplied by (N_max / N)^(1 - 1/T). N is the number
+    of pairs of the corpus after cleaning, or of its direction if there are several. 1 changes nothing;
+    a large T uses all corpora equally.
     """
     valid: Location[EvaluationCorpora]
-    """The pairs that say when to stop and which checkpoint is best: a set, or a list of sets."""
+    """Pairs that decide when to stop and which checkpoint is best: a set or a list of sets."""
     test: Location[list[EvaluationCorpus]] = Field([])
-    """The pairs `evaluate` scores on; training pairs that stand here are left out."""
+    """Test sets for `evaluate`; their pairs are left out of the training data."""
     max_length: Positive = 256
-    """Longest side of a training pair, and longest source translated in one piece, in pieces with
-    end-of-sentence.
+    """Maximum tokens, with end-of-sentence, of a side of a training pair and of a source translated
+    unsplit.
     """
     max_length_ratio: float = Field(4.0, ge=1.0, allow_inf_nan=True)
-    """A pair is dropped when its longer side has more pieces than this times the shorter's, plus ten; `.inf`
-    is no limit.
+    """Drop pairs whose longer side has more tokens than this times the shorter side's, plus ten; `.inf` is
+    no limit.
     """
     remove_duplicates: bool | Literal["near"] = True
     """Keep only the first of identical training pairs; near: also of those that differ only in capitals,
@@ -95,7 +95,7 @@ class DataConfig(Section):
     filter: FilterConfig = FilterConfig()
     """Cleaning rules of the training corpora."""
     augment: Changeable[AugmentConfig] = AugmentConfig()
-    """Changes of training pairs to how people also write."""
+    """Changes of letter case, final marks and spelling."""
     terms: TermsConfig = TermsConfig()
     """Terms of a glossary in training."""
     denoise: DenoiseConfig = DenoiseConfig()
@@ -103,7 +103,7 @@ class DataConfig(Section):
     masked_lm: MaskedLmConfig = MaskedLmConfig()
     """The masks of corpora with objective: masked_lm."""
     labels: list[Annotated[str, Field(min_length=1)]] = Field([])
-    """The targets of corpora with objective: classification, each of which is one of these."""
+    """The labels of corpora with objective: classification; each target is one of them."""
 
     @model_validator(mode="before")
     @classmethod
@@ -169,9 +169,9 @@ class DataConfig(Section):
             if any(corpus.weight != 1.0 for corpus in corpora):
                 raise ValueError(f"{key} must not have a weight, which only training corpora have")
             if any(corpus.synthetic for corpus in corpora):
-                raise ValueError(f"{key} must not be synthetic: a score is of what people wrote")
+                raise ValueError(f"{key} must not be synthetic: scores need text by people")
             if any(corpus.filter for corpus in corpora):
-                raise ValueError(f"{key} must not have a filter: a score is of the whole set")
+                raise ValueError(f"{key} must not have a filter: the whole set is scored")
             if sum(corpus.is_held_out for corpus in corpora) > 1:
                 raise ValueError(f"{key} must have at most one from_train, but has several")
         self._check_objectives()
@@ -227,7 +227,7 @@ class DataConfig(Section):
             raise ValueError(
                 f"data.language_pieces must be auto or true with several target languages "
                 f"({', '.join(self.targets)}) unless each training corpus has a tag, but is false: nothing "
-                "would ask for a language"
+                "would select a language"
             )
         sets = [*self.valid_sets, *self.test]
         if len(self.targets) == 1 and not any(corpus.reverse for corpus in [*self.entries, *sets]):

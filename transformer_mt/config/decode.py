@@ -18,17 +18,17 @@ class DecodeConfig(Section):
     beam: Annotated[int, Field(gt=0, le=1000), OnlyForSearches(("beam",))] = 5
     """Hypotheses kept by beam search; 1 is greedy search."""
     stop_early: Annotated[bool, OnlyForSearches(("beam",))] = True
-    """End the search when `beam` hypotheses have ended, as CTranslate2 always does; false: not while an
-    unfinished one scores better, which helps with a handful of pieces.
+    """End the search when `beam` hypotheses have ended, as CTranslate2 always does; false: continue while
+    an unfinished one is better, which helps with tiny vocabularies.
     """
     length_penalty: Annotated[float, OnlyForSearches(("beam", "sample"))] = Field(1.0, ge=0.0, le=10.0)
     """Exponent a of score = log P / length^a; 0 prefers short translations, 1 is the mean per token."""
     length_penalty_form: Annotated[Literal["plain", "gnmt"], OnlyForSearches(("beam", "sample"))] = "plain"
-    """The base of that power: the length, or (5 + length) / 6 (Wu et al. 2016)."""
+    """Base of the length penalty: length, or (5 + length) / 6 (Wu et al. 2016)."""
     samples: Annotated[int, Field(gt=0, le=10_000)] = 1
     """Samples per line, for `sample` and `mbr`."""
     temperature: float = Field(1.0, gt=0.0, le=100.0)
-    """Sampling: log-probabilities are divided by it."""
+    """Sampling: divisor of the log-probabilities."""
     top_k: NonNegative = 0
     """Sampling: only the k likeliest tokens; 0 is all."""
     top_p: float = Field(1.0, gt=0.0, le=1.0)
@@ -36,15 +36,15 @@ class DecodeConfig(Section):
     seed: Annotated[NonNegative, OnlyForSearches(("sample", "mbr"))] = 1
     """Sampling: the same line in the same batch always gets the same samples."""
     utility: Annotated[Literal["chrf", "bleu"], OnlyForSearches(("mbr",))] = "chrf"
-    """The utility that mbr maximises: the mean likeness to the other samples, by sentence chrF or BLEU."""
+    """The utility that mbr maximises: mean sentence chrF or BLEU against the other samples."""
     min_length: Annotated[int, Field(ge=0, le=10_000)] = 0
-    """A translation has at least this many pieces."""
+    """Minimum number of tokens in a translation."""
     max_length: Annotated[Annotated[int, Field(gt=0, le=10_000)] | None, Mark.AFFECTS_SCORES] = None
-    """A translation has at most this many pieces; by default as max_length_ratio says."""
+    """Maximum number of tokens in a translation; by default max_length_ratio sets it."""
     max_length_ratio: Annotated[float, Mark.AFFECTS_SCORES] = Field(2.0, gt=0.0, le=100.0)
-    """A translation has at most this many times the source's pieces, plus ten."""
+    """Maximum tokens of a translation: this times the source's, plus ten."""
     no_repeat_ngram: NonNegative = 0
-    """No n-gram of this many pieces occurs twice in a translation; 0 turns it off."""
+    """No n-gram of this many tokens occurs twice in a translation; 0 turns it off."""
     banned: Annotated[list[str], Flag("ban")] = Field([])
     """Words that are never written."""
     split_sentences: Annotated[Literal["auto"] | bool, Mark.AFFECTS_SCORES] = "auto"
@@ -52,16 +52,16 @@ class DecodeConfig(Section):
     sentences.
     """
     lowercase_capitals: bool = True
-    """Translate sentences in capitals in lower case, and write their translations in capitals."""
+    """Translate all-capitals sentences in lower case and write the translations in capitals."""
     protect_usual: bool = True
     """Web and mail addresses, placeholders (`{x}`, `{{x}}`, `${x}`, `%1$s`), tags and numbers with units
     (`5 kg`) pass through unchanged.
     """
     match_ends: bool = False
-    """A translation ends with a full stop (or ! or ?) exactly if its source does, as texts of menus need."""
+    """End a translation with a full stop (or ! or ?) exactly if its source has one, as menu texts need."""
     batch_tokens: Literal["auto"] | Positive = "auto"
-    """Budget of one batch in padded source tokens x hypotheses; auto is 8192, of the torch engine on a GPU
-    up to 262144 as its memory and the number of pieces allow.
+    """Budget of one batch in padded source tokens x hypotheses; auto is 8192, or with torch on a GPU up to
+    262144, depending on its memory and the vocabulary size.
     """
 
     @property

@@ -32,9 +32,9 @@ class EvaluateConfig(Section):
     tokenize: Annotated[
         Literal["auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"], Mark.AFFECTS_SCORES
     ] = "auto"
-    """BLEU's tokenizer; auto goes by the target language, none is for text that is tokenised already."""
+    """BLEU's tokenizer; auto follows the target language, none is for text that is already tokenised."""
     lowercase: Annotated[bool, Mark.AFFECTS_SCORES] = False
-    """Score without regard to case; the signature says so."""
+    """Ignore case in scores; the signature records it."""
 
     @field_validator("metrics")
     @classmethod

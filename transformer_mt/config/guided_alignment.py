@@ -12,13 +12,13 @@ class GuidedAlignmentConfig(Section):
     """Supervision of one head of the cross-attention by word alignments (Garg et al. 2019, section 4.1)."""
 
     weight: float = Field(0.0, ge=0.0)
-    """Factor of its loss, which is added to that of translation; 0 turns it off, 0.05 is usual."""
+    """Weight of the alignment loss in the total loss; 0 turns it off, 0.05 is usual."""
     layer: Literal["auto"] | Positive = "auto"
-    """The decoder layer, counted from 1; auto: the last but one of more than three, else the last."""
+    """Decoder layer, from 1; auto: the last but one if there are more than three, else the last."""
     file: Location[str | list[str] | None] = None
-    """Alignments in Pharaoh format (`0-0 1-2`: words between spaces, counted from 0), a line for each pair of
-    the corpus; a list has a file for each corpus of translations. Without it thot's eflomal (extra
-    `alignment`) aligns the training pairs.
+    """Alignments in Pharaoh format (`0-0 1-2`: words separated by spaces, counted from 0), one line per pair
+    of the corpus; a list has one file per translation corpus. If omitted, thot's eflomal (extra
+    `alignment`) aligns the pairs.
     """
 
     @property
@@ -38,7 +38,7 @@ class GuidedAlignmentConfig(Section):
             raise ValueError("train.guided_alignment.file must be left out where nothing uses alignments")
         if self.files and len(self.files) != corpora:
             raise ValueError(
-                f"train.guided_alignment.file must be a file for each training corpus of translations "
+                f"train.guided_alignment.file must be one file per training corpus of translations "
                 f"({corpora}), but is {len(self.files)}"
             )
         if not self.weight:

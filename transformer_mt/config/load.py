@@ -24,9 +24,9 @@ Kind = typing.TypeVar("Kind", bound=BaseModel)
 
 
 def load_config(path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -> Config:
-    """The Config in the YAML file at `path`, its `extends` followed and `key=value` overrides applied.
+    """Load the Config in the YAML file at `path`, follow `extends` and apply `key=value` overrides.
 
-    Raises InputError with one line for each thing that is wrong.
+    Raises InputError with one line per mistake.
     """
     if not isinstance(path, str | Path):
         raise InputError(f"load_config() must get the path of a YAML file, but got {path!r}")
@@ -48,8 +48,8 @@ def load_yaml(kind: type[Kind], path: str | Path, overrides: list[str] | tuple[s
         _apply(values, where, override)
     if "name" not in values and not re.fullmatch(NAME_PATTERN, path.stem):
         raise InputError(
-            f"{path}: the name of the file is the name of what it trains, and must be letters, "
-            f"digits and . + - _, a letter or digit first, but is {path.stem!r}; set `name`, or rename the "
+            f"{path}: the name of the file is the run's name, which must be letters, digits "
+            f"and . + - _, with a letter or digit first, but is {path.stem!r}; set `name`, or rename the "
             "file"
         )
     values.setdefault("name", path.stem)
@@ -82,7 +82,7 @@ def shipped(path: Path) -> Path:
 def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str, str]]:
     """Values of the file over those it extends, and for each dotted path where it was said."""
     if path.resolve() in seen:
-        raise InputError(f"{path}: `extends` must not come back to where it began; remove one of the two")
+        raise InputError(f"{path}: `extends` must not form a cycle; remove one of the two")
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -8,21 +8,21 @@ from transformer_mt.settings.section import NonNegative, Section
 
 
 class LoraConfig(Section):
-    """Low-rank adaptation (Hu et al. 2021): thin matrices beside frozen ones are trained instead of these.
-    The model in the run's folder has them added in.
+    """Low-rank adaptation (Hu et al. 2021): trains low-rank matrices that are added to frozen ones.
+    The model in the run's folder has them merged.
     """
 
     rank: NonNegative = 0
-    """Rank of what is added to a matrix; 0 turns it off, 8 to 64 are usual."""
+    """Rank of the added matrices; 0 turns LoRA off, 8 to 64 are usual."""
     alpha: float = Field(32.0, gt=0.0)
     """The product of both matrices is multiplied by alpha / rank."""
     modules: list[Literal["attention", "feed_forward"]] = Field(["attention", "feed_forward"], min_length=1)
-    """Where it is added."""
+    """Adapted sublayers."""
 
     def fits(self, config: Any) -> None:
         if self.rank and config.init_from is None:
             raise ValueError(
-                "train.lora.rank must be left out without init_from, which gives what stays as it is"
+                "train.lora.rank must be left out without init_from, which names the frozen model"
             )
         if self.rank and config.model.kind != "transformer":
             raise ValueError(f"train.lora.rank must be left out with model.kind: {config.model.kind}")

@@ -19,30 +19,28 @@ class ScoresConfig(Section):
     decoder: ScoreKind = "scaled_dot"
     """The score of the decoder's self-attention."""
     cross: ScoreKind = "scaled_dot"
-    """The score of the attention to the source."""
+    """The score of the cross-attention."""
 
 
 class AttentionConfig(Section):
-    """Attention as the literature varies it."""
+    """Variants of attention."""
 
     score: ScoreKind | ScoresConfig = "scaled_dot"
-    """How well a key answers a query, for all attentions or for each: {encoder: ..., decoder: ..., cross:
+    """Attention score function, one for all attentions or one each: {encoder: ..., decoder: ..., cross:
     ...}.
     """
     window: NonNegative = 0
-    """Local self-attention: a position sees only positions at most this far away; 0 is no limit."""
+    """Local self-attention: the maximum distance that a position attends to; 0 is no limit."""
     cross: Literal["global", "local_m", "local_p"] = "global"
-    """Which source positions are visible: all, a window around the same position (local_m), or a window
+    """Visible source positions: all, a window around the same position (local_m), or a window
     around a predicted position (local_p) (Luong et al. 2015).
     """
     cross_window: Positive = _CROSS_WINDOW
-    """Positions on each side in the windows of local_m and local_p. With local_m, target positions farther
-    than this beyond the end of the source see nothing.
+    """Size of the windows of local_m and local_p on each side. With local_m, target positions farther
+    than this beyond the source's end attend to nothing.
     """
     hard: bool = False
-    """Attend to one source token alone: sampled in training (straight-through Gumbel), the best in
-    translation.
-    """
+    """Attend to one source token: sampled in training (straight-through Gumbel), the best in translation."""
 
     @field_validator("score", mode="after")
     @classmethod
@@ -84,7 +82,7 @@ class ModelConfig(Section):
     d_ff: Positive = 2048
     """Inner width of the position-wise feed-forward network."""
     num_heads: Positive = 8
-    """Attention heads; they share out d_model."""
+    """Attention heads, which split d_model."""
     num_encoder_layers: Positive = 6
     """Depth of the encoder."""
     num_decoder_layers: Positive = 6
@@ -96,13 +94,13 @@ class ModelConfig(Section):
     ffn_dropout: Changeable[Probability] = 0.0
     """Dropout inside the feed-forward network, after the activation."""
     norm: Literal["pre", "post"] = "pre"
-    """LayerNorm before each sublayer (trains without care) or after the residual sum (the paper)."""
+    """LayerNorm before each sublayer (trains reliably) or after the residual sum (the paper)."""
     activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
     """The non-linearity of the feed-forward network; swiglu has a third matrix of the same size."""
     position: Literal[
         "sinusoidal", "sinusoidal_fairseq", "learned", "relative", "rotary", "alibi", "none"
     ] = "sinusoidal"
-    """How the network knows the order of tokens; learned ones end at data.max_length; sinusoidal_fairseq is
+    """Encoding of token positions; learned ones end at data.max_length; sinusoidal_fairseq is
     the form of M2M-100 and NLLB.
     """
     relative_distance: Positive = _RELATIVE_DISTANCE
@@ -118,9 +116,9 @@ class ModelConfig(Section):
     embedding_norm: bool = False
     """LayerNorm on the sums of embeddings and positions, as in BERT and BART."""
     output_bias: bool = False
-    """A bias for each piece of the output, as Marian's models have."""
+    """A bias for each output token, as in Marian's models."""
     decoder_start: Literal["bos", "eos"] = "bos"
-    """The piece whose vector the decoder begins with; eos as in M2M-100 and NLLB."""
+    """The token that starts decoding; M2M-100 and NLLB use eos."""
 
     @property
     def has_max_positions(self) -> bool:

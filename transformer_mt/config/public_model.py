@@ -13,7 +13,7 @@ class PublicModel(Section):
     huggingface: str = Field(min_length=1)
     """Name on the hub (`Helsinki-NLP/opus-mt-en-de`) or a local folder."""
     revision: str | None = None
-    """A commit, tag or branch on the hub, so that the model stays what it is; by default its newest state."""
+    """Commit, tag or branch on the hub that pins the model; by default the newest state."""
 
     def __str__(self) -> str:
         return self.huggingface

@@ -23,24 +23,24 @@ class TokenizerConfig(Section):
     file: Annotated[str | list[str] | None, BeforeValidator(_check_file)] = None
     """An existing SentencePiece model to use instead of learning one, or one for each side: [src, tgt]."""
     kind: Literal["bpe", "unigram", "char", "word"] = "bpe"
-    """How pieces are found: byte-pair merges or a unigram language model; char and word take every character
-    or word, the most frequent ones where there are more than vocab_size.
+    """Kind of tokens: byte-pair merges or a unigram language model; char and word take every character
+    or word, or the most frequent if there are more than vocab_size.
     """
     vocab_size: Annotated[int, Field(ge=8, le=1_000_000)] = 8000
-    """Number of pieces, the special ones and the 256 bytes included (of each side where not shared)."""
+    """Number of tokens, including special tokens and the 256 bytes (per side if not shared)."""
     shared: bool = True
-    """One vocabulary for both languages, or one each."""
+    """Share one vocabulary between both languages."""
     byte_fallback: bool = True
     """Spell unknown characters as bytes, so that nothing is ever <unk>."""
     character_coverage: float = Field(0.9999, ge=0.98, le=1.0)
-    """Share of the text's characters that get a piece of their own."""
+    """Share of the text's characters that get their own token."""
     bpe_dropout: Changeable[Probability] = 0.0
-    """Probability with which a BPE merge is skipped in training, sampled again for each word in each epoch
+    """Probability of skipping a BPE merge in training, sampled again for each word in each epoch
     (Provilkov 2020).
     """
     normalization: Literal["auto", "compose", "nmt_nfkc", "nfkc", "identity"] = "auto"
-    """Unicode normalisation. auto is compose, or what `file` or the parent has. compose joins a letter and
-    its marks and makes a space of white space; NFKC changes more, such as 10² to 102.
+    """Unicode normalisation. auto is compose, or that of `file` or the parent. compose joins a letter and
+    its marks and turns white space into spaces; NFKC changes more, such as 10² to 102.
     """
 
     @property

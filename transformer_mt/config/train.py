@@ -17,47 +17,47 @@ class TrainConfig(Section):
     """The training loop."""
 
     max_updates: Changeable[Positive] = 100_000
-    """Updates of the weights after which training ends."""
+    """Number of updates after which training ends."""
     max_epochs: Changeable[float] = Field(0.0, ge=0.0)
-    """Epochs after which training ends, if that is before max_updates; 0: max_updates alone counts."""
+    """Epochs after which training ends, if before max_updates; 0: only max_updates applies."""
     batch_tokens: Literal["auto"] | Positive = 4096
-    """Budget of one batch in padded tokens: sentences x longest side; auto is the most that fits the device's
+    """Budget of one batch in padded tokens: sentences x longest side; auto: as many as fit the device's
     memory.
     """
     update_tokens: NonNegative = 0
-    """Padded tokens of one update over all devices, the same on any number of them; batch_tokens then only
-    limits what one device holds at a time. 0: an update is accumulate batches per device.
+    """Padded tokens of one update over all devices, whatever their number; batch_tokens then only
+    limits what a device holds at a time. 0: an update is `accumulate` batches per device.
     """
     accumulate: Changeable[Positive] = 1
-    """Batches summed up for one update, on each device."""
+    """Batches per device summed up for one update."""
     micro_batch_tokens: Changeable[NonNegative] = 0
     """Split batches into micro-batches of at most this many padded tokens, which gives the same update; 0:
     split only after running out of memory.
     """
     packed: Literal["auto"] | bool = "auto"
-    """Batches of rows of one length with several sentences in each instead of one padded sentence a row;
-    auto: on a GPU, for networks that can read such rows.
+    """Pack several sentences into each row of a batch instead of padding one sentence per row;
+    auto: on a GPU, for networks that support it.
     """
     parallel: Changeable[Literal["ddp", "fsdp"]] = "ddp"
     """With several devices: ddp keeps a full replica on each; fsdp shards weights and optimizer state over
     them.
     """
     fsdp_weights: Changeable[Literal["fp32", "bf16"]] = "fp32"
-    """With fsdp: the precision in which devices send each other the layers' weights; bf16 halves these bytes
+    """With fsdp: the precision of the layers' weights that devices exchange; bf16 halves this traffic
     and the memory of the layer in use.
     """
     activation_checkpointing: Changeable[bool] = False
-    """Keep only the input of each layer for the backward pass and compute the rest again: less memory, about
-    a third more time; on a CPU more, as it turns off threads that compute parts of a batch.
+    """Keep only each layer's input for the backward pass and recompute the rest: less memory, about a
+    third more time; more on a CPU, as it turns off threads that compute parts of a batch.
     """
     share_muon: Changeable[bool] = False
-    """With several devices: each computes Muon's steps of its share of the matrices and sends them to the
-    others. Faster unless the network is slow; always on with parallel: fsdp.
+    """With several devices: each computes Muon's steps of its share of the matrices and sends them
+    to the others. Faster unless the network is slow; always on with parallel: fsdp.
     """
     freeze: list[Literal["embeddings", "encoder", "decoder"]] = Field([])
-    """Parts of the parent's model that stay as they are; a tied output projection is the embedding."""
+    """Frozen parts of the parent's model; a tied output projection belongs to the embeddings."""
     lora: LoraConfig = LoraConfig()
-    """Train little beside a frozen model."""
+    """Low-rank adaptation of the parent."""
     optimizer: Literal["adamw", "adam", "muon"] = "muon"
     """adamw has decoupled weight decay of matrices, adam adds the decay to the gradient; muon is Muon for the
     layers' matrices, AdamW for the rest.
@@ -69,11 +69,9 @@ class TrainConfig(Section):
     eps: Changeable[float] = Field(1.0e-9, gt=0.0)
     """Adam's epsilon (paper, section 5.3)."""
     weight_decay: Changeable[float] = Field(0.0, ge=0.0)
-    """Decay of the weights."""
+    """Weight decay."""
     schedule: Changeable[Literal["inverse_sqrt", "linear", "cosine", "constant"]] = "inverse_sqrt"
-    """The learning rate after the warm-up; linear and cosine reach zero with the update after the
-    last.
-    """
+    """The learning rate after the warm-up; linear and cosine reach zero one update after the last."""
     warmup: Changeable[NonNegative] = 4000
     """Updates over which the learning rate rises linearly."""
     label_smoothing: Changeable[Probability] = 0.1
@@ -81,51 +79,49 @@ class TrainConfig(Section):
     guided_alignment: GuidedAlignmentConfig = GuidedAlignmentConfig()
     """Let one head of the cross-attention learn word alignments."""
     max_grad_norm: Changeable[float] = Field(1.0, ge=0.0)
-    """Gradients longer than this are scaled down to it; 0 turns it off."""
+    """Larger gradient norms are scaled down to this; 0 turns it off."""
     precision: Changeable[Literal["auto", "fp32", "bf16", "fp16"]] = "auto"
-    """Arithmetic of the matrix products; auto is bf16 where the device computes in it, else fp16 with CUDA,
-    fp32 elsewhere. Unless it is fp32, float32 products of validations on a GPU use TF32.
+    """Precision of the matrix products; auto is bf16 if the device supports it, else fp16 with CUDA and
+    fp32 elsewhere. Unless it is fp32, float32 products in validations on a GPU use TF32.
     """
     compile: Changeable[Literal["auto"] | bool] = "auto"
-    """torch.compile of the layers and the loss, with packed batches; auto is on with CUDA where it saves more
-    time than it takes, some 20 seconds, or 8 where the compiler's cache has the code.
+    """torch.compile for the layers and the loss, with packed batches; auto: with CUDA, if it saves more
+    time than it takes: some 20 seconds, or 8 if the compiler's cache has the code.
     """
     device: Changeable[str] = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")
     """auto, cpu, cuda, cuda:N or mps."""
     log_every: Changeable[Positive] = 100
     """Updates between lines of metrics.jsonl."""
     loggers: Changeable[list[Literal["tensorboard", "wandb"]]] = Field([])
-    """Where metrics.jsonl is shown too: tensorboard (files in the run's folder) and wandb (Weights & Biases,
-    which receives the config and sample translations; with WANDB_MODE=offline they stay here).
+    """Send metrics.jsonl also to tensorboard (files in the run's folder) or wandb (Weights & Biases,
+    which receives the config and sample translations; WANDB_MODE=offline keeps them local).
     """
     validate_every: Changeable[Positive] = 1000
     """Updates between validations."""
     validate_sentences: Annotated[Changeable[Positive], Mark.AFFECTS_SCORES] = 1000
-    """At most this many sentences of a validation set are translated (greedily) for the metrics; the loss
-    sees all.
-    """
+    """Maximum sentences of a validation set translated (greedily) for the metrics; the loss uses all."""
     save_every: Changeable[Positive] = 1000
     """Updates between checkpoints."""
     save_minutes: Changeable[float] = Field(0.0, ge=0.0)
     """Also save when the last checkpoint is older than this; 0 turns it off."""
     keep_checkpoints: Changeable[Positive] = 3
-    """The newest checkpoints kept, besides the best."""
+    """Newest checkpoints to keep, besides the best."""
     average_checkpoints: Changeable[Positive] = 5
     """Checkpoints whose weights are averaged at the end; 1 turns it off."""
     average: Changeable[Literal["last", "best"]] = "last"
     """Average the newest checkpoints or those that validated best."""
     export: Changeable[bool] = True
-    """When the training is finished, export the model into the run's folder, where CTranslate2 is installed:
-    on a CPU, commands search with it.
+    """When training is finished, export the model into the run's folder if CTranslate2 is installed;
+    commands on a CPU search with it.
     """
     monitor: Annotated[Changeable[Monitor], Mark.AFFECTS_SCORES] = "BLEU"
     """The score that selects the best checkpoint: loss, or a metric of greedy translations, as in
     evaluate.metrics.
     """
     monitor_set: Annotated[Changeable[str], Mark.AFFECTS_SCORES] = "mean"
-    """With several validation sets: the name of the one that decides; mean takes all equally."""
+    """With several validation sets: the name of the deciding one; mean weights all equally."""
     patience: Changeable[NonNegative] = 10
-    """Validations without a new best after which training ends; 0 turns it off."""
+    """End training after this many validations without a new best; 0: never."""
 
     @model_validator(mode="after")
     def _something_is_trained(self) -> "TrainConfig":
@@ -141,7 +137,7 @@ class TrainConfig(Section):
     def _check_update_size(self) -> "TrainConfig":
         if self.update_tokens and self.accumulate != 1:
             raise ValueError(
-                "train.accumulate must be 1 with train.update_tokens, which is the size of the whole update, "
+                "train.accumulate must be 1 with train.update_tokens, which sets the size of the update, "
                 f"but is {self.accumulate}"
             )
         return self
@@ -157,9 +153,7 @@ class TrainConfig(Section):
 
     def fits(self, config: Any) -> None:
         if self.freeze and config.init_from is None:
-            raise ValueError(
-                "train.freeze must be left out without init_from, which gives what stays as it is"
-            )
+            raise ValueError("train.freeze must be left out without init_from, which names the frozen model")
         if self.freeze and config.model.kind != "transformer":
             raise ValueError(f"train.freeze must be left out with model.kind: {config.model.kind}")
         if self.packed is True and (reason := why_padded(config.model, self, config.data)):

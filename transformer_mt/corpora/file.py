@@ -45,16 +45,16 @@ class FileCorpus(Corpus):
     EXAMPLE: ClassVar[str] = "{file: ...}"
 
     file: str
-    """The file; its ending says what it is."""
+    """The file; its ending sets the format."""
     columns: Annotated[Columns | None, BeforeValidator(_check_columns)] = None
-    """Source and target column, or the column of plain text, by name, or by number from 1 on for a table
-    without header; by default the languages. Of .tmx and .zip these are language codes.
+    """Source and target columns, or the text column, by name, or by number from 1 for a table without
+    header; by default the languages. For .tmx and .zip these are language codes.
     """
     delimiter: str | None = Field(None, min_length=1, max_length=1)
-    """Between the columns of .tsv and .csv; by default a tab and a comma."""
+    """Column separator of .tsv and .csv; by default a tab and a comma."""
 
     damaged_rows: Literal["refuse", "drop"] = "refuse"
-    """The action on rows of a table that have other columns than the first row: end with the first of them,
+    """The action on table rows whose columns differ from the first row's: stop at the first of them,
     or leave them out. `inspect` lists them.
     """
 

@@ -17,8 +17,7 @@ def _check_target(target: Any) -> Any:
     files = target if isinstance(target, list) else [target]
     if not files or not all(isinstance(file, str) for file in files):
         raise ValueError(
-            "target must be a file, or of a test set a list of files with a reference each, but is "
-            f"{target!r}"
+            f"target must be a file, or for a test set a list of files, one per reference, but is {target!r}"
         )
     return target
 
@@ -30,10 +29,10 @@ class FilesCorpus(Corpus):
     EXAMPLE: ClassVar[str] = "{source: ..., target: ...}"
 
     source: str
-    """File of source sentences, one a line."""
+    """Source sentences, one per line."""
     target: Annotated[str | list[str], BeforeValidator(_check_target)]
-    """File of their translations, line by line; of a validation or test set also a list of such files, a
-    reference each.
+    """File of their translations, line by line; for a validation or test set also a list of files,
+    one per reference.
     """
 
     @property

@@ -38,9 +38,9 @@ class FromTrain(Section):
     """
 
     share: float = Field(0.01, gt=0.0, le=0.5)
-    """The share of the training sources that is held out, in every entry."""
+    """The share of training sources to hold out, in each corpus."""
     max: Positive = 1000
-    """At most this many pairs are scored, those with the smallest hashes, of entries that have no tag and are
+    """Maximum number of pairs to score: those with the smallest hashes, of corpora without a tag that are
     not synthetic.
     """
 

@@ -33,13 +33,11 @@ class HubCorpus(Corpus):
     split: str = Field(pattern=r"^[\w.-]+(\[(-?\d+)?:(-?\d+)?\])?$")
     """A split, or a slice of one: `train`, `train[:500000]`."""
     columns: list[str] | None = Field(None, min_length=1, max_length=2)
-    """Source and target column, or the column of plain text; by default the languages, or the language, alone
-    or inside a `translation` column.
+    """Source and target columns, or the text column; by default named after the languages, at the top level
+    or in a `translation` column.
     """
     revision: str | None = None
-    """A commit, tag or branch of the set on the hub, so that it stays what it is; by default its newest
-    state.
-    """
+    """Commit, tag or branch on the hub that pins the set; by default the newest state."""
 
     def describe(self) -> str:
         return " ".join(filter(None, [self.hub, self.config, self.split]))
@@ -112,7 +110,7 @@ def _load_hub(corpus: HubCorpus, split: str) -> Any:
     network_error = getattr(getattr(huggingface_hub.utils, "httpx", None), "HTTPError", OSError)
     local = Path(corpus.hub).is_dir()
     if not local and (corpus.hub.startswith((".", "/", "~")) or corpus.hub.count("/") > 1):
-        raise InputError(f"{corpus.hub}: no such folder; paths are taken from the folder you start in")
+        raise InputError(f"{corpus.hub}: no such folder; paths are relative to the current folder")
     datasets.utils.logging.set_verbosity_error()
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # one line of ours reports its retries
     if not sys.stderr.isatty():

@@ -11,15 +11,15 @@ from transformer_mt.text.pair import Pair
 
 
 class ImportedCorpus(Corpus):
-    """The corpora of an imported model, which stand in its config alone."""
+    """The corpora of an imported model, which only its config names."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("imported",)
     EXAMPLE: ClassVar[str] = ""  # nobody writes one
 
     imported: str
-    """The model, as it was named."""
+    """The model's name, as given."""
     languages: list[Language] | None = None
-    """Languages each of which it translates into each other one."""
+    """Languages that it translates between, in all directions."""
 
     def describe(self) -> str:
         return f"the corpora of {self.imported}"
@@ -29,5 +29,5 @@ class ImportedCorpus(Corpus):
 
     def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
         raise InputError(
-            f"{self.describe()} must be replaced by sentence pairs of your own, as they are not here"
+            f"{self.describe()} must be replaced by your own sentence pairs, as they are not stored"
         )

@@ -40,21 +40,21 @@ class Corpus(Section):
     """True if the set is made of the training corpora."""
 
     name: str | None = Field(None, min_length=1)
-    """Its name in tables and reports; by default its location."""
+    """Name in tables and reports; by default the location."""
     weight: float = Field(1.0, gt=0.0, le=1000.0)
-    """How many times a training pair is used per epoch; 0.5 uses all pairs in two epochs."""
+    """Uses of each training pair per epoch; 0.5 uses all pairs in two epochs."""
     tag: str | None = Field(None, pattern=TAG)
-    """A piece of its own before each source, such as <bt>; the same characters in a text never become it."""
+    """A special token before each source, such as <bt>; the same characters in a text never become it."""
     synthetic: bool = False
-    """Whether a model wrote one side of a training corpus. Its pairs are never held out to be scored, and are
-    left out if either side is in a validation or test set that is a corpus of its own.
+    """True if a model wrote one side of a training corpus. Its pairs are never held out for scoring, and are
+    left out if either side is in a validation or test set that is a separate corpus.
     """
     license: str | None = None
     """The licence of the corpus, for reports."""
     source_lang: Language | None = None
-    """Its source language and default column, if it is not `data.source_lang`."""
+    """Source language and default column, if not `data.source_lang`."""
     target_lang: Language | None = None
-    """Its target language and default column, if it is not `data.target_lang`."""
+    """Target language and default column, if not `data.target_lang`."""
     reverse: bool = False
     """Swap the sides: what is stored as source is the target. The languages are named as they are stored."""
     objective: Objective = "translation"
@@ -64,8 +64,8 @@ class Corpus(Section):
     filter: FilterConfig | None = None
     """Cleaning rules of a training corpus, instead of those of `data.filter`."""
     several_references: bool = False
-    """In a validation or test set: pairs with the same source are one sentence with several references; all
-    references of a set that sacreBLEU knows count, not only the first.
+    """In a validation or test set: treat pairs with the same source as one sentence with several references;
+    use all references of a sacreBLEU set, not only the first.
     """
 
     @model_validator(mode="after")

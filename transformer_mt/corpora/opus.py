@@ -64,8 +64,8 @@ def _address(corpus: OpusCorpus, first: str, second: str) -> str:
     versions = sorted({str(entry.get("version")) for entry in _corpora(service, query, corpus)})
     hint = f"; its versions are {', '.join(versions)}" if versions else ""
     raise InputError(
-        f"{corpus.describe()}: OPUS must have it for {first} and {second}, but has not{hint}; its codes "
-        "of the languages may differ: set `languages: [en, zh_CN]`"
+        f"{corpus.describe()}: OPUS must have it for {first} and {second}, but does not{hint}; its "
+        "language codes may differ: set `languages: [en, zh_CN]`"
     )
 
 

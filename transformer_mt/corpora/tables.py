@@ -119,8 +119,8 @@ def _column(name: str | int, columns: list[str], location: str) -> int:
         gap = next((gap for gap in ";|\t," if len(columns) == 1 and gap in columns[0]), None)
         if gap is not None:
             raise InputError(
-                f"{location}: must have a column `{name}`, but its only column is {names}; is {gap!r} what "
-                f"stands between columns? Then set `delimiter: {json.dumps(gap)}`"
+                f"{location}: must have a column `{name}`, but its only column is {names}; if {gap!r} "
+                f"separates the columns, set `delimiter: {json.dumps(gap)}`"
             )
         raise InputError(
             f"{location}: no column `{name}`; the columns are {names}; set `columns: [source, target]`, or "

@@ -31,8 +31,8 @@ class TextCorpus(Corpus):
             )
         if Path(without_compression(self.text)).suffix.lower() in _OTHER_FORMATS:
             raise ValueError(
-                f"text must be a file of lines, but is {self.text}; for its column of text write file "
-                "instead, and columns: [NAME]"
+                f"text must be a file of lines, but is {self.text}; for a column of text use file "
+                "instead, with columns: [NAME]"
             )
         return self
 

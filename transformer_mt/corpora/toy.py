@@ -60,9 +60,9 @@ class ToyCorpus(Corpus):
     EXAMPLE: ClassVar[str] = "{toy: ...}"
 
     toy: Literal["train", "valid", "test"]
-    """Which of its three disjoint splits."""
+    """One of its three disjoint splits."""
     size: Positive | None = None
-    """How many pairs; by default 40,000 of train, 500 of valid and of test."""
+    """Number of pairs; by default 40,000 for train, 500 for valid and test."""
 
     def describe(self) -> str:
         return f"toy {self.toy}"

@@ -56,7 +56,7 @@ MOST_BYTES = 50_000_000
 def check_size(count: int, name: str, most: int = MOST_BYTES, what: str = "text") -> None:
     """InputError if a text of `count` bytes is too large for a document."""
     if count > most:
-        raise InputError(f"{name}: must have at most {most:,} bytes of {what}, but has {count:,}; divide it")
+        raise InputError(f"{name}: must have at most {most:,} bytes of {what}, but has {count:,}; split it")
 
 
 def format_of(input_name: str | None, output_name: str | None, may_set: bool = True) -> str:

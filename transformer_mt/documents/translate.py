@@ -160,8 +160,7 @@ def write(text: MarkedText, candidates: Sequence[Candidate]) -> tuple[str, list[
     """
     placed = [place(part, candidate) for part, candidate in zip((text, *text.inner), candidates, strict=True)]
     problems = [
-        f"{mark.opening or mark.verbatim} is not around the words it should be around: the alignment does not"
-        " find them"
+        f"{mark.opening or mark.verbatim} is not around the right words: the alignment does not find them"
         for one in placed
         for mark in one.unplaced
     ]
@@ -173,7 +172,7 @@ def _lost_parts(text: MarkedText, result: Translation) -> list[str]:
     parts = 1 + sum(mark.opening == BREAK for mark in flat(text.marks))
     if parts == 1 or len(find_words(result.translation)) >= parts:
         return []
-    return [f"a subtitle is left without text: {result.translation!r} is divided into {parts}"]
+    return [f"a subtitle has no text: {result.translation!r} is split into {parts}"]
 
 
 _LOST = {"missing_number": "a number", "missing_url": "an address"}

@@ -67,17 +67,17 @@ def notes(comparison: Comparison) -> list[str]:
     several = any(len(system.runs) > 1 for system in comparison.systems)
     lines = [f"{name}: {signature}" for name, signature in comparison.signatures]
     varied = "sentences and other seeds" if several else "sentences"
-    lines.append(f"[ ]: 95 % of the scores with other {varied} of this kind would be in this interval")
+    lines.append(f"[ ]: 95 % interval of scores with other {varied} of this kind")
     if several:
         lines.append("±: deviation of the runs of a system")
     if len(comparison.systems) > 1:
-        lines.append(f"p: of the difference from {comparison.systems[0].name}, {_test(comparison)}")
+        lines.append(f"p: p-value against {comparison.systems[0].name}, {_test(comparison)}")
     if comparison.is_marked:
         lines.append(SEEN_NOTE)
     if small := [test.corpus for test in comparison.tests if len(test.sentences) < _FEW]:
         lines.append(f"fewer than {_FEW} sentences say little about significance: {', '.join(small)}")
     if any(cell.runs_disagree for cell in comparison.cells):
-        lines.append("†: with some seeds better, with others worse")
+        lines.append("†: better with some seeds, worse with others")
     return lines
 
 

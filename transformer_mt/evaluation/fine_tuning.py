@@ -29,7 +29,7 @@ def gain_and_forgetting(
         ):
             common.append(test)
         else:
-            say(f"{test.corpus}: not both of {parent} and {child} translate it: no comparison")
+            say(f"{test.corpus}: no comparison: {parent} or {child} cannot translate it")
     if not common:
         return ""
     systems = []

@@ -76,7 +76,7 @@ def forms(test: EvaluationSet, languages: tuple[str, str]) -> dict[str, list[Eva
         if count:
             sentences_of[name] = changed
         if 2 * count < len(changed):
-            say(f"note: {test.corpus}: {count:,} of {len(changed):,} sentences are others {name}")
+            say(f"note: {test.corpus}: {count:,} of {len(changed):,} sentences differ {name}")
     sentences_of["two sentences a line"] = [
         _joined(first, second) for first, second in zip(test.sentences[::2], test.sentences[1::2])
     ]
@@ -111,6 +111,6 @@ def as_table(rows: list[Row]) -> str:
         cells.append([row.corpus, row.form, f"{row.sentences:,}", *shown, f"{row.suspicious:.1%}"])
     head = ["test set", "written", "lines", *names, "suspicious"]
     return (
-        f"{table(cells, head)}\n\n- Capitals, title case and final marks are the references' too.\n"
+        f"{table(cells, head)}\n\n- Capitals, title case and final marks hold for references too.\n"
         "- suspicious: translations that repeat themselves, copy, were cut, or are much too long or short\n"
     )

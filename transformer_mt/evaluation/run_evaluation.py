@@ -45,8 +45,8 @@ class RunEvaluation:
         self._record = SystemRecord([self.folder, *self.others], texts)
         if not self._record.is_complete:
             say(
-                f"note: {self.folder}, or a model it is made of, has not recorded what it was trained on: "
-                "the sentences it knows are not counted"
+                f"note: {self.folder}, or a model it derives from, has no record of its training data: "
+                "the sentences it has seen are not counted"
             )
 
     def evaluations(

@@ -10,8 +10,8 @@ from transformer_mt.corpora.seen_sentences import Sentences, keys_of
 from transformer_mt.runs.folder import RunFolder
 
 SEEN_NOTE = (
-    "seen: the share of the sentences that the system, or a model it is made of, was trained on; "
-    "?: that is not recorded"
+    "seen: the share of sentences that the system, or a model it derives from, was trained on; "
+    "?: not recorded"
 )
 
 

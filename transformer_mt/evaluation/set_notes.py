@@ -30,16 +30,16 @@ def notes_on_set(test: EvaluationSet, languages: tuple[str, str]) -> Iterator[st
     pairs = [(src, "\n".join(references)) for src, references in test.sentences if src.strip()]
     repeated = len(pairs) - len({pair_key(pair) for pair in pairs})
     if repeated > _FEW * total:
-        yield note(repeated, "sentences stand in it before, with the same references")
+        yield note(repeated, "sentences are repeated, with the same references")
     copies = sum(near_text(src) == near_text(reference) for src, reference in pairs)
     if copies > _FEW * total and all(map(is_natural, languages)):
-        yield note(copies, "references are their source")
+        yield note(copies, "references copy the source")
     for side, language in zip(("sources", "references"), languages):
         texts = [text for pair in pairs if (text := pair[side == "references"]).strip()]
         texts = texts[:: -(-len(texts) // _LOOKED_AT) or 1]
         wrong = sum(_is_in_another(text, language) for text in texts)
         if wrong > _MANY * len(texts):
-            yield f"note: {test.corpus}: {wrong / len(texts):.0%} of the {side} seem not to be {language}"
+            yield f"note: {test.corpus}: {wrong / len(texts):.0%} of the {side} are likely not {language}"
 
 
 def _is_in_another(text: str, language: str) -> bool:

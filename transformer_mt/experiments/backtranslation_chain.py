@@ -128,7 +128,7 @@ def run_chain(path: Path, out: Path | None, fresh: bool = False) -> Path:
 def _check_folder_and_rules(chain: ChainConfig, folder: Path, forward: Config, fresh: bool) -> None:
     if not fresh and RunFolder(folder).config_file.exists():
         raise InputError(
-            f"{folder}: must be a folder of its own for the chain, but is that of a training; give another"
+            f"{folder}: must be a separate folder for the chain, but belongs to a training; give another"
         )
     languages = forward.data.source_lang, forward.data.target_lang
     check_columns(languages)
@@ -160,7 +160,7 @@ def _steps(chain: ChainConfig, path: Path, forward: Config) -> list[Step]:
     if not chain.diversify:
         return steps
     if is_trained:
-        raise InputError(f"{path}: backward must be a config where diversify is on, but is a folder")
+        raise InputError(f"{path}: backward must be a config if diversify is on, but is a folder")
     sides = [("backward", chain.backward, False), ("forward", chain.forward, True)]
     teachers = [
         (name, _config(path, file, "teachers", chain.teachers), _own_text(forward.data, is_source), is_source)
@@ -196,7 +196,7 @@ def _config(path: Path, file: str, key: str, settings: dict[str, Any]) -> Config
 def _texts(chain: ChainConfig, path: Path) -> TextSource:
     for text in chain.text:
         if not Path(text).is_file():
-            raise InputError(f"{path}: text must be files, but {text} is not there")
+            raise InputError(f"{path}: text must name files, but {text} is missing")
     texts = TextSource.of_files([Path(text) for text in chain.text])
     if texts.is_empty:
         raise InputError(f"{path}: text must have lines, but {', '.join(chain.text)} is empty")

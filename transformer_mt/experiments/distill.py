@@ -131,7 +131,7 @@ def _check_student(plan: Plan, config: Config) -> None:
         )
     if reasons := reasons_against(config.model):
         raise InputError(
-            "the student must be what CTranslate2 can run, to become int8: " + "; ".join(reasons)
+            "the student must be a model that CTranslate2 can run in int8: " + "; ".join(reasons)
         )
     check_links(config)
 
@@ -143,7 +143,7 @@ def _test_set(data: DataConfig) -> EvaluationSet:
     for key, sets in (("valid", data.valid_sets), ("test", data.test)):
         if any(corpus.is_held_out for corpus in sets):
             raise InputError(
-                f"data.{key} of the student must be a corpus of its own, but is held out of its training "
+                f"data.{key} of the student must be a separate corpus, but is held out of its training "
                 "corpora, which are machine translations"
             )
     name, corpus = ("test", data.test[0]) if data.test else ("valid", data.valid_sets[0])
@@ -196,11 +196,11 @@ def _check_folder(folder: Path, plan: Plan) -> None:
     for teacher in plan.teachers:
         if teacher.resolve() == folder.resolve():
             raise InputError(
-                f"{folder}: must be another folder than the teacher's; name one with ", Setting("out")
+                f"{folder}: must not be the teacher's folder; name another with ", Setting("out")
             )
     if RunFolder(folder).config_file.exists() and not list(folder.glob("distilled*.origin.json")):
         raise InputError(
-            f"{folder}: must be a folder of its own, but is that of another training; name another with ",
+            f"{folder}: must be a separate folder, but belongs to another training; name another with ",
             Setting("out"), ", or move this one aside with ", Setting("fresh"),
         )  # fmt: skip
 

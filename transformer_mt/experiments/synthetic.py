@@ -137,7 +137,7 @@ def check_columns(languages: tuple[str, str]) -> None:
     """InputError unless the two languages can be columns of one file."""
     if len({*languages, "score", "flags"}) < 4:
         raise InputError(
-            "the languages must have codes of their own, as columns of a file, but are "
+            "the languages must have different codes, as columns of a file, but are "
             f"{languages[0]} and {languages[1]}"
         )
 
@@ -268,8 +268,8 @@ def _write_kept(
         raise InputError("the text must have lines, but is empty")
     if not scores:
         raise WorkError(
-            f"{out}: no translation is left after cleaning ({counts_in_words(counts)}); with other rules "
-            "or another share run it again: the translations are kept; or the model does not translate from "
+            f"{out}: no translation is left after cleaning ({counts_in_words(counts)}); run it again with "
+            "other rules or another share: the translations are kept; or the model does not translate from "
             f"{step.translator.source_lang}"
         )
     least = float(np.quantile(scores, 1 - choice.keep)) if choice.keep < 1 else -np.inf
@@ -308,7 +308,7 @@ def check_links(config: Config) -> None:
     if config.train.guided_alignment.files:
         raise InputError(
             "train.guided_alignment.file must be left out where synthetic corpora are added, which have no "
-            "links; without it an aligner finds those of all"
+            "links; without it an aligner aligns all corpora"
         )
 
 

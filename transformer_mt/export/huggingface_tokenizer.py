@@ -56,7 +56,7 @@ def write_m2m_tokenizer(tokenizer: Tokenizer, data: DataConfig, folder: Path) ->
     if not tokenizer.numberings:
         raise InputError(
             "model.position must be sinusoidal or learned for Hugging Face, but is sinusoidal_fairseq; that "
-            "is for models that began with M2M-100 or NLLB"
+            "is for models built on M2M-100 or NLLB"
         )
     (numbering,) = tokenizer.numberings
     (folder / "sentencepiece.bpe.model").write_bytes(tokenizer.models[0])

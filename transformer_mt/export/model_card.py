@@ -177,11 +177,11 @@ def _languages(data: DataConfig) -> list[str]:
 
 def _limits(facts: dict[str, Any]) -> str:
     lines = [
-        f"- It was trained on sources of at most {facts['longest_source']:,} pieces of its vocabulary.",
-        f"- It translates from {_few(facts['directions'])} only, a sentence at a time.",
+        f"- It was trained on sources of at most {facts['longest_source']:,} tokens of its vocabulary.",
+        f"- It only translates {_few(facts['directions'])}, one sentence at a time.",
     ]
     if facts.get("tags"):
-        lines.append(f"- Before a source it knows these tags: {', '.join(facts['tags'])}.")
+        lines.append(f"- Tags that it knows before a source: {', '.join(facts['tags'])}.")
     return "## Limits\n\n" + "\n".join(lines)
 
 
@@ -197,7 +197,7 @@ def _scores(facts: dict[str, Any]) -> str:
     ]  # fmt: skip
     signatures = signature_lines(score for scored in scores for score in scored["scores"])
     return (
-        "## Scores\n\nOf the run this model comes from.\n\n"
+        "## Scores\n\nMeasured on the original run.\n\n"
         f"{table(rows, ['test set', 'sentences', 'search', *names])}\n\n{signatures}"
     )
 

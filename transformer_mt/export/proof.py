@@ -55,11 +55,11 @@ class Proof:
 
     def __str__(self) -> str:
         left_out = (
-            f"; {self.left_out} that are divided or stopped at their length limit were left out"
+            f"; {self.left_out} that are split or stopped at their length limit were left out"
             if self.left_out
             else ""
         )
-        ties = f" ({self.ties} others by one that has the same score in both)" if self.ties else ""
+        ties = f" ({self.ties} others by one with an equal score in both)" if self.ties else ""
         return (
             f"{self.quantization}: {self.identical} of {self.sentences} probe sentences translated "
             f"identically{ties}, scores within {self.largest_difference:.1e}, BLEU against the run's own "
@@ -83,7 +83,7 @@ def probe_sentences(run: RunFolder, data: DataConfig, tokenizer: Tokenizer, file
         for scored in sorted(run.evaluation.glob("*.jsonl")):
             say(f"{error}; the probe is made of the sources in {scored} instead")
             return _first(json.loads(line)["source"] for line in read_lines(scored))
-        say(f"{error}; the probe is made of random pieces instead; a file of sentences gives a better one")
+        say(f"{error}; the probe is made of random tokens instead; a file of sentences gives a better one")
     draw = random.Random(0)
     first, last = EOS + 1, tokenizer.src.vocab_size() - 1
     lines = [[draw.randint(first, last) for _ in range(draw.randint(2, 15))] for _ in range(_PROBES)]
@@ -141,7 +141,7 @@ def compare(
     if not expected:
         raise WorkError(
             f"the export must be compared on sentences it can translate whole, but all {left_out} are "
-            "divided or stopped at their length limit; it was not kept, give shorter ones with ",
+            "split or stopped at their length limit; it was not kept, give shorter ones with ",
             Setting("probe"), ", or train the model longer",
         )  # fmt: skip
     differences = [abs(a.score - b.score) / max(1.0, abs(a.score)) for a, b in zip(expected, outputs)]

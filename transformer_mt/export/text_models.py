@@ -176,7 +176,7 @@ def _prove(run: TrainedRun, folder: Path, texts: list[str]) -> str:
         foreign = tokenizer(text)["input_ids"]
         if foreign != ours:
             raise WorkError(
-                f"the export must divide texts as the run does, but {text!r} has the ids {foreign} there, "
+                f"the export must split texts as the run does, but {text!r} has the ids {foreign} there, "
                 f"and {ours} here; it was not kept"
             )
         read, written = torch.tensor([ours]), torch.tensor([[BOS, *ids]])
@@ -225,7 +225,7 @@ A {name_there}, trained with transformer_mt.
 {use}
 ```
 
-It reads texts of at most {config.data.max_length - 1:,} pieces.
+It reads texts of at most {config.data.max_length - 1:,} tokens.
 
 ## Proof of this export
 

@@ -166,11 +166,11 @@ class ToHuggingFace:
     def usage(self, config: Config, out: str) -> str:
         is_m2m = _is_m2m(config.model)
         piece = None if is_m2m else config.data.language_piece(config.data.languages)
-        asks = f"\nEach source begins with the piece of its target language: `{piece}`.\n" if piece else ""
+        asks = f"\nEach source begins with the token of its target language: `{piece}`.\n" if piece else ""
         if is_m2m:
             asks = (
-                "\nThe language it writes is that of `generation_config.json`; `forced_bos_token_id` names "
-                "another, and `tokenizer.src_lang` another source.\n"
+                "\n`generation_config.json` sets the target language; `forced_bos_token_id` selects another "
+                "one, and `tokenizer.src_lang` another source.\n"
             )
         return f"""\
 With [transformers](https://github.com/huggingface/transformers) (`pip install transformers sentencepiece
@@ -185,7 +185,7 @@ inputs = tokenizer(["{piece or ""}..."], return_tensors="pt", padding=True)
 print(tokenizer.decode(model.generate(**inputs), skip_special_tokens=True))
 ```
 {asks}
-Give it one sentence at a time: it does not divide texts. CTranslate2's own converter
+Give it one sentence at a time: it does not split texts. CTranslate2's own converter
 (`ct2-transformers-converter`) cannot read this folder; for CTranslate2 export the run itself.
 """
 

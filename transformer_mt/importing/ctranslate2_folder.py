@@ -28,7 +28,7 @@ def read_ctranslate2(folder: Path) -> ForeignModel:
     lists = _lists(inside)
     if any(piece in ("__en__", "eng_Latn") for piece in lists[0]):
         raise InputError(
-            f"{folder}: must not need pieces of languages, but is M2M-100 or NLLB; import it from the hub"
+            f"{folder}: must not need language tokens, but is M2M-100 or NLLB; import it from the hub"
         )
     models = dict.fromkeys(_sentencepiece(folder))
     tokenizer = Tokenizer(*models, numberings=[_numbering(pieces, config) for pieces in lists])

@@ -132,7 +132,7 @@ def weights_of(
             size = len(numberings[0 if place.vocabulary == "src" else -1].order)
             if len(tensors[name]) != size:
                 raise InputError(
-                    f"{folder}: {name} must have {size} rows, one a piece, but has {len(tensors[name])}"
+                    f"{folder}: {name} must have {size} rows (tokens), but has {len(tensors[name])}"
                 )
     rows = [numbering.foreign_ids() for numbering in numberings]
     return huggingface.from_huggingface(model, tensors, rows, never=(PAD, BOS))

@@ -121,7 +121,7 @@ def _config(foreign: ForeignModel, folder: Path, name: str, languages: Languages
         return Config.model_validate(values)
     except ValidationError as error:
         parts = [part for problem in error.errors() for part in ["\n", *sentence(problem, {}, Config)]]
-        raise InputError(f"{folder}: is not a model that can be held here:", *parts) from None
+        raise InputError(f"{folder}: cannot be represented here:", *parts) from None
 
 
 def _direction(foreign: ForeignModel, folder: Path, languages: Languages) -> tuple[str, str]:
@@ -140,7 +140,7 @@ def _direction(foreign: ForeignModel, folder: Path, languages: Languages) -> tup
     target = target or next((lang for lang in foreign.target_langs if lang != source), None)
     for key, language in (("from", source), ("to", target)):
         if language is None:
-            raise UnknownLanguageError(f"{folder}: does not say its languages; name them with ", Setting(key))
+            raise UnknownLanguageError(f"{folder}: names no languages; give them with ", Setting(key))
         if known and language not in known and (key == "to" or foreign.language_pieces == "both"):
             raise InputError(
                 Setting(key), f" must be a language of the model ({', '.join(known)}), but is {language}"
@@ -174,5 +174,5 @@ def _license(papers: list[Path]) -> str | None:
                 named = ", ".join(map(str, named))
             if named:
                 return str(named)
-    say("note: the model names no licence; ask its authors before you pass on what you make of it")
+    say("note: the model names no licence; ask its authors before you share models made from it")
     return None

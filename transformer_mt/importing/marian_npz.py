@@ -161,7 +161,7 @@ def _pieces_of_yaml(file: Path) -> dict[str, int]:
         match = re.fullmatch(r"(.+?): +(\d+)\s*", line)
         if match is None:
             if line.strip() not in ("", "---", "...") and not line.startswith("#"):
-                raise InputError(f"{file}:{number}: must be a piece and its number, but is {line[:60]!r}")
+                raise InputError(f"{file}:{number}: must be a token and its number, but is {line[:60]!r}")
             continue
         piece = match[1]
         ids[yaml.safe_load(piece) if piece[0] in "\"'" else piece] = int(match[2])

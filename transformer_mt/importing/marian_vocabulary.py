@@ -25,7 +25,7 @@ def marian_tokenizer(folder: Path, config: dict[str, Any], facts: dict[str, Any]
     known = size - sum(tokenizer.src.is_control(i) for i in range(size))
     if known < size // 4:
         raise InputError(
-            f"{folder}: vocab.json must hold the pieces of source.spm, but has {known} of them among its "
+            f"{folder}: vocab.json must hold the tokens of source.spm, but has {known} of them among its "
             f"{size}"
         )
     return tokenizer

@@ -64,7 +64,7 @@ class Finding:
     def mark_if_handled(self, rules: FilterConfig, data: DataConfig) -> None:
         """If the config handles this already, say so in the action and set the weight to 0."""
         if self.is_on(rules, data):
-            self.action, self.weight = f"done already ({self.action})", 0.0
+            self.action, self.weight = f"already done ({self.action})", 0.0
 
     def add(self, row: int, pair: Pair, weight: int) -> None:
         """Count a pair, which stands for `weight` pairs; examples are spread over the corpus."""

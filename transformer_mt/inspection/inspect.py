@@ -246,7 +246,7 @@ def _order(blocks: BlockSample, languages: tuple[str, str], rows: int) -> list[F
     for shift in find_shifts(blocks.blocks(), languages):
         pairs = min(rows, round(shift.lines * blocks.stride))
         first, last = shift.blocks[0].start, shift.blocks[-1].start + len(shift.blocks[-1].pairs)
-        note = f"in rows {first + 1:,} to {last:,}, target line N{shift.by:+d} fits source line N"
+        note = f"rows {first + 1:,} to {last:,}: target line N{shift.by:+d} matches source line N"
         finding = Finding("shifted lines", "add or remove lines in one of the files", pairs, note=note)
         finding.examples = _examples(shift.blocks)
         findings.append(finding)

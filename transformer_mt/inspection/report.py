@@ -70,7 +70,7 @@ _FINDINGS = ["finding", "pairs, about", "share", "setting or action", "note"]
 
 def _head(inspection: Inspection) -> list[str]:
     size = f" (vocabulary of {inspection.vocab_size:,})" if inspection.vocab_size else ""
-    lengths = "characters (5 %, 50 %, 95 %, most)"
+    lengths = "characters (5 %, 50 %, 95 %, max)"
     return ["corpus", "pairs", "empty", lengths, f"tokens per pair{size}", "scripts"]
 
 

@@ -37,12 +37,12 @@ class TermsCheck:
         nowhere = [term for term in terms if not self._in_sources[term]]
         one_side = [term for term in terms if self._in_sources[term] and not self._in_both[term]]
         sentences = [
-            f"{self._file}: {len(terms):,} terms; of {self._pairs:,} training pairs looked at "
-            f"{self._pairs_with_terms:,} have a term on both sides."
+            f"{self._file}: {len(terms):,} terms; {self._pairs_with_terms:,} of {self._pairs:,} "
+            "sampled training pairs have a term on both sides."
         ]
         for what, which in (
             ("are in no source", nowhere),
-            ("are in sources, but none of their translations in the targets", one_side),
+            ("are in sources, but their translations are in no target", one_side),
         ):
             if which:
                 shown = ", ".join(which[:_SHOWN]) + (" ..." if len(which) > _SHOWN else "")

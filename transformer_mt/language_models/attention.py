@@ -14,7 +14,7 @@ def look_at_text(loaded: LoadedModel, text: str) -> AttentionMaps:
     tokenizer, most = loaded.tokenizer, loaded.config.data.max_length - 1
     ids = tokenizer.encode_src([text], num_threads=1)[0]
     if not 1 <= len(ids) <= most:
-        raise InputError(f"the text must have 1 to {most} pieces, but has {len(ids)}")
+        raise InputError(f"the text must have 1 to {most} tokens, but has {len(ids)}")
     is_encoder = loaded.config.model.kind == "encoder"
     read = torch.tensor([[BOS, *ids, *([EOS] if is_encoder else [])]], device=loaded.device)
     attentions = loaded.model.attentions

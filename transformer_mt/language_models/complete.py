@@ -29,7 +29,7 @@ class Completer:
         left = self._positions - len(ids)
         if left < 1:
             raise InputError(
-                f"the text must have fewer than {self._positions} pieces (data.max_length), but has "
+                f"the text must have fewer than {self._positions} tokens (data.max_length), but has "
                 f"{len(ids)}"
             )
         least = self._decode.min_length

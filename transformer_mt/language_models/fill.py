@@ -53,7 +53,7 @@ class MaskFiller:
         if not where:
             raise InputError("the text must have [MASK] where a word is to be filled in, but has none")
         if len(ids) > self._most:
-            raise InputError(f"the text must have at most {self._most} pieces, but has {len(ids)}")
+            raise InputError(f"the text must have at most {self._most} tokens, but has {len(ids)}")
         src = torch.tensor([[BOS, *ids, EOS]], device=self._device)
         with torch.inference_mode():
             logits_SV = self._model(src, src != PAD, src)[0].float()

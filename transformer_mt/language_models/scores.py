@@ -54,7 +54,7 @@ def text_scores(loaded: LoadedModel, corpus: AnySet, rows: Sequence[Pair]) -> li
     signature = f"texts:{len(read)} of {len(rows)}|pieces:{pieces}|vocabulary:{tokenizer.src.vocab_size()}"
     scores = [Score("perplexity", math.exp(min(nll / pieces, 100.0)), signature, digits=3)]
     if objective == "masked_lm":
-        scores.append(Score("accuracy of masked pieces", 100 * right / pieces, signature))
+        scores.append(Score("accuracy of masked tokens", 100 * right / pieces, signature))
     if objective == "causal_lm":
         bits = Score(
             "bits per character", nll / math.log(2) / max(1, characters), f"{signature}|chars:{characters}", 4

@@ -53,7 +53,7 @@ def _head(data: Data, parent: str, is_run: bool, out: Path) -> str:
             max_length = config.data.max_length
     held_out, about = held_out_set(data)
     return f"""\
-# Written by `transformer-mt new` to adapt {parent} to {data.pairs:,} pairs. Look at them first:
+# Written by `transformer-mt new` to adapt {parent} to {data.pairs:,} pairs. Inspect them first:
 # transformer-mt inspect {shlex.quote(str(out))}
 init_from: {begins}
 data:
@@ -74,13 +74,13 @@ train:
   max_updates: {updates}  # about {epochs:g} epochs
   batch_tokens: {_BATCH_TOKENS}
   optimizer: adamw
-  learning_rate: {_LEARNING_RATE}  # low: the model is to keep what it knows
+  learning_rate: {_LEARNING_RATE}  # low, to keep what the model knows
   schedule: linear
   warmup: {max(5, updates // 10)}
   validate_every: {every}
   save_every: {every}
   patience: 5
-  # Little memory; with learning_rate: {_LORA_LEARNING_RATE}
+  # Saves memory; set learning_rate: {_LORA_LEARNING_RATE}
   # lora: {{rank: 16, alpha: 32}}
 """
 
@@ -88,7 +88,7 @@ train:
 def _of_parent(data: DataConfig) -> str:
     """The corpora that a run of this project was trained on, as a comment."""
     entries = [entry for entry in data.entries if not isinstance(entry, (ImportedCorpus, ToyCorpus))]
-    note = "\n    # To forget nothing, add some of what the parent was trained on"
+    note = "\n    # To avoid forgetting, add some of the parent's training data"
     if not any(corpus.is_held_out for corpus in data.valid_sets):
         note += ", and\n    # name files for `valid` and `test`: held-out sets would be pairs that it knows"
     note += ":"

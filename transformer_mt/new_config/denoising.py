@@ -31,7 +31,7 @@ def write_denoising(data: Data, out: Path, updates: int) -> str:
     file = denoising_file(out)
     no_terms = "  terms: {share: 0.0}\n" if data.more else ""  # there are no translations that have them
     text = f"""\
-# Written by `transformer-mt new`: denoising of the text of {out.name}, which that config may begin with.
+# Written by `transformer-mt new`: denoises the text of {out.name}, whose training can start from it.
 # Add text without pairs in these languages: {{text: FILE, language: {data.target_lang}, objective: denoise}}.
 extends: {out.name}
 data:

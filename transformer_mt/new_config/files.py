@@ -64,7 +64,7 @@ def read_files(
         return data
     share = sum(bool(terms.in_both(*pair)) for pair in data.sample) / len(data.sample)
     say(f"{glossary}: {len(terms.terms):,} terms; {share:.1%} of the pairs have one on both sides")
-    key = "  terms: {share: 0.2}  # of any glossary (docs/how_to/terms.md); needs the extra alignment\n"
+    key = "  terms: {share: 0.2}  # for glossaries (docs/how_to/terms.md); needs the extra alignment\n"
     return replace(data, more=key)
 
 
@@ -90,7 +90,7 @@ def _share_before(guesses: Sequence[Guess], folder: Path) -> float:
         except (OSError, ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError):
             continue  # no config
         if of_config and files & named:
-            say(f"{path} holds {max(of_config):.2%} of these files out: so much stays held out")
+            say(f"{path} holds out {max(of_config):.2%} of these files: the same share is used")
             shares += of_config
     return max(shares)
 

@@ -77,7 +77,7 @@ def new_config(
     if data.pairs <= FEW_PAIRS:
         commands = write_denoising(data, out, config.train.max_updates)
         say(
-            f"{data.pairs:,} pairs are few: the training may begin with denoising their text, and more of it "
+            f"{data.pairs:,} pairs are few: training can begin by denoising their text and more text "
             f"(docs/how_to/few_pairs.md): {commands}"
         )
     if seconds * config.train.max_updates > _HOUR:
@@ -167,9 +167,9 @@ def _config(data: Data, size: Size, lengths: Sequence[tuple[int, int]], out: Pat
     per_pair = sum(map(sum, lengths)) / len(lengths)
     entries = [flow(guess.corpus) for guess in data.guesses]
     train = f" {entries[0]}" if len(entries) == 1 else "".join(f"\n    - {entry}" for entry in entries)
-    note = " BPE-dropout divides words into other pieces each time." if size.bpe_dropout else ""
+    note = " BPE-dropout splits words into other tokens each time." if size.bpe_dropout else ""
     text = f"""\
-# Written by `transformer-mt new` for {data.pairs:,} pairs of about {per_pair:.0f} tokens. Look at them first:
+# Written by `transformer-mt new` for {data.pairs:,} pairs of about {per_pair:.0f} tokens. Inspect them first:
 # transformer-mt inspect {shlex.quote(str(out))}
 data:
   source_lang: {data.source_lang}
@@ -178,19 +178,19 @@ data:
   # About {about:,.0f} of the sources, by a hash: more data never moves one into training.
   valid: {held_out}
   test: [{held_out}]
-  max_length: {max_length}  # pieces; {fitting:.1%} of the pairs are no longer
+  max_length: {max_length}  # tokens; {fitting:.1%} of the pairs fit
   augment: {flow(_augment_keys(data))}  # people misspell words and leave out full stops
 {data.more}\
-# The sizes are those for about {size.pairs:,} pairs.{note}
+# Sizes for about {size.pairs:,} pairs.{note}
 tokenizer: {flow(_tokenizer_keys(data, size))}
-# As wide and deep as pays for the amount of data; the less data, the more dropout. To `export` it for Hugging
-# Face's transformers, train it with `position: sinusoidal`; CTranslate2 and Argos take it as it is.
+# Width and depth fit the amount of data; less data gets more dropout. To `export` it for Hugging
+# Face's transformers, train it with `position: sinusoidal`; CTranslate2 and Argos need no change.
 model: {flow(_model_keys(size))}
 train:
   max_updates: {updates}  # about {size.epochs:g} epochs
   batch_tokens: {size.batch_tokens}
   learning_rate: {size.learning_rate}
-  schedule: cosine  # to zero at max_updates: if the last validation is the best by far, raise it
+  schedule: cosine  # zero at max_updates; if the last validation is by far the best, raise it
   warmup: {max(10, updates // 12)}
   validate_every: {every}
   save_every: {every}

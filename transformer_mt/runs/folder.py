@@ -122,9 +122,7 @@ class RunFolder:
     def check_weights(self) -> None:
         """InputError if the folder is not that of a run that has a model."""
         if self.is_export:
-            raise InputError(
-                f"{self}: must be a run's folder, but is exported already; name the run it came from"
-            )
+            raise InputError(f"{self}: must be a run's folder, but is an export; name the run it came from")
         if not self.weights_file.exists():
             raise InputError(
                 f"{self}: no {self.weights_file.name} yet; training writes it at its first validation"

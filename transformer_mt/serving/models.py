@@ -106,7 +106,7 @@ class Models:
             try:
                 self.look()
             except Exception as error:
-                _LOG.error("the folder of models could not be looked at: %s", error)
+                _LOG.error("the folder of models could not be read: %s", error)
 
     def _update(self, is_first: bool = False) -> None:
         """Read the folders that are new or changed, but none that still changes: it may be half a copy."""
@@ -194,7 +194,7 @@ def _say_change(direction: Direction, before: Model | None, now: Model | None) -
     if before is None and now is not None:
         say(f"{now.name}: translating {source} to {target}")
     elif now is None:
-        say(f"translating {source} to {target} no longer")
+        say(f"no longer translating {source} to {target}")
     elif now is not before:
         say(f"{now.name}: translating {source} to {target} with another model")
 

@@ -106,8 +106,7 @@ class EnginePool:
         except BrokenProcessPool:
             self._end_processes()
             raise WorkError(
-                f"a process of the server ended while it loaded the model; is there memory for {self._count} "
-                "of them?"
+                f"a server process ended while loading the model; is there memory for {self._count} of them?"
             ) from None
         return pool
 

@@ -16,19 +16,19 @@ with warnings.catch_warnings():
         copy: bool = False  # type: ignore[assignment]
         """Drop pairs whose source equals the target, apart from capitals, spacing and punctuation."""
         script: bool = False
-        """Drop pairs with a side less than 30 % of whose letters are of its language's script."""
+        """Drop pairs if less than 30 % of a side's letters are in its language's script."""
         language: bool = False
         """Drop pairs with a side in another language, by py3langid (extra `clean`)."""
         numbers: bool = False
-        """Drop pairs in which each side has a number of two or more digits that the other has not."""
+        """Drop pairs in which each side has a number of two or more digits that the other lacks."""
         markup: bool = False
         """Drop pairs with tags or template braces: <b>, {{name}}, [[link]]."""
         encoding: Literal["drop", "repair"] | None = None
-        """The action on text that was decoded wrongly (`fÃ¼r`), has control or replacement characters, or
-        HTML escapes (`&quot;`): drop the pair, or repair it with ftfy (extra `clean`) and drop what
-        stays damaged.
+        """The action on wrongly decoded text (`fÃ¼r`), control or replacement characters and HTML
+        escapes (`&quot;`): drop the pair, or repair it with ftfy (extra `clean`) and drop pairs that
+        stay damaged.
         """
         detokenize: bool | Literal["source", "target"] = False
-        """Join text that was tokenised (`it 's , here`) to normal text, by sacremoses (extra `clean`); in
-        Chinese and Japanese, remove spaces between characters. Of both sides, or of the one named.
+        """Join tokenised text (`it 's , here`) into normal text with sacremoses (extra `clean`); in
+        Chinese and Japanese, remove spaces between characters. On both sides, or on the one named.
         """

@@ -36,5 +36,5 @@ def check_language(code: str) -> None:
     if code.lower() in _COUNTRIES:
         name, language = _COUNTRIES[code.lower()]
         raise InputError(
-            f"a language must have its own code, but {code} is that of a country; {name} is {language}"
+            f"a language must have a language's code, but {code} is a country's; {name} is {language}"
         )

@@ -11,14 +11,14 @@ TERM, AS, TERM_END = "<term>", "<as>", "</term>"
 
 
 class TermsConfig(Section):
-    """Training for glossaries: translations of terms are written into sources (Dinu et al. 2019)."""
+    """Training for glossaries: writes translations of terms into sources (Dinu et al. 2019)."""
 
     share: Probability = 0.0
-    """Share of the pairs that are changed so in each epoch; 0 turns it off, 0.2 is usual."""
+    """Share of the pairs to change in each epoch; 0 turns it off, 0.2 is usual."""
     file: Location[str | None] = Field(None)
-    """A glossary (TSV, CSV, TBX): its terms that both sides hold are used. Without it words and short phrases
-    of the pairs are, as thot's eflomal (extra `alignment`) aligns them: then the model learns to obey any
-    glossary.
+    """A glossary (TSV, CSV, TBX): terms that occur on both sides are used. If omitted, words and short
+    phrases of the pairs are, aligned with thot's eflomal (extra `alignment`); the model then learns to obey
+    any glossary.
     """
 
     def fits(self, config: Any) -> None:

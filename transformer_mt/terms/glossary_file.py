@@ -100,7 +100,7 @@ def _of_tbx(path: Path, languages: tuple[str, str]) -> Iterator[Term]:
                 yield from (Term(source, tuple(targets)) for source in sources if targets)
                 entry.clear()
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file; paths are taken from the folder you start in") from None
+        raise InputError(f"{path}: no such file; paths are relative to the current folder") from None
     except etree.XMLSyntaxError as error:
         raise InputError(f"{path}: must be TBX, but is no XML: {error}") from None
 

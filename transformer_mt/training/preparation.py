@@ -64,7 +64,7 @@ class Preparation:
             what = "the test sets, which training leaves out," if has_other_tests else ""
             raise InputError(
                 f"{self._folder}: {what or 'the training or validation data'} changed since this run began; ",
-                "bring the old ones back, or start over with ", Setting("fresh", True),
+                "restore the old data, or start over with ", Setting("fresh", True),
             )  # fmt: skip
         if self._device.type == "cpu":
             keep_freed_memory()  # before the memory is measured
@@ -155,7 +155,7 @@ def _prepare_data(
     deciding = [valid for valid in data.valid if chosen in ("mean", valid.name)]
     if config.train.monitor == "loss" and not all(len(valid.pairs) for valid in deciding):
         raise InputError(
-            f"data.valid must have texts of at most data.max_length ({config.data.max_length}) pieces for "
+            f"data.valid must have texts of at most data.max_length ({config.data.max_length}) tokens for "
             "train.monitor: loss, but has none"
         )
     return data

@@ -31,8 +31,8 @@ def seen_before(
     for ancestor, record in zip(ancestors, records):
         if record is None or not record.is_complete:
             say(
-                f"note: {ancestor} has not recorded all that it was trained and scored on: nothing of it is "
-                "left out of this training, and scores of sentences that it knows have no mark"
+                f"note: {ancestor} has no full record of its training and test data: none of it is left out "
+                "of this training, and scores of sentences that it knows are not marked"
             )
     return SeenSentences.inherited_from(records)
 
@@ -45,7 +45,7 @@ def record_seen(config: Config, data: PreparedData, folder: RunFolder, before: S
         if known := int(before.inherited.knows(sentences).sum()):
             say(
                 f"note: {known:,} of the {len(sentences):,} sentences of {name} were in the training of a "
-                "model that this run is made of: scores of them flatter"
+                "model this run builds on: their scores are too high"
             )
     trained = SeenSentences.read(data.seen_file)
     of_run = Sentences(scored=keys_of(texts)) | (trained.own if trained else NOTHING_SEEN) | before.own

@@ -50,14 +50,14 @@ def look(translator: Translator, source: str, target: str | None = None) -> Atte
     engine = translator.engine
     if not isinstance(engine, TorchEngine) or not isinstance(engine.model, TranslationModel):
         raise InputError(
-            "attention must be looked at in a run's folder, with ", Setting("engine", "torch"),
+            "attention maps require a run's folder, with ", Setting("engine", "torch"),
             " and without an ensemble",
         )  # fmt: skip
     tokenizer = translator.tokenizer
     (src,) = translator.encode_src([source])
     if not source.strip() or len(src) >= translator.max_src_length:
         raise InputError(
-            f"the source must have 1 to {translator.max_src_length - 1} pieces, but has "
+            f"the source must have 1 to {translator.max_src_length - 1} tokens, but has "
             f"{len(src) if source.strip() else 0}"
         )
     if target is None:
@@ -67,7 +67,7 @@ def look(translator: Translator, source: str, target: str | None = None) -> Atte
         (tgt,) = tokenizer.encode_tgt([target])
     if translator.max_positions and len(tgt) >= translator.max_positions:
         raise InputError(
-            f"the target must have at most {translator.max_positions - 1} pieces, but has {len(tgt)}"
+            f"the target must have at most {translator.max_positions - 1} tokens, but has {len(tgt)}"
         )
     model = engine.model
     recorder = AttentionRecorder(*(attention for layers in model.attentions.values() for attention in layers))

@@ -24,7 +24,7 @@ from transformer_mt.translation.engines.engine import Engine, Ids, Request
 _LEAST_LINES = 2048
 """Starting the processes takes as long as the work on this many lines."""
 _MOST_WORKERS = 8
-_HAS_ENDED = "a process that works on lines has ended; translate again, in less memory"
+_HAS_ENDED = "a worker process has ended; translate again, using less memory"
 
 Translate = Callable[[Engine, slice], list[Any]]
 """Translates some of the lines with this engine."""
@@ -157,5 +157,5 @@ def _work(
     except UserError as error:
         answer = "error", error
     except Exception as error:
-        answer = "error", WorkError(f"the work on lines failed: {error!r}")
+        answer = "error", WorkError(f"a worker process failed: {error!r}")
     pipe.send(answer)

@@ -20,14 +20,14 @@ class Options:
     prefixes: Sequence[str] | None = None
     """The beginning of each line's translation."""
     align: bool = False
-    """Whether to compute alignments."""
+    """Compute alignments."""
     protect: str | Sequence[str | None] | None = None
     """A regular expression, or one for each line; what it matches passes through unchanged."""
     tag: str | None = None
     """A tag of the training corpora, put before each sentence."""
     retry: bool = False
-    """Whether to translate lines that look wrong again, by a wider search, and keep the better translation;
-    then the first result comes when all lines are done.
+    """Translate suspicious lines again with a wider search and keep the better translation; the first
+    result then comes when all lines are done.
     """
 
     def check(self, settings: DecodeConfig) -> None:
@@ -76,43 +76,43 @@ class Candidate:
     log_prob: float
     """Natural logarithm of the probability the model gives it."""
     tokens: list[str]
-    """Pieces, without end-of-sentence."""
+    """Tokens, without end-of-sentence."""
     aligned: "list[AlignedSegment]" = field(default_factory=list)
-    """The words of each segment and of its translation; only if alignments were asked for."""
+    """The words of each segment and of its translation; only if alignments were requested."""
 
 
 @dataclass(frozen=True)
 class Translation:
-    """The result of one line: its translation, problems, and what looks wrong."""
+    """The result of one line: its translation, problems and flags."""
 
     source: str
     """The line as it was given."""
     translation: str
     """The best translation."""
     score: float
-    """Its score, as of a Candidate; of several segments the mean."""
+    """Its score, as in Candidate; for several segments, the mean."""
     log_prob: float
-    """Natural logarithm of its probability; of several segments the sum."""
+    """Natural logarithm of its probability, summed over the segments."""
     tokens: list[str]
-    """Its pieces."""
+    """Its tokens."""
     confidence: float | None = None
-    """The chrF that translations of this probability had on the validation set, from 0 to 1; None where the
-    model was not calibrated, and for an empty line.
+    """The chrF that translations of this probability had on the validation set, from 0 to 1; None if the
+    model was not calibrated or the line is empty.
     """
     problems: list[str] = field(default_factory=list)
-    """Sentences such as "the translation was stopped ..."; empty when all is well."""
+    """Sentences such as "the translation was stopped ..."; empty without problems."""
     flags: list[str] = field(default_factory=list)
-    """A word for each problem (empty, unchanged, split, truncated, no_hypothesis, protected_split) and for
-    what looks wrong (docs/how_to/translate.md).
+    """One word per problem (empty, unchanged, split, truncated, no_hypothesis, protected_split) and per
+    suspicion (docs/how_to/translate.md).
     """
     n_best: list[Candidate] = field(default_factory=list)
-    """The n best, the first being this one."""
+    """The n best; the first is this one."""
     source_tokens: list[str] = field(default_factory=list)
-    """Pieces of the source; only with alignments."""
+    """Tokens of the source; only with alignments."""
     alignment: list[int] = field(default_factory=list)
-    """For each of `tokens` the position in `source_tokens` it attends to most; only if asked for."""
+    """For each of `tokens`, the position in `source_tokens` it attends to most; only on request."""
     other: dict[str, Any] | None = None
-    """The translation that was not kept, of a line that was translated again."""
+    """The translation that was not kept, if the line was translated again."""
     segments: list[dict[str, Any]] = field(default_factory=list)
     """For a line in several segments or in capitals: each `source` as searched and its number of `tokens`."""
 

@@ -103,7 +103,7 @@ def pairs_of_json(translator: Translator, path: str, most: int) -> Iterator[list
                 )
             if strange:
                 raise InputError(
-                    f"{path}:{number}: its tokens must be pieces of this model, but {strange[0]!r} is none; "
+                    f"{path}:{number}: its tokens must be those of this model, but {strange[0]!r} is not; "
                     "was the file written with another model?"
                 )
             # A number, or what a memory had: no model translated it.
@@ -123,9 +123,7 @@ def score(translator: Translator, pairs: Sequence[Pair]) -> list[Scored]:
     for pair in pairs:
         longest = max((len(ids) + 1 for segment in pair.segments for ids in segment), default=0)
         if most and longest > most:
-            raise InputError(
-                f"{pair.location}: a pair must have at most {most} pieces a side, but has {longest}"
-            )
+            raise InputError(f"{pair.location}: each side must have at most {most} tokens, but has {longest}")
     penalty = LengthPenalty(translator.decode.length_penalty, translator.decode.length_penalty_form)
     of_segments = iter(translator.token_log_probs([segment for pair in pairs for segment in pair.segments]))
     results = []

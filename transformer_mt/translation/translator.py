@@ -156,12 +156,12 @@ class Translator:
         glossary: str | Path | None = None,
         memory: str | Path | None = None,
     ) -> "Translator":
-        """The translator in a run's folder or an exported one; `decode` changes settings of its search
-        (`{"beam": 1}`), `glossary` is a file of terms, `memory` one of earlier translations. On a CPU the
-        engine `auto` searches a run's own export where that translates alike.
+        """Load a run's folder or an export. `decode` overrides settings of the search
+        (`{"beam": 1}`), `glossary` is a file of terms, `memory` one of earlier translations. On a CPU, the
+        engine `auto` uses a run's own export if it translates alike.
 
-        `ensemble` names runs that translate with it. `dtype` is float32 for a run, and what was exported for
-        an export.
+        `ensemble` names runs that translate with it. `dtype` is by default float32 for a run, and an export's
+        own type.
         """
         if engine == "auto" and glossary is not None and not RunFolder(folder).is_export:
             engine = "torch"  # see needs_torch
@@ -189,7 +189,7 @@ class Translator:
     def translate(
         self, lines: Sequence[str], n_best: int = 1, max_length: int | None = None, **options: Any
     ) -> list[Translation]:
-        """One Translation per line, in order. `max_length` is the most pieces of each sentence's translation
+        """Return one Translation per line, in order. `max_length` is the maximum tokens per sentence
         (`decode.max_length`); see Options for the others.
 
         Raises InputError if the options do not fit the search.
@@ -199,8 +199,8 @@ class Translator:
     def stream(
         self, lines: Sequence[str], options: Options = Options(), max_length: int | None = None
     ) -> Iterator[Translation]:
-        """One Translation per line, in order, each as soon as it and those before it are done. On a GPU 2,048
-        lines and more come together, because other processes divide the work on them.
+        """Yield one Translation per line, in order, once it and all earlier ones are done. On a GPU, 2,048
+        or more lines come together, because other processes share the work on them.
         """
         if isinstance(lines, str):
             raise InputError("lines must be a list of sentences, but are one text; give [text]")

@@ -70,7 +70,7 @@ class UnitSearch:
     def _translated(self, unit: Unit, hypotheses: Sequence[Hypothesis]) -> TranslatedUnit | None:
         """The unit with its candidates; None where a stage refused all of them."""
         if not hypotheses:
-            problem = "the rules of the search leave no translation"
+            problem = "the rules of the search allow no translation"
             return TranslatedUnit(unit, [NOTHING], ["no_hypothesis"], [problem])
         if self._settings.search == "mbr":
             utility, language = self._settings.utility, self._planner.target_lang
@@ -84,7 +84,7 @@ class UnitSearch:
         best = list(candidates[: self._n_best])
         remarks = [remark for stage in self._plan.stages for remark in stage.remarks(unit, best[0])]
         if self._was_truncated(unit, best[0]):
-            remarks.append(("truncated", f"the translation was stopped at {unit.limit - 1} pieces"))
+            remarks.append(("truncated", f"the translation was stopped at {unit.limit - 1} tokens"))
         return TranslatedUnit(unit, best, [flag for flag, _ in remarks], [text for _, text in remarks])
 
     def recovered(self, units: Sequence[Unit]) -> list[TranslatedUnit]:

@@ -71,7 +71,7 @@ class Parser(argparse.ArgumentParser):
         message = re.sub(r"^argument (-\S+): ", r"\1 ", message)
         if variable := self.variables.get(message.split(" ")[0]):
             message += f" ({variable})"
-        message += "" if "did you mean" in message else f"; {self.prog} --help shows what there is"
+        message += "" if "did you mean" in message else f"; see {self.prog} --help"
         say_error(message)
         raise SystemExit(2)
 

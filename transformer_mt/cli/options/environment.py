@@ -34,7 +34,7 @@ def words_of_environment(parser: argparse.ArgumentParser, environment: Mapping[s
                 parser.variables[action.option_strings[-1]] = name
         else:
             near = difflib.get_close_matches(name, actions, n=1)
-            say(f"note: {name} is no setting{f'; did you mean {near[0]}?' if near else ''}")
+            say(f"note: {name} is unknown{f'; did you mean {near[0]}?' if near else ''}")
     return words
 
 

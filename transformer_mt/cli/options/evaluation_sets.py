@@ -25,7 +25,7 @@ def add_evaluation_sets(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         default=[],
-        help="their references, one per line; several for each --source are several references",
+        help="their references, one per line; repeat it for several references per --source",
     )
 
 
@@ -129,7 +129,7 @@ def external_metrics(arguments: argparse.Namespace, others: Collection[str]) -> 
             raise InputError(f"--external must be NAME=COMMAND, but is {text}")
         scorers.append(ExternalMetric(name.strip(), command))
     if len({metric.name for metric in scorers}) < len(scorers):
-        raise InputError("--external must have another name each time, but has one twice")
+        raise InputError("each --external must have its own name, but one occurs twice")
     if same := {metric.name for metric in scorers} & set(others):
-        raise InputError(f"--external must have another name than the metrics, but has {same.pop()}")
+        raise InputError(f"--external must not have the name of a metric, but has {same.pop()}")
     return scorers

@@ -26,9 +26,7 @@ _NEEDS_TORCH = {
 def add_model(parser: argparse.ArgumentParser) -> None:
     """MODEL, and what computes it."""
     parser.add_argument(
-        "model",
-        metavar="MODEL",
-        help="a run's folder, such as runs/demo, an exported one or a public model's",
+        "model", metavar="MODEL", help="a run's folder, such as runs/demo, an export or a public model"
     )
     add_engine(parser)
     parser.add_argument(
@@ -36,11 +34,11 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         action="append",
         default=[],
-        help="another run that translates with it; repeatable",
+        help="another run of an ensemble; repeatable",
     )
-    parser.add_argument("--to", metavar="LANG", help="the target language, of a model with several")
+    parser.add_argument("--to", metavar="LANG", help="target language, if the model has several")
     parser.add_argument(
-        "--from", dest="from", metavar="LANG", help="the source language, of a model with several"
+        "--from", dest="from", metavar="LANG", help="source language, if the model has several"
     )
 
 
@@ -50,24 +48,24 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dtype",
         choices=["float32", "bfloat16", "float16", "int16", "int8"],
-        help="arithmetic (default: float32, or what was exported)",
+        help="number format (default: float32, or the export's)",
     )
     parser.add_argument(
         "--engine",
         choices=["auto", "torch", "ctranslate2"],
         default="auto",
-        help="inference engine (default: ctranslate2 for exports and, on a CPU, for runs with one of their "
-        "own; else torch)",
+        help="inference engine (default: ctranslate2 for exports and, on a CPU, for runs that contain one; "
+        "else torch)",
     )
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
     """The settings of the search; what is not given is the config's."""
-    group = parser.add_argument_group("search", "Settings that win over `decode` in the model's config.")
+    group = parser.add_argument_group("search", "Settings that override `decode` in the model's config.")
     add_flags(group, DecodeConfig, _DECODE)
     group.add_argument(
         "--set", metavar="decode.KEY=VALUE", action="append", default=[],
-        help="a setting of the search, as `transformer-mt config show` names it; repeatable",
+        help="a search setting, as named by `transformer-mt config show`; repeatable",
     )  # fmt: skip
 
 
@@ -126,9 +124,7 @@ def _in_direction(
     target, source = getattr(arguments, "to", None), getattr(arguments, "from", None)
     targets = list(dict.fromkeys(target for _, target in translator.directions))
     if target is None and len(targets) > 1 and not any_direction:
-        raise InputError(
-            Setting("to"), f" must be one of {', '.join(targets)}, the languages the model writes"
-        )
+        raise InputError(Setting("to"), f" must be one of {', '.join(targets)}, the model's target languages")
     if target is None and source is None:
         return translator
     translator = translator.towards(target, source)

@@ -6,8 +6,8 @@ Direction = tuple[str, str]
 FileOf = tuple[Direction | None, str]
 """A file, and the direction that it is for; None where there is only one."""
 
-_GLOSSARY = "terms and their translations (.tsv, .csv, .tbx); translations must have them"
-_MEMORY = "what was translated before (.tmx, .tsv, ...): the same text is translated in the same way"
+_GLOSSARY = "terms and their required translations (.tsv, .csv, .tbx)"
+_MEMORY = "earlier translations (.tmx, .tsv, ...): the same text gets the same translation again"
 
 
 def add_references(parser: argparse.ArgumentParser) -> None:

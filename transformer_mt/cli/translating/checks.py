@@ -24,12 +24,10 @@ def check_options(arguments: argparse.Namespace) -> None:
     if arguments.memory_out and not arguments.memory_out.endswith(".tmx"):
         raise InputError(f"--memory-out must end in .tmx, but is {arguments.memory_out}")
     if arguments.memory_out and (arguments.resume or has_ranks()):
-        raise InputError(
-            "--memory-out requires that one process translates all: leave out --resume and torchrun"
-        )
+        raise InputError("--memory-out requires one process for all lines: leave out --resume and torchrun")
     if arguments.output and arguments.output.endswith((".gz", ".bz2", ".xz", ".zst")):
         raise InputError(
-            f"--output must be the name of a text file, but is {arguments.output}; pack it afterwards"
+            f"--output must be the name of a text file, but is {arguments.output}; compress it later"
         )
     if arguments.memory_out:
         _check_memory_out(arguments)
@@ -49,9 +47,7 @@ def _check_memory_out(arguments: argparse.Namespace) -> None:
     written = Path(arguments.memory_out).resolve()
     for other in (arguments.input, arguments.output, arguments.memory, arguments.glossary):
         if other and Path(other).resolve() == written:
-            raise InputError(
-                f"--memory-out must be a file of its own, but {other} is another file of this command"
-            )
+            raise InputError(f"--memory-out must be a separate file, but {other} is used by this command")
 
 
 def _check_output_is_not_input(arguments: argparse.Namespace) -> None:
@@ -64,4 +60,4 @@ def _check_output_is_not_input(arguments: argparse.Namespace) -> None:
     if not arguments.text and not arguments.input and sys.stdin is not None:
         sources.append(os.fstat(0))
     if any(os.path.samestat(source, os.stat(output)) for source in sources):
-        raise InputError(f"{output}: the output must not be what is read")
+        raise InputError(f"{output}: the output must not be an input")

@@ -74,7 +74,7 @@ def check(output: Path, now: dict[str, str]) -> None:
         before = json.loads(record_file(output).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise InputError(
-            f"{output}: must have a record of what wrote it ({record_file(output).name}) to be resumed, but "
+            f"{output}: must have its record ({record_file(output).name}) to be resumed, but "
             f"has none; {again}"
         ) from None
     changed = [name for name in before.keys() | now.keys() if before.get(name) != now.get(name)]

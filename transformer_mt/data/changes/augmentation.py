@@ -42,7 +42,7 @@ def unchanged_by(config: AugmentConfig, pairs: Sequence[Pair], languages: Langua
             of[name](src, tgt, Random(number)) != (src, tgt) for number, (src, tgt) in enumerate(pairs)
         )
         if 2 * changed < len(pairs):
-            yield f"note: data.augment.{name} can change {changed:,} of {len(pairs):,} pairs looked at"
+            yield f"note: data.augment.{name} can change {changed:,} of {len(pairs):,} sampled pairs"
 
 
 class Augmentation(ChangeOfSome):

@@ -101,11 +101,11 @@ def first_pass(
             if not inherited.is_empty:
                 raise InputError(
                     f"data.{split.name}.from_train must hold out a pair that is new to the models that this "
-                    "training is made of, but there is none; name a file of other pairs"
+                    "training starts from, but has none; name a file of other pairs"
                 )
             raise InputError(
-                f"data.{split.name}.from_train must hold out at least one pair, but none has so small a "
-                "hash; raise its share"
+                f"data.{split.name}.from_train must hold out at least one pair, but no hash is small "
+                "enough; raise its share"
             )
         write_text(held_out_file(folder, split.name), as_lines(pairs))
     fsync(row_reasons.reasons_file)
@@ -117,7 +117,7 @@ def first_pass(
     if tokenizer is None:
         once = config.tokenizer.shared  # both sides of plain text are the same
         names = ", ".join(entry.title for entry in data.entries)
-        say(f"learning {config.tokenizer.vocab_size:,} {config.tokenizer.kind} pieces from {names}")
+        say(f"learning {config.tokenizer.vocab_size:,} {config.tokenizer.kind} tokens from {names}")
         kept = drop_reasons.REASONS.index(drop_reasons.KEPT)
         learnt_from = [
             (pair[0], "") if once and entry_of(row).is_text else pair
@@ -125,9 +125,7 @@ def first_pass(
             if reasons[row] == kept
         ]
         if not learnt_from:
-            raise InputError(
-                f"{names}: no training pair is left after cleaning; every one is empty or held out"
-            )
+            raise InputError(f"{names}: no training pair is left after cleaning; all are empty or held out")
         tokenizer = Tokenizer.train(learnt_from, config.tokenizer, data.control_pieces)
     for piece in data.control_pieces:
         tokenizer.control_id(piece)  # InputError now if a resumed vocabulary does not have it
@@ -187,8 +185,8 @@ def _check_tags(data: DataConfig) -> None:
     for entry in data.entries:
         if entry.tag is not None and (entry.tag.isalnum() or entry.tag in ("<s>", "</s>", "<pad>", "<unk>")):
             raise InputError(
-                f"the `tag` of {entry.title} must be none of <s>, </s>, <pad> and <unk>, and have more than "
-                f"letters and digits, such as <bt>, but is {entry.tag}"
+                f"the `tag` of {entry.title} must not be <s>, </s>, <pad>, <unk> or only letters and "
+                f"digits, but is {entry.tag}; choose one such as <bt>"
             )
 
 

@@ -258,9 +258,7 @@ def _build(config: Config, folder: Path, tokenizer: Tokenizer | None, inherited:
                 raise
             if _key(config, tokenizer, inherited) != folder.name:
                 shutil.rmtree(part, ignore_errors=True)
-                raise InputError(
-                    "the corpus must stay as it is while it is read, but has changed; start again"
-                )
+                raise InputError("the corpus must not change while it is read, but has changed; start again")
             part.rename(folder)
             shutil.rmtree(folder / FIRST_PASS_FOLDER)  # last: until here an interrupted run can resume
             if data := _open(config.data, folder):

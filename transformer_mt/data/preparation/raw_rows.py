@@ -38,7 +38,7 @@ class RawRows:
                     yield ids, fact
                     row += 1
         if row < rows.stop:
-            raise InputError(f"{entry.title}: must stay as it was when it was prepared, but has changed")
+            raise InputError(f"{entry.title}: must not change after its preparation, but has changed")
 
     def _encoded(self, pairs: Sequence[Pair], entry: Corpus) -> Iterator[list[np.ndarray]]:
         data, control_id = self._config.data, self._tokenizer.control_id

@@ -234,6 +234,6 @@ def _with_reasons(pairs: Iterator[Pair], reasons: np.ndarray, title: str) -> Ite
         yield pair, reason
     if count < len(reasons):
         raise InputError(
-            f"{title}: must stay as it is while it is prepared, but has {len(reasons) - count:,} rows fewer "
-            "than at first; start again with another `revision`, or with the files it has now"
+            f"{title}: must not change during preparation, but has {len(reasons) - count:,} rows fewer "
+            "than before; start again with another `revision`, or with the current files"
         )

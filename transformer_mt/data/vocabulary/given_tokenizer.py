@@ -30,7 +30,7 @@ def _with_tags(config: Config, parent: Tokenizer | None) -> Tokenizer | None:
         _refuse_unknown_languages(config, parent, new)
         if taken := [piece for piece in new if piece in first.pieces]:
             raise InputError(
-                f"a tag must not be a piece of the vocabulary, but {taken[0]} is one; choose another tag"
+                f"a tag must not be a token of the vocabulary, but {taken[0]} is one; choose another tag"
             )
         return Tokenizer(*parent.models, numberings=[first.with_pieces(new), *others])
     if parent is not None:
@@ -51,8 +51,8 @@ def _refuse_unknown_languages(config: Config, parent: Tokenizer, new: Sequence[s
             like = [other for other in known if other.startswith(code[:2])]
             hint = f"; did you mean {' or '.join(like[:5])}?" if like else ""
             raise InputError(
-                "languages must be the parent's, in its codes, or stand in data.new_languages, but "
-                f"{code} does not{hint}"
+                "languages must be the parent's, in its codes, or keys of data.new_languages, but "
+                f"{code} is not{hint}"
             )
 
 

@@ -33,8 +33,8 @@ def _missing(tokenizer: Tokenizer, pairs: Sequence[Pair]) -> Iterator[str]:
             letters.update({c for c in texts[number] if not is_known(c)})
     if any(is_hit):
         yield (
-            f"note: the vocabulary does not have {_most_frequent(letters)}, which {_share(is_hit)} of the "
-            "pairs have: they become <unk>; data.new_pieces (with init_from) adds pieces for them"
+            f"note: the vocabulary lacks {_most_frequent(letters)}, which occur in {_share(is_hit)} of the "
+            "pairs: they become <unk>; data.new_pieces (with init_from) adds tokens for them"
         )
 
 
@@ -48,9 +48,9 @@ def _replaced(tokenizer: Tokenizer, pairs: Sequence[Pair]) -> Iterator[str]:
     if any(is_hit):
         letters = Counter(c for pair in pairs for side, _ in sides for c in changed[side] & set(pair[side]))
         yield (
-            f"note: the vocabulary's normalisation replaces {_most_frequent(letters)}, which "
-            f"{_share(is_hit)} of the pairs have; tokenizer.normalization: auto keeps them, in a vocabulary "
-            "that is learnt"
+            f"note: the vocabulary's normalisation replaces {_most_frequent(letters)}, in "
+            f"{_share(is_hit)} of the pairs; tokenizer.normalization: auto keeps them, if the vocabulary "
+            "is learnt"
         )
 
 

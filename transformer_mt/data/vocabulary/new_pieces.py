@@ -58,7 +58,7 @@ def origins(old: Tokenizer, new: Tokenizer, like: Mapping[str, str]) -> list[lis
 def _language(old: Tokenizer, piece: str) -> int:
     if piece not in old.control_ids:
         raise InputError(
-            f"data.new_languages must name languages of the parent, but {piece[2:-2]} is none of them"
+            f"data.new_languages must map to languages of the parent, but {piece[2:-2]} is not one"
         )
     return old.control_ids[piece]
 

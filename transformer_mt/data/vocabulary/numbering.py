@@ -32,7 +32,7 @@ class Numbering:
         by_id = {i: piece for piece, i in foreign.items()}
         if len(by_id) < len(foreign) or sorted(by_id) != list(range(len(by_id))):
             raise InputError(
-                f"the vocabulary must number its {len(foreign)} pieces from 0 to {len(foreign) - 1}, but "
+                f"the vocabulary must number its {len(foreign)} tokens from 0 to {len(foreign) - 1}, but "
                 "does not"
             )
         names = ["" if special[name] in _before(special, name) else by_id[special[name]] for name in _SPECIAL]

@@ -25,9 +25,7 @@ def with_special_ids(model: bytes, location: str) -> bytes:
     proto = _parsed(model, location)
     unknown = [piece for piece in proto.pieces if piece.type == _UNKNOWN]
     if not unknown:
-        raise InputError(
-            f"{location}: must be a SentencePiece model with a piece for what is unknown, but is not"
-        )
+        raise InputError(f"{location}: must be a SentencePiece model with an unknown token, but is not")
     names = proto.trainer_spec
     by_name = {piece.piece: piece for piece in proto.pieces}
 
@@ -61,12 +59,12 @@ def with_control_pieces(model: bytes, wanted: Sequence[str]) -> bytes:
             proto.pieces.add(piece=name, score=0.0, type=_CONTROL)
         elif types[name] != _CONTROL and name.startswith(">>"):
             raise InputError(
-                f"the piece of a language must not be an ordinary piece of `tokenizer.file`, as text could "
-                f"become it, but {name} is one; train the file with control_symbols={name}"
+                f"a language's token must not be an ordinary token of `tokenizer.file`, which text could "
+                f"contain, but {name} is one; train the file with control_symbols={name}"
             )
         elif types[name] != _CONTROL:
             raise InputError(
-                f"a tag must not be a piece of the vocabulary, as text could become it, but {name} is one; "
+                f"a tag must not be a vocabulary token, as text could contain it, but {name} is one; "
                 "choose another tag"
             )
     return bytes(proto.SerializeToString())

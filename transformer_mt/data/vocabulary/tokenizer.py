@@ -173,7 +173,7 @@ class Tokenizer:
         except InputError as error:
             raise InputError(f"{folder}: {error}") from None
         except (ValueError, TypeError):
-            raise InputError(f"{file}: must be a list of pieces as it was written, but is damaged") from None
+            raise InputError(f"{file}: must be the list of tokens as written, but is damaged") from None
 
     @cached_property
     def control_ids(self) -> dict[str, int]:
@@ -309,9 +309,9 @@ def _in_words_of_the_yaml(message: str, config: TokenizerConfig) -> InputError:
     if numbers:
         least = max(map(int, numbers.groups()))
         return VocabularySizeError(
-            f"`tokenizer.vocab_size` must be more than {least}, the characters, bytes and special pieces of "
+            f"`tokenizer.vocab_size` must be more than {least}, the characters, bytes and special tokens of "
             f"this corpus, but is {config.vocab_size}",
             least + 1,
         )
     reason = message.splitlines()[-1]
-    return InputError(f"SentencePiece could not learn {config.vocab_size} pieces from this corpus: {reason}")
+    return InputError(f"SentencePiece could not learn {config.vocab_size} tokens from this corpus: {reason}")

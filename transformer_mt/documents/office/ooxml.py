@@ -69,7 +69,7 @@ def parse_ooxml(text: str, name: str) -> list[Piece]:
     try:
         return list(_pieces(xml_tokens(text, name)))
     except RecursionError:
-        raise InputError(f"{name}: must have fewer elements with text within one another") from None
+        raise InputError(f"{name}: must have fewer nested elements with text") from None
 
 
 def _local(token: Token) -> str:

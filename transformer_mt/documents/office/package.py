@@ -32,7 +32,7 @@ def read_members(raw: bytes, name: str) -> list[Member]:
     """
     if raw.startswith(_OLD):
         raise InputError(
-            f"{name}: must be in today's format without a password, but is older or protected; save it again"
+            f"{name}: must be in a current format without a password, but is old or protected; save it again"
         )
     try:
         with zipfile.ZipFile(BytesIO(raw)) as archive:
@@ -60,7 +60,7 @@ def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> byte
     with archive.open(info) as member:
         content = member.read(most + 1)
     if len(content) > most:
-        raise InputError(f"{name}: must not unpack to so much, but {info.filename} has over {most:,} bytes")
+        raise InputError(f"{name}: must unpack to less, but {info.filename} has over {most:,} bytes")
     return content
 
 

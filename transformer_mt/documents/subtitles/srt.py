@@ -95,7 +95,7 @@ def _cues(text: str, name: str) -> tuple[str, list[Cue]]:
     before = text[: heads[0].start()] if heads else text
     if before.strip():
         line = text.count("\n", 0, len(before) - len(before.lstrip())) + 1
-        raise InputError(f"{name}: must be subtitles in SRT format, but are not in line {line}")
+        raise InputError(f"{name}: must be subtitles in SRT format, but line {line} is not")
     cues = []
     for head, following in zip(heads, [*heads[1:], None]):
         content = text[head.end() : following.start() if following else len(text)]

@@ -47,7 +47,7 @@ async def or_http_error(translated: Coroutine[Any, Any, T]) -> T:
     except NotLoadedError as error:
         _LOG.error("a model could not be loaded: %s", error)
         raise HTTPException(
-            500, "the model could not be loaded; the server's log says why", {"Retry-After": "10"}
+            500, "the model could not be loaded; see the server's log", {"Retry-After": "10"}
         ) from None
     except HTTPException:
         raise

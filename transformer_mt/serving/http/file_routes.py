@@ -61,7 +61,7 @@ class FileRoutes:
         """
         most = self._admission.limits.file_bytes
         if not most:
-            raise HTTPException(403, "files are not translated by this server")
+            raise HTTPException(403, "this server does not translate files")
         async with AsyncExitStack() as held:
             is_known = self._admission.knows(request)
             await held.enter_async_context(self._uploads if is_known else self._unknown_uploads)
@@ -80,7 +80,7 @@ class FileRoutes:
     async def download(self, request: Request) -> Response:
         file = self._files.find(request.path_params["name"])
         if file is None:
-            raise HTTPException(404, "there is no such file, or no longer: it waits for half an hour")
+            raise HTTPException(404, "there is no such file; files are kept for half an hour")
         headers = {"X-Content-Type-Options": "nosniff"}
         return FileResponse(file[0], filename=file[1], headers=headers)
 

@@ -59,8 +59,8 @@ class ApiKeys:
                 continue
             if len(words) > 2 or (len(words) == 2 and not (words[1].isdecimal() and int(words[1]))):
                 raise InputError(
-                    f"{path}:{number}: must be a key, and the requests per minute it may make (1 or more) if "
-                    "they are limited, but has something else"
+                    f"{path}:{number}: must be a key, with its requests per minute (1 or more) if they are "
+                    "limited, but is something else"
                 )
             keys.append((words[0], int(words[1]) if len(words) == 2 else None))
         if not keys:

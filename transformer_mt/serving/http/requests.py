@@ -247,11 +247,11 @@ async def _multipart(request: Request, body: bytes) -> list[tuple[str, str]]:
         raise HTTPException(400, f"the form must be in UTF-8, but byte {byte:#04x} is not") from None
     except MultiPartException as error:
         if "files" in error.message:
-            raise HTTPException(400, "q must be a text, but is a file; send what stands in it") from None
+            raise HTTPException(400, "q must be a text, but is a file; send its content") from None
         raise HTTPException(400, _NO_FORM) from None
     except (KeyError, ValueError):
         raise HTTPException(400, _NO_FORM) from None
     return [(key, value) for key, value in form.multi_items() if isinstance(value, str)]
 
 
-_NO_FORM = "the form must be one that was encoded as its content type says"
+_NO_FORM = "the form must be encoded as its content type says"

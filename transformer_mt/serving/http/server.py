@@ -172,7 +172,7 @@ def _open_socket(host: str, port: int) -> socket.socket:
         listener.listen(2048)
         return listener
     except (OSError, UnicodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "no name of a machine"
+        reason = error.strerror if isinstance(error, OSError) else "unknown host"
         raise InputError(
             f"{host}:{port}: must be an address this machine can listen on, but is not ({reason}); "
             "give another ",

@@ -10,9 +10,9 @@ from transformer_mt.version import __version__
 
 _TEXTS = {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 _ERRORS = {
-    "400": "the request has a mistake", "403": "a key is needed, or the server does not do this",
+    "400": "the request is invalid", "403": "a key is needed, or the server does not do this",
     "408": "the request took too long", "413": "the request is too large",
-    "429": "too many requests; Retry-After says when to ask again",
+    "429": "too many requests; Retry-After says when to retry",
     "503": "too many connections, or no translation in time",
 }  # fmt: skip
 
@@ -45,7 +45,7 @@ _POSTS: dict[str, tuple[str, type[BaseModel], dict[str, Any]]] = {
     "/suggest": ("Suggest a better translation", SuggestBody, _object(success={"type": "boolean"})),
 }  # fmt: skip
 _GETS: dict[str, tuple[str, dict[str, Any]]] = {
-    "/languages": ("The languages and what each is translated to", {"type": "array", "items": _LANGUAGE}),
+    "/languages": ("The languages and their target languages", {"type": "array", "items": _LANGUAGE}),
     "/models": (
         "The models, with their bytes of memory; null while one is not loaded",
         {
@@ -58,8 +58,8 @@ _GETS: dict[str, tuple[str, dict[str, Any]]] = {
             ),
         },
     ),
-    "/frontend/settings": ("What a page needs to know of the server", {"type": "object"}),
-    "/health": ("Whether the server answers", _object(status={"type": "string"})),
+    "/frontend/settings": ("Settings of the server for a page", {"type": "object"}),
+    "/health": ("Health of the server", _object(status={"type": "string"})),
 }
 
 
@@ -132,7 +132,7 @@ table { border-collapse: collapse }
 td, th { border: 1px solid; padding: .4em; text-align: left }
 </style>
 <h1>The API</h1>
-<p>Fields in bold are needed. For programs: <a href="spec">spec</a> (OpenAPI).
+<p>Bold fields are required. For programs: <a href="spec">spec</a> (OpenAPI).
 <table><tr><th>request<th>what it does<th>fields<th>answers
 ROWS
 </table></html>

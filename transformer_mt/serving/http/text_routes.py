@@ -109,7 +109,7 @@ class TextRoutes:
         """A better translation, for the owner of the server."""
         body: SuggestBody = await self._admission.admit(request, SuggestBody)
         if self._suggestions is None:
-            raise HTTPException(403, "suggestions are not taken by this server")
+            raise HTTPException(403, "this server does not take suggestions")
         line = body.model_dump_json(exclude={"api_key"}) + "\n"
         try:
             await asyncio.to_thread(_append, self._suggestions, line)

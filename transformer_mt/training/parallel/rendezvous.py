@@ -90,5 +90,5 @@ def _first_missing(store: dist.Store, size: int) -> int:
 def _lost(rank: int) -> WorkError:
     seconds = int(TIMEOUT.total_seconds())
     return WorkError(
-        f"stopped because rank {rank} did not come within {seconds} seconds; see its own error message"
+        f"stopped because rank {rank} did not join within {seconds} seconds; see its own error message"
     )

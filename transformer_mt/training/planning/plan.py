@@ -174,7 +174,7 @@ class _Planner:
     ) -> Iterator[Change]:
         train = self.train
         if memory.state_bytes > self.available:
-            yield Change("model.d_model", "the model does not fit: smaller, or more devices")
+            yield Change("model.d_model", "the model is too large: shrink it or add devices")
             return
         if peak > self.available:
             if fitting := self._fitting_tokens(memory, peak, pass_tokens):
@@ -197,4 +197,4 @@ class _Planner:
 
     def _speed_changes(self, seconds: float | None, updates: int) -> Iterator[Change]:
         if seconds is not None and self.device.type == "cpu" and seconds * updates > _DAY:
-            yield Change(f"train.max_updates={int(_DAY / seconds)}", "what a day holds on this CPU")
+            yield Change(f"train.max_updates={int(_DAY / seconds)}", "one day on this CPU")

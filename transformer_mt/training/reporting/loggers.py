@@ -58,7 +58,7 @@ class Loggers:
 
     def _warn(self, name: str, error: Exception) -> None:
         text = (str(error) or type(error).__name__).split("\n")[0]
-        say(f"warning: {name} records nothing from here on: {text}")
+        say(f"warning: {name} stopped recording: {text}")
 
 
 class Logger(ABC):

@@ -83,7 +83,7 @@ class Parent:
             if name in weights and (missing := len(parameter) - len(weights[name])) > 0:
                 if not trains_embeddings(config.train):
                     raise InputError(
-                        "train.freeze and train.lora must leave embeddings to be trained where pieces are "
+                        "train.freeze and train.lora must leave embeddings to be trained where tokens are "
                         f"new, but {missing} are: tags, languages or labels that {self.folder} does not have"
                     )
                 weights[name] = _with_rows(weights[name], new[:missing], is_written)

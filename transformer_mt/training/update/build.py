@@ -43,7 +43,7 @@ def build_updater(
         use_compiler_cache(config)
         say("torch.compile is on: the first update takes some seconds more, up to 20")
     elif train.compile is True:
-        say("note: train.compile is of no use here: only packed batches without checkpointing are compiled")
+        say("note: train.compile is not used here: only packed batches without checkpointing are compiled")
     # DDP sends gradients as they come, FSDP2 has shards of the weights; a part that is computed again would
     # find other weights.
     alone = device.type == "cuda" and ranks.size == 1 and not train.activation_checkpointing

@@ -234,8 +234,8 @@ class Updater:
         self.micro_batch_tokens = most // 2
         smaller = self._small_enough(batches)
         say(
-            f"not enough memory for a batch of {most:,} positions: from here on in micro-batches of at most "
-            f"{self.micro_batch_tokens:,}; the update is the same, train.batch_tokens need not change"
+            f"not enough memory for a batch of {most:,} positions: now using micro-batches of at most "
+            f"{self.micro_batch_tokens:,}; the update is the same, train.batch_tokens can stay"
         )
         return smaller
 
@@ -247,7 +247,7 @@ class Updater:
         if len(largest.src) == 1:
             one = "row" if largest.packing else "sentence"
             raise WorkError(
-                f"the {self._device} has not enough memory for one {one} of {largest.num_positions:,} "
+                f"the {self._device} lacks the memory for one {one} of {largest.num_positions:,} "
                 "positions; train under another name with a lower data.max_length or a smaller model"
             )
         return largest.num_positions

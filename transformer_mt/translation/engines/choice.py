@@ -86,7 +86,7 @@ def load_model_to_search(
         choose_device_name(device, dtype)
         if (export := run.own_export) is None:
             raise InputError(
-                f"{folder}: must be an exported model for CTranslate2, but is a run without one of its own; "
+                f"{folder}: must be an exported model for CTranslate2, but is a run without an export; "
                 f"export it with: transformer-mt export {folder} DIR"
             )
         return _of_export(export, run, config, device, dtype)

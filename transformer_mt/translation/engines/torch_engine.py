@@ -69,7 +69,7 @@ class TorchEngine:
                 tokenizer = of_run
             elif of_run.fingerprint != tokenizer.fingerprint:
                 raise InputError(
-                    f"{run}: its tokenizer must be that of {runs[0]} to translate together, but is another"
+                    f"{run}: its tokenizer must be that of {runs[0]} to translate together, but differs"
                 )
             model.to(chosen, getattr(torch, dtype)).eval()
             pack(model)
