@@ -1,8 +1,8 @@
-# `make help` lists what there is. Everything runs in .venv, which `make setup` builds once from constraints.txt.
+# `make help` lists the targets. Everything runs in .venv, which `make setup` builds once from constraints.txt.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-CONFIG ?= configs/wmt14_en_de_small.yaml
+CONFIG ?= configs/multi30k_en_de.yaml
 MODEL  ?= runs/demo
 ARGS   ?=
 export TEXT ?=
@@ -12,33 +12,37 @@ export TEXT ?=
 ifneq ($(filter %.yaml %.yml,$(MAKECMDGOALS)),)
 $(error a config must be given as CONFIG=$(firstword $(filter %.yaml %.yml,$(MAKECMDGOALS))): make train CONFIG=...)
 endif
-.PHONY: help setup demo train reproduce translate evaluate test test-long test-all gpu-check reference docs package lint format clean
+.PHONY: help setup setup-dev demo train reproduce translate evaluate test test-long test-all gpu-check reference docs package lint format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 	@echo
 	@echo '  CONFIG=$(CONFIG)  MODEL=$(MODEL)  ARGS="key=value ..."  TEXT="a sentence"'
 
-setup: $(VENV)/ready ## build .venv
+# Modules are compiled when they are first imported: that saves half of the time and 200 MB. TORCH=cpu takes
+# PyTorch without CUDA.
+INSTALL := $(BIN)/pip install --no-compile --disable-pip-version-check --constraint constraints.txt \
+  $(if $(filter cpu,$(TORCH)),--extra-index-url https://download.pytorch.org/whl/cpu) --editable
+
+setup: $(VENV)/ready ## build .venv for users; TORCH=cpu leaves out CUDA
 
 $(VENV)/ready: constraints.txt pyproject.toml
+	@echo 'installing 71 packages into $(VENV): 1.4 GB with PyTorch for CPUs, several GB with CUDA'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[plot,ctranslate2,huggingface,argos,serve,clean,metrics,alignment,documents,tensorboard,completion,docs,dev]'
+	$(INSTALL) '.[plot,ctranslate2,serve,clean,alignment,documents,completion]'
 	@touch $@
 
-demo: setup ## train on the built-in toy language, score, translate three sentences: minutes on two cores
-	$(BIN)/transformer-mt train configs/demo.yaml
-	@echo; echo '== its score on sentences that ask for combinations it never saw'
-	$(BIN)/transformer-mt evaluate runs/demo
-	@echo; echo '== three translations'
-	$(BIN)/translate runs/demo 'The old teacher sees a small bird in the garden.' \
-	  'Because the child does not sleep, the mother sings.' 'Today three happy dogs bring the queen the red ball.'
-	@echo; echo '== next'
-	@echo '  $(BIN)/translate runs/demo                     translate what you type'
-	@echo '  less runs/demo/report.md                          how the training went'
-	@echo '  make train CONFIG=configs/multi30k_en_de.yaml     a real corpus, an hour on two cores'
+setup-dev: $(VENV)/ready-dev ## add what tests, checks and the documentation need
 
-train: setup ## train CONFIG, or resume its training; GPUS=n uses n of them
+$(VENV)/ready-dev: $(VENV)/ready
+	@echo 'installing some 85 packages more for developers: 0.7 GB'
+	$(INSTALL) '.[huggingface,argos,metrics,tensorboard,docs,dev]'
+	@touch $@
+
+demo: setup ## train on the built-in toy language, score and translate: three minutes on two cores
+	$(BIN)/python scripts/demo.py
+
+train: setup ## train CONFIG (default: Multi30k from the hub), or resume it; GPUS=n uses n of them
 	$(BIN)/transformer-mt train $(CONFIG) $(ARGS) $(if $(GPUS),--gpus $(GPUS))
 
 reproduce: setup ## train CONFIG again and compare with the receipt in its header
@@ -54,36 +58,36 @@ evaluate: setup ## score MODEL on its test sets
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
 
 # PACKAGE=search runs the tests of one package.
-test: setup ## run the test suite, or with PACKAGE=name the tests of a package
+test: setup-dev ## run the test suite, or with PACKAGE=name the tests of a package
 	$(PYTEST) $(if $(PACKAGE),$(wildcard tests/unit/$(PACKAGE) tests/integration/$(PACKAGE)))
 
-test-long: setup ## run the long tests that a commit must pass, too
+test-long: setup-dev ## run the long tests that a commit must pass, too
 	$(PYTEST) -m long
 
-test-all: setup ## run the slow tests too
+test-all: setup-dev ## run the slow tests too
 	$(PYTEST) -m 'not gpu'
 
 # GPU_PYTHON names a Python that has torch with CUDA and the other packages; by default .venv, whose torch may be the CPU's.
-gpu-check: $(if $(GPU_PYTHON),,setup) ## measure and test on a GPU, all or PART=train|tests|run|translate; DATA=a folder of Multi30k
+gpu-check: $(if $(GPU_PYTHON),,setup-dev) ## measure and test on a GPU, all or PART=train|tests|run|translate; DATA=a folder of Multi30k
 	$(or $(GPU_PYTHON),$(BIN)/python) scripts/gpu_check.py $(PART) $(if $(DATA),--data $(DATA)) $(ARGS)
 
-reference: setup ## write docs/reference from the code
+reference: setup-dev ## write docs/reference from the code
 	$(BIN)/python scripts/write_reference.py
 
-docs: setup ## write the documentation as a site to build/site, and check its links
+docs: setup-dev ## write the documentation as a site to build/site, and check its links
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site
 
-package: setup ## build the wheel and the source archive in build/dist, and check them
+package: setup-dev ## build the wheel and the source archive in build/dist, and check them
 	rm -rf build/dist
 	$(BIN)/python -m build --outdir build/dist
 	$(BIN)/twine check --strict build/dist/*
 
-lint: setup ## check style and types
+lint: setup-dev ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: setup ## format the code
+format: setup-dev ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

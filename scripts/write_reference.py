@@ -25,6 +25,7 @@ from transformer_mt.config import Config
 from transformer_mt.config.dump import flow, json_schema
 from transformer_mt.config.keys import CORPORA
 from transformer_mt.corpora.held_out import FromTrain
+from transformer_mt.corpora.kind import Corpus
 from transformer_mt.corpora.kinds import SETS
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.markdown import table
@@ -38,35 +39,32 @@ SCHEMA = ROOT / "configs/schema.json"
 GENERATED = "Written by `make reference` from the code. A test compares it with the code."
 
 
-COLUMNS = ["key", "values", "default", "resume", "meaning"]
-
-# Keys that configs and guides set most often.
-OFTEN_CHANGED = (
-    "data.source_lang",
-    "data.target_lang",
-    "data.train",
-    "data.valid",
-    "data.test",
-    "tokenizer.vocab_size",
-    "model.d_model",
-    "model.num_encoder_layers",
-    "model.dropout",
-    "train.max_updates",
-    "train.batch_tokens",
-    "train.learning_rate",
-)
+# The keys that configs and guides set most often: when to change them, and how.
+OFTEN_CHANGED = {
+    "data.source_lang": "Always: the language code of the source, such as `en`.",
+    "data.target_lang": "Always: the language code of the target, such as `de`.",
+    "data.train": "Always: your pairs, as one corpus or a list ([kinds of corpora](#corpora)).",
+    "data.valid": "Always: a corpus, or `{from_train: {share: 0.01}}` to hold out training pairs.",
+    "data.test": "To measure the model: a list of corpora, or `[{from_train: {share: 0.01}}]`.",
+    "tokenizer.vocab_size": "8000 up to some 200,000 pairs, 16000 for 500,000, 32000 for millions.",
+    "model.d_model": "256 up to some 200,000 pairs, 512 above, with `d_ff: 2048` and `num_heads: 8`.",
+    "model.num_encoder_layers": "3 up to some 200,000 pairs, 4 to 6 above; `num_decoder_layers` likewise.",
+    "model.dropout": "0.3 for 10,000 pairs, 0.2 for 30,000, 0.1 from 130,000 on.",
+    "train.max_updates": "Raise it if `report.md` says that the loss still fell; train with `--fresh`.",
+    "train.batch_tokens": "8192 and more on a GPU (`auto` fills its memory); less if memory runs out.",
+    "train.learning_rate": "0.006 for small models, 0.002 for base (Muon); lower it if the loss jumps.",
+}
 
 
 def config_page() -> str:
     """Every key of the YAML: type, default, range, meaning."""
-    parts = [
-        "# Keys of the YAML",
-        GENERATED,
-        "`resume`: whether the key may change when a run is resumed. The location of data may change, its "
-        "content may not.",
-    ]
+    parts = ["# Keys of the YAML", GENERATED]
     parts += ["## The twelve that people change", "Leave the others until you need them."]
-    parts.append(_often_changed())
+    parts.append(table([(f"`{key}`", how) for key, how in OFTEN_CHANGED.items()], ["key", "when and how"]))
+    parts += [
+        "## Reading the tables",
+        "A key with † may change when a run is resumed. The location of data may change, the data may not.",
+    ]
     top = {name: field for name, field in Config.model_fields.items() if _section(name, field) is None}
     parts += ["## Top level", _keys(top, set())]
     for title, section, marks in _sections(Config, "", set()):
@@ -76,24 +74,15 @@ def config_page() -> str:
         "The value of `data.train` and `data.valid`, and each item of `data.test`. The first key says which "
         "kind it is; a slice of `data.hub` needs `split` alone.",
     ]
-    for kind in (kind for kind in SETS if not kind.is_held_out):
-        parts += [
-            f"### {kind.__name__.removesuffix('Corpus')}",
-            _sentence(kind),
-            _keys(kind.model_fields, {Mark.LOCATION}),
-        ]
+    kinds = [kind for kind in SETS if not kind.is_held_out]
+    common = Corpus.model_fields
+    parts += ["### Every kind", "These keys are keys of every kind of corpus.", _keys(common, set())]
+    for kind in kinds:
+        others = {name: field for name, field in kind.model_fields.items() if name not in common}
+        parts += [f"### {kind.__name__.removesuffix('Corpus')}", _sentence(kind), _keys(others, set())]
     parts += ["### Held out of training", _sentence(FromTrain)]
-    parts.append(_keys(FromTrain.model_fields, {Mark.LOCATION}, "from_train."))
+    parts.append(_keys(FromTrain.model_fields, set(), "from_train."))
     return _page(parts)
-
-
-def _often_changed() -> str:
-    fields = {
-        f"{title}.{name}": (field, marks)
-        for title, section, marks in _sections(Config, "", set())
-        for name, field in section.model_fields.items()
-    }
-    return table([_row(dotted, *fields[dotted]) for dotted in OFTEN_CHANGED], COLUMNS)
 
 
 def _sections(
@@ -122,21 +111,18 @@ def _keys(of: dict[str, FieldInfo], marks: set[Mark], prefix: str = "") -> str:
     for name, field in of.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             continue  # a section of its own
-        rows.append(_row(f"{prefix}{name}", field, marks))
-    return table(rows, COLUMNS)
+        default = "required" if field.default is PydanticUndefined else f"`{flow(field.default)}`"
+        changeable = " †" if Mark.CHANGEABLE in marks | _marks(field) else ""
+        values = _escaped(_values(field.annotation, [field]))
+        rows.append((f"`{prefix}{name}`{changeable}", values, default, _escaped(_meaning(field))))
+    return _folded(f"{len(rows)} keys", table(rows, ["key", "values", "default", "meaning"]))
 
 
-def _row(dotted: str, field: FieldInfo, marks: set[Mark]) -> tuple[str, ...]:
-    default = "required" if field.default is PydanticUndefined else f"`{flow(field.default)}`"
-    marks = marks | _marks(field)
-    resume = "location" if Mark.LOCATION in marks else "yes" if Mark.CHANGEABLE in marks else "no"
-    return (
-        f"`{dotted}`",
-        _escaped(_values(field.annotation, [field])),
-        default,
-        resume,
-        _escaped(_meaning(field)),
-    )
+def _folded(title: str, content: str) -> str:
+    """A table of more than a few rows, which a reader opens: pages stay short."""
+    if content.count("\n") < 8:
+        return content
+    return f'<details markdown="1">\n<summary>{title}</summary>\n\n{content}\n\n</details>'
 
 
 def _values(annotation: Any, metadata: list[Any]) -> str:
@@ -193,7 +179,9 @@ def _sentence(thing: Any) -> str:
 def _page(parts: list[str]) -> str:
     """The parts as paragraphs; prose is wrapped, tables and code stay."""
     wrapped = [
-        part if part.startswith(("|", "```", "#")) else textwrap.fill(part, 110, break_on_hyphens=False)
+        part
+        if part.startswith(("|", "```", "#", "<details"))
+        else textwrap.fill(part, 110, break_on_hyphens=False)
         for part in filter(None, parts)
     ]
     return "\n\n".join(wrapped) + "\n"
@@ -208,19 +196,19 @@ def commands_page() -> str:
     parts = ["# Commands", GENERATED, "`translate` is the same as `transformer-mt translate`."]
     searches = argparse.ArgumentParser(add_help=False)
     add_search(searches)
-    of_search = [(f"`{_escaped(_option(a))}`", _help(a)) for a in searches._actions]
+    of_search = [(_option(a), _help(a)) for a in searches._actions]
     for name, parser in _leaves(build_parser()):
         positional = [a for a in parser._actions if not a.option_strings and a.dest != "help"]
         options = [a for a in parser._actions if a.option_strings and a.dest != "help"]
         usage = " ".join([name, *(["[options]"] if options else []), *map(_shown, positional)])
         parts += [f"## {name}", parser.description or "", f"```\n{usage}\n```"]
         rows = [(f"`{_shown(a)}`", _help(a)) for a in positional]
-        own = [(f"`{_escaped(_option(a))}`", _help(a)) for a in options]
+        own = [(_option(a), _help(a)) for a in options]
         rows += [row for row in own if row not in of_search]
-        parts.append(table(rows, ["argument", "meaning"]) if rows else "")
+        parts.append(_folded(f"{len(rows)} arguments", table(rows, ["argument", "meaning"])) if rows else "")
         if any(row in of_search for row in own):
             parts.append("The options [of the search](#the-search) are options of this command, too.")
-    parts += ["## The search", "Settings that win over `decode` in the model's config."]
+    parts += ["## The search", "Settings that override `decode` in the model's config."]
     parts.append(table(of_search, ["argument", "meaning"]))
     return _page(parts)
 
@@ -240,9 +228,14 @@ def _shown(action: argparse.Action) -> str:
 
 
 def _option(action: argparse.Action) -> str:
-    values = "|".join(map(str, action.choices)) if action.choices else action.metavar
-    value = f" {values or action.dest.upper()}" if action.nargs != 0 else ""
-    return ", ".join(action.option_strings) + value
+    """The names of an option and its values, as code; without the bar, which divides the cells of a table."""
+    values = list(map(str, action.choices or str(action.metavar or action.dest.upper()).split("|")))
+    names = ", ".join(f"`{name}`" for name in action.option_strings)
+    if action.nargs == 0:
+        return names
+    return (
+        names + " " + (f"`{values[0]}`" if len(values) == 1 else ", ".join(f"`{value}`" for value in values))
+    )
 
 
 def _help(action: argparse.Action) -> str:
@@ -267,7 +260,7 @@ def python_page() -> str:
         parts += [f"## {name}", f"```python\n{_signature(name, function)}\n```", _sentence(function)]
     for kind in (Options, Translation, Candidate):
         assert is_dataclass(kind)
-        rows = [(f"`{f.name}`", f"`{_escaped(_type(f.type))}`", _doc(kind, f.name)) for f in fields(kind)]
+        rows = [(f"`{f.name}`", _type(f.type), _doc(kind, f.name)) for f in fields(kind)]
         parts += [f"## {kind.__name__}", _sentence(kind), table(rows, ["field", "type", "meaning"])]
     errors = [(f"`transformer_mt.errors.{e.__name__}`", _sentence(e)) for e in (InputError, WorkError)]
     parts += ["## Errors", table(errors, ["error", "when"])]
@@ -289,7 +282,8 @@ def _short(text: str) -> str:
 
 
 def _type(annotation: Any) -> str:
-    return _short(inspect.formatannotation(annotation))
+    """The type as code; without the bar, which divides the cells of a table."""
+    return " or ".join(f"`{kind}`" for kind in _short(inspect.formatannotation(annotation)).split(" | "))
 
 
 def _doc(kind: type, name: str) -> str:
@@ -304,18 +298,23 @@ def _doc(kind: type, name: str) -> str:
 
 
 def files_page() -> str:
-    """Every package with what it holds, and every file with its first line."""
-    parts = ["# Files", GENERATED, "A package inside another is named with it."]
+    """Every package with what it holds; scripts and configs with their first line."""
+    parts = [
+        "# Files",
+        GENERATED,
+        "The first line of each file says what it holds: `head -n 1 transformer_mt/search/*.py`. The first "
+        "lines of a package's `__init__.py` say what goes in, what comes out, and where to begin.",
+    ]
     package = ROOT / "transformer_mt"
-    for folder in sorted({package, *(path.parent for path in package.rglob("*.py"))}):
-        rows = [
-            (f"`{path.name}`", _escaped(_first_line(path)))
-            for path in sorted(folder.glob("*.py"))
-            if path.name != "__init__.py"
-        ]
-        text = _docstring(folder / "__init__.py")
-        parts += [f"## {folder.relative_to(ROOT)}", *text.split("\n\n")]
-        parts.append(table(rows, ["file", "holds"]) if rows else "")
+    packages = [
+        (
+            f"`{folder.relative_to(ROOT)}`",
+            _escaped(_first_line(folder / "__init__.py")),
+            str(len(list(folder.glob("*.py"))) - 1),
+        )
+        for folder in sorted({path.parent for path in package.rglob("*.py")} - {package})
+    ]
+    parts += ["## Packages", table(packages, ["package", "holds", "files"])]
     rows = [(f"`{path.name}`", _escaped(_first_line(path))) for path in sorted(ROOT.glob("scripts/*.py"))]
     parts += ["## scripts", table(rows, ["file", "does"])]
     rows = [

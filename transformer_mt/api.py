@@ -3,14 +3,19 @@
 from pathlib import Path
 
 from transformer_mt.config import Config
+from transformer_mt.config.custom_score import MakeScore, using_score
 from transformer_mt.importing.model_folder import parent_of
 from transformer_mt.training import loop
 
 
-def train(config: Config, out: str | Path | None = None, fresh: bool = False) -> Path:
+def train(
+    config: Config, out: str | Path | None = None, fresh: bool = False, score: MakeScore | None = None
+) -> Path:
     """Train `config` in its folder, resuming from its newest checkpoint if there is one. Returns the folder.
+    `score` makes the attention scores of `model.attention.score: custom`, given the heads and their width.
 
     Raises InputError before any work, WorkError when the work fails, Interrupted after a signal. With several
     ranks, a process must end after InputError or WorkError: its state differs from its peers'.
     """
-    return loop.train(config, out, fresh, parent_of)
+    with using_score(score):
+        return loop.train(config, out, fresh, parent_of)

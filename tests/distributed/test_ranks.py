@@ -586,7 +586,7 @@ def test_a_rank_that_does_not_come_is_named(monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(rendezvous, "TIMEOUT", timedelta(seconds=1))
     with pytest.raises(
-        WorkError, match="^stopped because rank 1 did not come within 1 seconds; see its own error message$"
+        WorkError, match="^stopped because rank 1 did not join within 1 seconds; see its own error message$"
     ):
         distributed.Ranks.join(torch.device("cpu"))
 

@@ -75,8 +75,9 @@ FEATURES = {
         {"train.guided_alignment"},
         {
             "config.packing", "data.preparation.change_facts", "experiments.job_facts",
-            "experiments.synthetic", "training.early_checks", "training.state.run",
-            "training.update.build", "translation.engines.torch_engine",
+            "experiments.synthetic", "inspection.inspect", "inspection.misaligned",
+            "training.early_checks", "training.state.run", "training.update.build",
+            "translation.engines.torch_engine",
         },
     ),
     "low-rank adaptation": Feature(

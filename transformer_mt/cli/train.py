@@ -3,12 +3,14 @@
 import argparse
 import os
 import signal
+import time
 from typing import Any
 
 from transformer_mt.cli.options.allocator import start_with_tcmalloc
 from transformer_mt.cli.options.arguments import positive
 from transformer_mt.cli.plan import print_plan
 from transformer_mt.messages import say
+from transformer_mt.progress_bar import duration
 
 
 def add_command(commands: Any) -> None:
@@ -42,6 +44,7 @@ def add_command(commands: Any) -> None:
 
 
 def _train(arguments: argparse.Namespace) -> int:
+    begun = time.monotonic()
     if hasattr(signal, "SIGUSR1"):  # not on Windows
         # It would end the process. Until the first update there is nothing to save.
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
@@ -67,4 +70,5 @@ def _train(arguments: argparse.Namespace) -> int:
     from transformer_mt.runs.folder import RunFolder
 
     make_own_export(RunFolder(folder))
+    say(f"{config.name}: {duration(time.monotonic() - begun)} from start to end")
     return 0

@@ -6,7 +6,9 @@ from pydantic import field_validator, model_validator
 
 from transformer_mt.settings.section import Changeable, NonNegative, Positive, Probability, Section
 
-ScoreKind = Literal["scaled_dot", "dot", "general", "additive", "cosine", "euclidean", "concat", "location"]
+ScoreKind = Literal[
+    "scaled_dot", "dot", "general", "additive", "cosine", "euclidean", "concat", "location", "custom"
+]
 ONLY_RECURRENT = ("concat", "location")
 _CROSS_WINDOW, _RELATIVE_DISTANCE = 10, 16
 
@@ -26,8 +28,8 @@ class AttentionConfig(Section):
     """Variants of attention."""
 
     score: ScoreKind | ScoresConfig = "scaled_dot"
-    """Attention score function, one for all attentions or one each: {encoder: ..., decoder: ..., cross:
-    ...}.
+    """Attention score function, one for all attentions or one each: {encoder: ..., decoder: ..., cross: ...};
+    custom is a class of a Python program.
     """
     window: NonNegative = 0
     """Local self-attention: the maximum distance that a position attends to; 0 is no limit."""

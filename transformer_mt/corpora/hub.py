@@ -134,7 +134,7 @@ def _load_hub(corpus: HubCorpus, split: str) -> Any:
             raise InputError(f"{corpus.hub}: cannot be read as a data set: {_one_line(error)}") from None
         raise InputError(
             f"{corpus.hub}: cannot be downloaded from the hub ({type(error).__name__}); check the name and "
-            "the network, or download it elsewhere and set data.hub to the folder"
+            "the network, or give a local copy: data.hub=FOLDER; `transformer-mt train demo` needs no network"
         ) from None
     except (ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         # Among them an unknown configuration, with the list of those there are, and what a cause says better.

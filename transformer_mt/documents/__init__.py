@@ -1,4 +1,4 @@
-"""Documents: HTML and subtitles. What is text is translated, all else stays.
+"""Documents: their text is translated, everything else stays.
 
 In: a document as text. Out: the same document with translated texts; markup within a sentence is placed by
 alignment. Begin with `translate.py`.

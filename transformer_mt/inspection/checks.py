@@ -82,7 +82,7 @@ class TokenisedCheck:
         # Joining changes marks of text that was not tokenised, so a side with little of it is left as it is.
         sides = {side for side, count in self._sides.items() if 20 * count > max(self._sides.values())}
         if sides <= self._joined:
-            self._finding.action = "not joined; look at the examples"
+            self._finding.action = "left after joining; look at the examples"
             self._finding.weight = 0.0
         else:
             all_sides = sides | self._joined

@@ -1,4 +1,4 @@
-"""The names that other software has for the parts of a Transformer, and in which order it has them.
+"""Names and order of the parts of a Transformer in other software.
 
 Shared by importing and export: one module for each layout, in both directions.
 """

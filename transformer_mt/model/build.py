@@ -6,6 +6,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from transformer_mt.config.custom_score import custom_score
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.data.vocabulary.numbering import EOS
 from transformer_mt.model.attention import MultiHeadAttention
@@ -181,6 +182,8 @@ def _position_bias(c: ModelConfig) -> PositionBias | None:
 
 
 def _score(kind: str, num_heads: int, head_width: int, max_length: int = 0) -> Score:
+    if kind == "custom":
+        return custom_score(num_heads, head_width)
     if kind == "general":
         return General(num_heads, head_width)
     if kind == "additive":

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.config import Config, DecodeConfig
+from transformer_mt.config.custom_score import MakeScore, using_score
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.runs.folder import RunFolder
@@ -155,17 +156,19 @@ class Translator:
         ensemble: Sequence[str | Path] = (),
         glossary: str | Path | None = None,
         memory: str | Path | None = None,
+        score: MakeScore | None = None,
     ) -> "Translator":
         """Load a run's folder or an export. `decode` overrides settings of the search
         (`{"beam": 1}`), `glossary` is a file of terms, `memory` one of earlier translations. On a CPU, the
         engine `auto` uses a run's own export if it translates alike.
 
         `ensemble` names runs that translate with it. `dtype` is by default float32 for a run, and an export's
-        own type.
+        own type. `score` is that of `train`, for a run with `model.attention.score: custom`.
         """
         if engine == "auto" and glossary is not None and not RunFolder(folder).is_export:
             engine = "torch"  # see needs_torch
-        loaded = load_model_to_search(folder, device, dtype, decode, engine, ensemble)
+        with using_score(score):
+            loaded = load_model_to_search(folder, device, dtype, decode, engine, ensemble)
         config, *others = loaded.configs
         calibration = None if others else Calibration.load(loaded.run)
         translator = cls(

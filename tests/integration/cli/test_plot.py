@@ -195,7 +195,7 @@ def test_the_names_of_many_runs_stand_beside_the_curves(tmp_path):
 def test_a_target_too_long_for_the_model_is_told(tiny_run, monkeypatch):
     translator = Translator.load(tiny_run, device="cpu")
     monkeypatch.setattr(translator.planner, "max_positions", 4)
-    with pytest.raises(InputError, match=r"the target must have at most 3 pieces, but has \d+"):
+    with pytest.raises(InputError, match=r"the target must have at most 3 tokens, but has \d+"):
         look(translator, "The dog sleeps.", "Der Hund schläft.")
 
 
@@ -234,12 +234,12 @@ def test_curves_of_several_runs(tiny_run, tmp_path, cli):
             ["attention", "RUN", "x", "--json", "--head", "no"],
             "--head must be 1 to 2, all or mean, but is no",
         ),
-        (["attention", "RUN", "", "--json"], "the source must have 1 to 63 pieces, but has 0"),
-        (["attention", "RUN", "dog " * 200, "--json"], "the source must have 1 to 63 pieces, but has"),
+        (["attention", "RUN", "", "--json"], "the source must have 1 to 63 tokens, but has 0"),
+        (["attention", "RUN", "dog " * 200, "--json"], "the source must have 1 to 63 tokens, but has"),
         (["attention", "RUN", "x", "--json", "--ensemble", "RUN"], "--engine torch and without an ensemble"),
         (
             ["attention", "RUN", "x", "--json", "--engine", "ctranslate2"],
-            "only be looked at with --engine torch",
+            "only be plotted with --engine torch",
         ),
         (["curves", "no/run", "-o", "a.png"], "no/run: must be a run's folder, but holds no metrics.jsonl"),
     ],

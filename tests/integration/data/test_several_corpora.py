@@ -179,8 +179,8 @@ def test_no_search_writes_a_tag(run):
         ({"train": [{"toy": "train", "tag": "a b"}]}, "`data.train.0.tag` must match"),
         (
             {"train": [{"toy": "train", "tag": "is"}]},
-            "the `tag` of toy train must be none of <s>, </s>, <pad> and <unk>, and have more than "
-            "letters and digits, such as <bt>, but is is",
+            "the `tag` of toy train must not be <s>, </s>, <pad>, <unk> or only letters and digits, "
+            "but is is; choose one such as <bt>",
         ),
         (
             {"train": [{"toy": "train", "tag": "<a>"}], "valid": {"from_train": {"share": 0.5}}},

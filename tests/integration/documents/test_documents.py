@@ -177,7 +177,7 @@ def test_options_of_lines_are_refused(tiny_run, page, cli, words, message):
     "name, content, message",
     [
         ("a.html", b"<p>caf\xe9", "a.html:1: must be UTF-8, but byte 0xe9 is not"),
-        ("a.srt", b"no subtitles", "a.srt: must be subtitles in SRT format, but are not in line 1"),
+        ("a.srt", b"no subtitles", "a.srt: must be subtitles in SRT format, but line 1 is not"),
         ("a.html", b"\xef\xbb\xbfab\ncd\xe9", "a.html:2: must be UTF-8, but byte 0xe9 is not"),
         ("a.html", b"%PDF-1.7", "a.html: must be text in UTF-8, but is a PDF file"),
         ("a.vtt", b"00:01.000 --> 00:02.000", "a.vtt: must be subtitles that begin with WEBVTT, but do not"),
@@ -252,7 +252,7 @@ def test_markup_misplaced_is_reported(tiny_run, cli, monkeypatch):
     words = ["--format", "html", "The <b>dog</b> sleeps."]
     _, printed, err = cli("translate", tiny_run, *words)
     assert printed.startswith("<b>") and printed.endswith("</b>\n")
-    assert "text 1: <b> is not around the words it should be around" in err
+    assert "text 1: <b> is not around the right words" in err
 
 
 def planted(sentence, rng):
@@ -366,10 +366,10 @@ def test_what_was_translated_is_a_memory_for_the_next_time(tiny_run, tmp_path, c
     assert list(read_tmx(str(tmp_path / "again.tmx"), ["en", "de"])) == pairs
     before = memory.read_bytes()
     refused = cli("translate", tiny_run, "A dog.", "--memory", memory, "--memory-out", memory)
-    assert refused.status == 2 and "--memory-out must be a file of its own, but" in refused.err
+    assert refused.status == 2 and "--memory-out must be a separate file, but" in refused.err
     assert memory.read_bytes() == before
     refused = cli("translate", tiny_run, "A dog.", "--memory", memory, "-o", memory)
-    assert refused.status == 2 and "the output must not be what is read" in refused.err
+    assert refused.status == 2 and "the output must not be an input" in refused.err
     assert memory.read_bytes() == before
     refused = cli("translate", tiny_run, "A dog.", "--memory-out", "memory.csv")
     assert "--memory-out must end in .tmx, but is memory.csv" in refused.err

@@ -48,7 +48,7 @@ def test_files_are_compared_in_a_table(files, cli):
     assert lines[4].startswith(f"new {bleu:.2f} [")
     assert lines[3].startswith("bad ") and lines[3].count("[") == 2
     assert any(line.startswith("- BLEU: nrefs:1|case:mixed|eff:no|tok:13a") for line in lines)
-    assert "- p: of the difference from bad, paired bootstrap resampling, 1,000 samples" in lines
+    assert "- p: p-value against bad, paired bootstrap resampling, 1,000 samples" in lines
 
 
 def test_the_table_is_written_for_papers_and_programs(files, cli):
@@ -69,7 +69,7 @@ def test_the_table_is_written_for_papers_and_programs(files, cli):
 def test_a_name_given_again_is_another_seed(files, cli):
     words = ("compare", "a=bad.txt", "a=good.txt", "b=good.txt", "b=bad.txt", *files, "--metrics", "chrF")
     out = cli(*words)[1]
-    assert " ± " in out and " †" in out and "†: with some seeds better, with others worse" in out
+    assert " ± " in out and " †" in out and "†: better with some seeds, worse with others" in out
     assert "the deviation over the seeds by Student's t" in out
     status, _, err = cli(*words, "--significance", "randomisation")
     assert status == 2 and "randomisation must compare single runs" in err
@@ -95,10 +95,7 @@ def test_several_references_and_test_sets(files, tmp_path, cli):
     out = cli("compare", "x=bad.txt,good.txt", *words, "--target-lang", "de")[1]
     assert "src.txt + ref.txt, 4 sentences" in out and "src.txt + ref2.txt, 4 sentences" in out
     status, _, err = cli("compare", "bad.txt", *words, "--target-lang", "de")
-    assert (
-        status == 2
-        and "bad: must have a file for each test set, with commas between them, but has 1 for 2" in err
-    )
+    assert status == 2 and "bad: must have one file per test set, separated by commas, but has 1 for 2" in err
 
 
 def test_a_model_keeps_its_translations(tiny_run, tmp_path, monkeypatch, cli):
@@ -136,7 +133,7 @@ def test_sentences_that_a_system_was_trained_on_are_marked(tiny_run, tmp_path, w
     assert status == 0, err
     rows = {line.split()[0]: line.split()[1:3] for line in out.split("\n") if line.startswith("run")}
     assert rows["run0.1"] == ["0", "%"] and float(rows["run0.02"][0]) > 60
-    assert "- seen: the share of the sentences that the system, or a model it is made of, was trained" in out
+    assert "- seen: the share of sentences that the system, or a model it derives from, was trained" in out
     assert f"<td>{rows['run0.02'][0]} %</td>" in (tmp_path / "x.html").read_text(encoding="utf-8")
     file = tmp_path / "run0.02" / "evaluation" / "compare-test-0.jsonl"
     facts = json.loads(cli("compare", tmp_path / "run0.1", file, "--format", "json").out)
@@ -209,16 +206,16 @@ def test_runs_and_files_stand_in_one_table(tiny_run, tmp_path, cli):
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["bad.txt", "bad.txt"], "each system must be given once, but bad.txt is there twice"),
-        (["x=bad.txt", "x=bad.txt"], "each system must be given once, but bad.txt is there twice"),
+        (["bad.txt", "bad.txt"], "each system must be given once, but bad.txt is given twice"),
+        (["x=bad.txt", "x=bad.txt"], "each system must be given once, but bad.txt is given twice"),
         (["half.jsonl"], "half.jsonl:1: must be text, but has half of a surrogate pair; write it again"),
         (["bad.txt", "--external", "a=no/program"], "no/program: the program of a must be installed"),
-        (["bad.txt", "--external", "BLEU=python"], "--external must have another name than the metrics"),
+        (["bad.txt", "--external", "BLEU=python"], "--external must not have the name of a metric"),
         (["nothing.txt"], "nothing.txt: no such file or folder; a system is [NAME=]PATH"),
         (["bad.txt", "--metrics", "BLUE"], "--metrics must be of BLEU, chrF,"),
         (["bad.txt", "--source", "src.txt", "--source", "src.txt"], "each --source needs a --reference"),
         (["bad.txt", "--external", "COMET"], "--external must be NAME=COMMAND, but is COMET"),
-        (["bad.txt", *["--external", "a=python"] * 2], "--external must have another name each"),
+        (["bad.txt", *["--external", "a=python"] * 2], "--external must have its own name"),
         (["short.txt"], "must have a translation for each of the 4 sentences of src.txt + ref.txt, but ha"),
         (["other.jsonl"], "other.jsonl:1: must be the translation of the sentence of src.txt + ref.txt"),
         (["broken.jsonl"], "broken.jsonl:1: must be a JSON object with a translation, but is '{'"),

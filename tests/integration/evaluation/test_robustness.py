@@ -44,7 +44,7 @@ def test_a_variant_that_changes_nothing_is_not_reported_as_robust(said):
     assert set(forms(thai, ("th", "en"))) == {
         "as it is", "in capitals", "in title case", "with typos", "two sentences a line", "single words",
     }  # fmt: skip
-    assert "note: thai: 0 of 3 sentences are others without final mark" in said
+    assert "note: thai: 0 of 3 sentences differ without final mark" in said
 
 
 def test_each_form_is_scored_against_its_own_references(tiny_run):

@@ -408,7 +408,7 @@ def test_only_pairs_of_the_forward_models_direction_are_translated(chain, tmp_pa
 def test_only_what_is_trained_can_differ_in_the_seed(chain, tiny_run, tmp_path):
     values = yaml.safe_load(chain.read_text())
     chain.write_text(yaml.safe_dump({**values, "backward": str(tiny_run), "diversify": 1}))
-    with pytest.raises(InputError, match="backward must be a config where diversify is on, but is a folder"):
+    with pytest.raises(InputError, match="backward must be a config if diversify is on, but is a folder"):
         run_chain(chain, tmp_path / "chain")
 
 
@@ -435,7 +435,7 @@ def test_a_chain_without_text_is_refused_before_its_training(chain, tmp_path):
 
 def test_a_chain_is_not_written_into_a_run(chain, tiny_run, tmp_path):
     shutil.copytree(tiny_run, tmp_path / "run")
-    with pytest.raises(InputError, match="must be a folder of its own for the chain, but is that of a train"):
+    with pytest.raises(InputError, match="must be a separate folder for the chain, but belongs to a train"):
         run_chain(chain, tmp_path / "run")
     assert not (tmp_path / "run" / "backward").exists()
 
@@ -511,7 +511,7 @@ def test_flags_of_a_chain_are_refused(chain, cli):
 
 def test_two_sides_with_one_code_are_refused(translator, tiny_run, text, tmp_path, monkeypatch):
     monkeypatch.setattr(translator, "target_lang", "en")
-    with pytest.raises(InputError, match="must have codes of their own, .* but are en and en"):
+    with pytest.raises(InputError, match="must have different codes, .* but are en and en"):
         backtranslate(translator, [tiny_run], [text], tmp_path / "out.jsonl", ALL)
 
 

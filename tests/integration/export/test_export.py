@@ -143,7 +143,7 @@ def test_the_probe_without_the_validation_set_is_what_the_run_was_scored_on(tiny
             ["export", "RUN", "EXPORT"],
             "must be a new folder, but a folder is there; remove it or name another",
         ),
-        (["export", "EXPORT", "new"], "must be a run's folder, but is exported already"),
+        (["export", "EXPORT", "new"], "must be a run's folder, but is an export"),
         (["export", "no/run", "new"], "no/run: no such folder"),
         (["export", "RUN", "new", "--probe", "no/file"], "no/file: no such file"),
         (

@@ -75,9 +75,7 @@ def test_languages_that_a_folder_does_not_say_are_named(converted, tmp_path, cli
     ct2 = converted[1]
     (ct2 / "tokenizer_config.json").unlink()
     nameless = cli("translate", ct2, LINES[0])
-    assert (
-        nameless.status == 2 and nameless.err == f"{ct2}: does not say its languages; name them with --from\n"
-    )
+    assert nameless.status == 2 and nameless.err == f"{ct2}: names no languages; give them with --from\n"
     assert cli("translate", ct2, LINES[0], "--from", "en", "--to", "de").status == 0
 
 
@@ -103,11 +101,11 @@ def test_folders_that_cannot_be_used_are_told(converted, tmp_path):
     assert refused(ct2).startswith("must hold source_vocabulary.json, but does not")
     write_nllb(tmp_path / "nllb")
     (ct2 / "shared_vocabulary.json").write_text(json.dumps(["<s>", "eng_Latn"]))
-    assert "must not need pieces of languages, but is M2M-100 or NLLB" in refused(ct2)
+    assert "must not need language tokens, but is M2M-100 or NLLB" in refused(ct2)
     shutil.rmtree(ct2)
 
 
 def test_a_converted_model_is_no_parent(converted, write_config, cli):
     config = write_config(init_from=str(converted[1]))
     result = cli("train", config, "tokenizer={}", "model={}")
-    assert result.status == 2 and "must be a run's folder, but is exported already" in result.err
+    assert result.status == 2 and "must be a run's folder, but is an export" in result.err

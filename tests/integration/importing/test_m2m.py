@@ -226,13 +226,13 @@ def test_a_new_language_is_trained_resumed_and_translated(new_language, monkeypa
 
 
 def test_mistakes_of_new_languages_are_told(new_language, no_pictures):
-    with pytest.raises(InputError, match="must name languages of the parent, but xyz_Latn is none of them"):
+    with pytest.raises(InputError, match="must map to languages of the parent, but xyz_Latn is not one"):
         train(
             load_config(new_language / "child.yaml", ["data.new_languages.ltg_Latn=xyz_Latn"]),
             new_language / "a",
         )
     other = load_config(new_language / "child.yaml", ["data.new_languages={}", "data.target_lang=de"])
-    with pytest.raises(InputError, match=r"but de does not; did you mean deu_Latn\?"):
+    with pytest.raises(InputError, match=r"but de is not; did you mean deu_Latn\?"):
         train(other, new_language / "c")
     with pytest.raises(InputError, match="data.new_languages must be left out without init_from"):
         load_config(new_language / "child.yaml", ["init_from=null", "data.new_pieces.text=null"])

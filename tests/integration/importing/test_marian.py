@@ -216,7 +216,7 @@ def test_the_card_and_the_licence_come_along(tmp_path):
     assert (config.decode.beam, config.decode.max_length, config.data.max_length) == (4, 127, 128)
     assert (config.data.source_lang, config.data.target_lang) == ("en", "de")
     with pytest.raises(
-        InputError, match=f"the corpora of {NAME} must be replaced by sentence pairs of your own"
+        InputError, match=f"the corpora of {NAME} must be replaced by your own sentence pairs"
     ):
         next(iter(config.data.train.read(config.data.languages)))
 
@@ -278,7 +278,7 @@ def test_damaged_folders_are_told(good, tmp_path):
         piece: i for i, piece in enumerate(["</s>", "<unk>", *(f"nothing{i}" for i in range(300)), "<pad>"])
     }
     few = refused("vocab.json", json.dumps(other).encode())
-    assert few.startswith(": vocab.json must hold the pieces of source.spm, but has ")
+    assert few.startswith(": vocab.json must hold the tokens of source.spm, but has ")
     assert refused("model.safetensors", b"x").startswith(
         "model.safetensors: must be a file of weights, but is damaged"
     )
@@ -359,7 +359,7 @@ def test_languages_are_named_where_the_model_does_not(good, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(good, folder)
     (folder / "tokenizer_config.json").write_text("{}")
-    with pytest.raises(InputError, match="does not say its languages; name them with `from`"):
+    with pytest.raises(InputError, match="names no languages; give them with `from`"):
         import_model(folder, tmp_path / "run", NAME)
     run = import_model(folder, tmp_path / "run", NAME, Languages("en", "nds"))
     assert run.config().data.directions == [("en", "nds")]

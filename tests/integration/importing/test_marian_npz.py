@@ -64,7 +64,7 @@ def test_what_is_another_network_is_refused_by_its_option(public, tmp_path, mess
 def test_damaged_files_are_told(public, tmp_path):
     write_npz(tmp_path / "npz", public)
     (tmp_path / "npz" / "vocab.src.yml").write_text("</s>: 0\n<unk>: 1\na\n")
-    with pytest.raises(InputError, match=r"vocab.src.yml:3: must be a piece and its number, but is 'a'"):
+    with pytest.raises(InputError, match=r"vocab.src.yml:3: must be a token and its number, but is 'a'"):
         import_model(tmp_path / "npz", tmp_path / "run", "model", Languages("en", "de"))
     (tmp_path / "npz" / "vocab.src.yml").unlink()
     with pytest.raises(InputError, match="must hold the vocabularies that decoder.yml names"):

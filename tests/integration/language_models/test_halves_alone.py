@@ -41,7 +41,7 @@ def classifier(folder):
     (folder / "labels.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
     result = run_command("train", "labels.yaml", cwd=folder)
     assert result.status == 0, result.err
-    assert result.err.rstrip().endswith('try: transformer-mt classify runs/labels "..."')
+    assert 'try: transformer-mt classify runs/labels "..."\n' in result.err
     return folder / "runs" / "labels"
 
 
@@ -64,7 +64,7 @@ def test_masks_are_filled_where_they_stand(bert, cli):
     "words, message",
     [
         (["fill", "BERT", "No mask."], "text 1: the text must have [MASK] where a word is to be f"),
-        (["fill", "BERT", "A [MASK] " * 40], "text 1: the text must have at most 63 pieces, but has"),
+        (["fill", "BERT", "A [MASK] " * 40], "text 1: the text must have at most 63 tokens, but has"),
         (["fill", "BERT", "a [MASK]", "--top", "0"], "--top must be at least 1, but is 0"),
         (["fill", "GPT", "a [MASK]"], "must be a run with model.kind: encoder, but is decoder"),
         (["complete", "BERT", "a"], "must be a run with model.kind: decoder, but is encoder"),
@@ -121,7 +121,7 @@ def test_a_label_is_given_to_each_text(classifier, cli):
 def test_scores_of_each_objective(bert, gpt, classifier, folder, cli, monkeypatch):
     monkeypatch.chdir(folder)
     masked = cli("evaluate", bert)[1]
-    assert "accuracy of masked pieces" in masked and "30 texts" in masked
+    assert "accuracy of masked tokens" in masked and "30 texts" in masked
     assert float(masked.split("perplexity ")[1].split()[0]) < 150  # of 450 pieces
     causal = cli("evaluate", gpt)[1]
     assert "perplexity" in causal and "bits per character" in causal
@@ -130,7 +130,7 @@ def test_scores_of_each_objective(bert, gpt, classifier, folder, cli, monkeypatc
         status, _, err = cli("evaluate", bert, *words)
         assert status == 2 and f"{words[0]} must be left out: it translates nothing" in err
     report = (bert / "report.md").read_text(encoding="utf-8")
-    assert "## Test" in report and "accuracy of masked pieces" in report
+    assert "## Test" in report and "accuracy of masked tokens" in report
     labels = cli("evaluate", classifier)[1]
     accuracy = float(labels.split("accuracy")[1].split()[0])
     assert accuracy > 95  # four of five have the label "the"

@@ -52,7 +52,7 @@ def train(folder, name, *words):
 @pytest.mark.parametrize(
     "name, command, text, score",
     [
-        ("bert_tiny", "fill", "A [MASK] sleeps.", "accuracy of masked pieces"),
+        ("bert_tiny", "fill", "A [MASK] sleeps.", "accuracy of masked tokens"),
         ("gpt_tiny", "complete", "The old", "bits per character"),
     ],
 )

@@ -141,7 +141,7 @@ def test_models_come_and_go_in_a_folder_that_is_watched(tiny_run, tmp_path, cli)
         with urllib.request.urlopen(server.url + "/metrics", timeout=60) as answer:
             assert 'transformer_mt_lines_translated{source="en",target="de"} 1.0' in answer.read().decode()
         shutil.rmtree(tmp_path / "en_de")
-        assert server.process.stderr.readline() == "translating en to de no longer\n"
+        assert server.process.stderr.readline() == "no longer translating en to de\n"
 
 
 def test_a_model_or_a_folder_is_named(cli):
@@ -251,7 +251,7 @@ def _connections(pid):
     [
         (["--port", "80000"], "--port must be a whole number from 0 to 65535, but is 80000"),
         (["--trusted-proxy", "proxy"], "--trusted-proxy must be an address or a network, such as 10.0.0.0/8"),
-        (["--watch", "no/folder"], "--watch no/folder: must be a folder with a folder for each model"),
+        (["--watch", "no/folder"], "--watch no/folder: must be a folder with one folder per model"),
         (["--port", "abc"], "--port must be a whole number from 0 to 65535, but is abc"),
         (
             ["--host", "127.0..1"],

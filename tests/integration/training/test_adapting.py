@@ -148,7 +148,7 @@ def test_mistakes_are_told(child, write_config, tiny_run, tmp_path, no_pictures)
         child({**LORA, "freeze": ["encoder", "decoder"]})
     config = child(LORA, data={"train": {"toy": "train", "size": 1500, "tag": "<bt>"}})
     with pytest.raises(
-        InputError, match="must leave embeddings to be trained where pieces are new, but 1 are"
+        InputError, match="must leave embeddings to be trained where tokens are new, but 1 are"
     ):
         train(config, tmp_path / "run")
     done = child(LORA)

@@ -168,7 +168,7 @@ def test_a_new_tag_is_a_new_piece_and_changes_no_other(child_config, parent, tmp
 def test_a_tag_that_is_a_piece_of_text_is_refused(child_config, parent, tmp_path):
     piece = Tokenizer.load(parent).all_pieces_src[300]
     tagged = {"toy": "train", "size": 300, "tag": piece}
-    with pytest.raises(InputError, match="a tag must not be a piece of the vocabulary"):
+    with pytest.raises(InputError, match="a tag must not be a vocabulary token"):
         train(load_config(child_config(data={**CHILD["data"], "train": tagged})), tmp_path / "child")
 
 
@@ -191,7 +191,7 @@ def test_evaluation_says_what_was_gained_and_what_forgotten(child_config, parent
     (parent / "model.safetensors").unlink()
     result = cli("evaluate", folder)
     assert result.status == 0
-    assert "the weights that this model began with are not at this path" in result.err
+    assert "its weights are not those that this model started from" in result.err
 
 
 def test_a_parent_that_cannot_be_compared_does_not_stop_the_evaluation(child_config, parent, tmp_path, cli):
@@ -265,10 +265,10 @@ def test_a_parent_that_has_recorded_nothing_is_named_and_the_rows_are_marked(
     (parent / "seen.safetensors").unlink()
     data = {**CHILD["data"], "test": [{"toy": "train", "size": 5, "name": "own"}]}
     child = train(load_config(child_config(data=data)), tmp_path / "child")
-    assert any(f"{parent} has not recorded all that it was trained and scored on" in line for line in said)
+    assert any(f"{parent} has no full record of its training and test data: none" in line for line in said)
     out = cli("evaluate", child).out
-    assert "| ? / ? " in out and "?: that is not recorded" in out
-    assert any("made of, has not recorded what it was trained on" in line for line in said)
+    assert "| ? / ? " in out and "?: not recorded" in out
+    assert any("derives from, has no record of its training data" in line for line in said)
 
 
 def test_test_sentences_that_the_parent_was_trained_on_are_named_and_marked(
@@ -350,8 +350,8 @@ def test_letters_that_the_parents_vocabulary_lacks_are_named(untrained_run, tmp_
             "data": {**data, "source_lang": "en", "target_lang": "de"},
         }
     )
-    note = "the vocabulary does not have ɾ ŧ, which 99.3% of the pairs have: they become <unk>"
+    note = "the vocabulary lacks ɾ ŧ, which occur in 99.3% of the pairs: they become <unk>"
     prepared = prepare(config, lacking)
     assert any(note in line for line in notes_on(config, config, prepared))
     (tmp_path / "c.yaml").write_text(dump_config(config), encoding="utf-8")
-    assert "he vocabulary does not have ɾ ŧ" in cli("inspect", "c.yaml").out
+    assert "he vocabulary lacks ɾ ŧ" in cli("inspect", "c.yaml").out

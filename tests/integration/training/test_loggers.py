@@ -113,7 +113,7 @@ def test_a_logger_that_fails_never_stops_a_training(run, wandb, capsys):
     folder = run("wandb")
     assert (folder / "finished.json").exists()
     said = capsys.readouterr().err
-    assert said.count("warning: wandb records nothing from here on: the network is gone\n") == 1
+    assert said.count("warning: wandb stopped recording: the network is gone\n") == 1
     assert len(read_objects(folder / "metrics.jsonl")) > 4
 
 
@@ -124,7 +124,7 @@ def test_a_logger_that_does_not_start_never_stops_a_training(run, wandb, capsys)
     wandb.init = init
     folder = run("wandb", "tensorboard")
     assert (folder / "finished.json").exists() and (folder / "tensorboard").is_dir()
-    assert "warning: wandb records nothing from here on: no API key" in capsys.readouterr().err
+    assert "warning: wandb stopped recording: no API key" in capsys.readouterr().err
 
 
 def test_wandb_itself_offline(run, monkeypatch, tmp_path):

@@ -298,7 +298,7 @@ def test_changed_data_is_refused(tmp_path):
     said = train(tmp_path, "train.max_updates=12", "data.train.size=1400", code=2)
     assert "the training or validation data changed since this run began" in said
     said = train(tmp_path, "train.max_updates=12", "data.test=[{toy: train, size: 5}]", code=2)
-    assert "the test sets, which training leaves out, changed since this run began; bring the old" in said
+    assert "the test sets, which training leaves out, changed since this run began; restore the old" in said
 
 
 def fill_the_disk_at_checkpoint_18() -> None:

@@ -109,7 +109,7 @@ def test_a_new_run_must_have_a_language_and_an_old_one_is_resumed_and_translates
         (tmp_path / f"{split}.tsv").write_text(f"en\tcz\n{rows}", encoding="utf-8")
     files = ["data.train={file: train.tsv}", "data.valid={file: valid.tsv}"]
     words = ["data.target_lang=cz", *files, "data.test=[]"]
-    with pytest.raises(InputError, match="its own code, but cz is that of a country; Czech is cs"):
+    with pytest.raises(InputError, match="a language's code, but cz is a country's; Czech is cs"):
         run(*words, "train.max_updates=1")
     with monkeypatch.context() as earlier:
         earlier.setattr("transformer_mt.training.folder_checks.check_language", lambda code: None)
@@ -195,7 +195,7 @@ def test_a_validation_is_greedy_whatever_search_is_wanted(run):
 def test_the_loss_of_no_pair_cannot_be_watched(run, tmp_path):
     (tmp_path / "long.tsv").write_text("en\tde\n" + "dog " * 300 + "\tHund\n", encoding="utf-8")
     with pytest.raises(
-        InputError, match=r"data.valid must have texts of at most data.max_length \(\d+\) pieces for"
+        InputError, match=r"data.valid must have texts of at most data.max_length \(\d+\) tokens for"
     ):
         run("train.monitor=loss", "data.valid={file: long.tsv}")
 

@@ -134,7 +134,7 @@ def test_bleu_is_computed_with_the_tokenizer_of_the_sets_own_language(both):
 
 def test_the_command_line_names_the_languages(both, cli):
     status, out, err = cli("translate", both, "A dog.")
-    assert status == 2 and "--to must be one of de, en, the languages the model writes" in err
+    assert status == 2 and "--to must be one of de, en, the model's target languages" in err
     german = cli("translate", both, "--to", "de", "A dog sleeps.")
     english = cli("translate", both, "--to", "en", "A dog sleeps.")
     assert german[0] == english[0] == 0
@@ -234,7 +234,7 @@ def test_systems_are_compared_in_the_direction_of_the_set(both, tiny_run, tmp_pa
     (tmp_path / "a.en").write_text("A dog sleeps.\n")
     files = ["--source", tmp_path / "a.de", "--reference", tmp_path / "a.en"]
     status, _, err = cli("compare", both, *files)
-    assert status == 2 and "--to must be one of de, en, the languages the model writes" in err
+    assert status == 2 and "--to must be one of de, en, the model's target languages" in err
     status, _, err = cli("compare", tiny_run, both, *files)
     assert status == 0  # the direction of the first
     page = tmp_path / "page.html"
@@ -276,7 +276,7 @@ def test_a_child_is_compared_only_where_it_and_its_parent_translate(both, write_
     path.write_text(yaml.safe_dump({**values, "init_from": str(both), "tokenizer": {}, "model": {}}))
     child = train(load_config(path), tmp_path / "child")
     status, out, err = cli("evaluate", child)
-    assert status == 0 and f"not both of {both} and {child} translate it" in err
+    assert status == 0 and f"no comparison: {both} or {child} cannot translate it" in err
     assert f"{both}: translates toy test without <cap>, which it does not have" in err
     assert "before" in out and "(de to en)" not in out.split("before")[1]
     assert "(en to de)" in out.split("before")[1]

@@ -171,7 +171,7 @@ def test_a_file_for_each_reference(write_config, tmp_path, tiny_run, cli):
         ({"valid": [{"from_train": {}}, {"from_train": {}}]}, "data.valid must have at most one from_train"),
         ({"train": {"toy": "train", "several_references": True}}, "must not have several references"),
         ({"train": {"source": "a", "target": ["b", "c"]}}, "data.train must not have several references"),
-        ({"test": [{"source": "a", "target": []}]}, "target must be a file, or of a test set a list of"),
+        ({"test": [{"source": "a", "target": []}]}, "target must be a file, or for a test set a list of"),
     ],
 )  # fmt: skip
 def test_wrong_sets_are_refused(write_config, data, message):

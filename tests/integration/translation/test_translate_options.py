@@ -113,10 +113,7 @@ def test_an_output_without_a_record_is_not_resumed(tiny_run, source, tmp_path, c
     out = tmp_path / "out.txt"
     out.write_text("x\n" * 3, encoding="utf-8")
     status, _, err = cli("translate", tiny_run, "-i", source, "-o", out, "--resume")
-    assert (
-        status == 2
-        and "out.txt: must have a record of what wrote it (.out.txt.resume.json) to be resumed" in err
-    )
+    assert status == 2 and "out.txt: must have its record (.out.txt.resume.json) to be resumed" in err
     assert out.read_text(encoding="utf-8") == "x\n" * 3
     assert cli("translate", tiny_run, "-i", source, "-o", out)[0] == 0
     assert not (tmp_path / ".out.txt.resume.json").exists()  # complete: nothing to resume
@@ -167,7 +164,7 @@ def test_resuming_in_the_input_itself_is_refused_before_it_is_touched(tiny_run, 
     path = tmp_path / "a.txt"
     path.write_text("The dog sleeps.\nA cat", encoding="utf-8")
     status, _, err = cli("translate", tiny_run, "-i", path, "-o", path, "--resume")
-    assert status == 2 and "the output must not be what is read" in err
+    assert status == 2 and "the output must not be an input" in err
     assert path.read_text(encoding="utf-8") == "The dog sleeps.\nA cat"
 
 
@@ -306,7 +303,7 @@ def test_progress_is_shown_to_a_person_and_to_nobody_else(tiny_run, source, tmp_
             ["--search", "mbr", "--samples", "4", "--length-penalty", "0.5"],
             "--length-penalty requires --search beam or sample",
         ),
-        (["-o", "a.gz"], "--output must be the name of a text file, but is a.gz; pack it afterwards"),
+        (["-o", "a.gz"], "--output must be the name of a text file, but is a.gz; compress it later"),
         (
             ["--resume", "-o", "x", "--n-best", "2"],
             "--resume requires one line of output per input line; with --n-best use --json",
@@ -378,10 +375,7 @@ def test_score_mistakes(tiny_run, source, tmp_path, cli, words, message):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (
-            {"tokens": ["no-such-piece"]},
-            "its tokens must be pieces of this model, but 'no-such-piece' is none",
-        ),
+        ({"tokens": ["no-such-piece"]}, "its tokens must be those of this model, but 'no-such-piece' is not"),
         ({"flags": ["protected_split"]}, "must have been translated in one piece to be scored, but the text"),
         ({"source": 7}, "must be a line of JSON that translate wrote, but is not"),
         (

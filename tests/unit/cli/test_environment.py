@@ -56,5 +56,5 @@ def test_a_variable_that_is_no_setting_is_named_but_those_of_kubernetes_are_not(
     assert parsed([], **variables).port == 5000
     assert capsys.readouterr().err == ""
     parsed([], PROT="8000")
-    told = "note: TRANSFORMER_MT_PROT is no setting; did you mean TRANSFORMER_MT_PORT?\n"
+    told = "note: TRANSFORMER_MT_PROT is unknown; did you mean TRANSFORMER_MT_PORT?\n"
     assert capsys.readouterr().err == told

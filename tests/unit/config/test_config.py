@@ -10,7 +10,7 @@ from transformer_mt.config import Config
 from transformer_mt.config.dump import as_overrides, dump_config, json_schema
 from transformer_mt.config.keys import keys
 from transformer_mt.config.load import load_config, load_yaml
-from transformer_mt.config.messages import OTHER_NAMES
+from transformer_mt.config.messages import OTHER_NAMES, OTHER_VALUES
 from transformer_mt.corpora.files import FilesCorpus
 from transformer_mt.corpora.hub import HubCorpus
 from transformer_mt.errors import InputError
@@ -198,7 +198,7 @@ def test_an_error_does_not_name_the_line_of_what_was_replaced(tmp_path, write_co
 def test_extends_in_a_circle_is_refused(tmp_path):
     (tmp_path / "a.yaml").write_text("extends: b.yaml\n", encoding="utf-8")
     (tmp_path / "b.yaml").write_text("extends: a.yaml\n", encoding="utf-8")
-    with pytest.raises(InputError, match="`extends` must not come back"):
+    with pytest.raises(InputError, match="`extends` must not form a cycle"):
         load_config(tmp_path / "a.yaml")
 
 
@@ -462,6 +462,45 @@ def test_keys_of_other_toolkits_are_known_by_their_meaning(write_config, overrid
     with pytest.raises(InputError) as error:
         load_config(write_config(), [override])
     assert str(error.value).endswith(hint)
+
+
+@pytest.mark.parametrize(
+    "override, hint",
+    [
+        ("model.position=rope", "but is 'rope'; it is called rotary here"),
+        ("model.attention.score=sdpa", "it is called scaled_dot here"),
+        ("train.schedule=noam", "it is called inverse_sqrt here"),
+        ("train.optimizer=AdamW", "it is called adamw here"),
+        ("model.norm=pre-norm", "it is called pre here"),
+        ("decode.search=greedy", "it is called beam with `decode.beam: 1` here"),
+        ("model.norm=rope", "but is 'rope'"),
+    ],
+)
+def test_values_of_other_toolkits_are_known_by_their_meaning(write_config, override, hint):
+    with pytest.raises(InputError) as error:
+        load_config(write_config(), [override])
+    assert str(error.value).endswith(hint)
+
+
+def test_every_other_name_of_a_value_is_of_a_value():
+    values = set(re.findall(r'"(\w+)"', json_schema()))
+    assert {right.split()[0] for right in OTHER_VALUES.values()} <= values
+
+
+@pytest.mark.parametrize(
+    "word, number", [("10k", 10_000), ("1.5k", 1_500), ("2M", 2_000_000), ("12", 12), ("1_000", 1_000)]
+)
+def test_thousands_and_millions_are_numbers(write_config, word, number):
+    path = write_config(train={"max_updates": word} if word[-1] in "kM" else {"max_updates": int(word)})
+    assert load_config(path).train.max_updates == number
+    assert load_config(write_config(), [f"train.max_updates={word}"]).train.max_updates == number
+    assert load_config(write_config(), [f"name={word}x"]).name == f"{word}x"
+
+
+@pytest.mark.parametrize("word", ["10q", "k", "1.0001k", "-1k", "1 k"])
+def test_other_words_are_no_numbers(write_config, word):
+    with pytest.raises(InputError, match="`train.max_updates` must be a valid integer, but is"):
+        load_config(write_config(), [f"train.max_updates={word}"])
 
 
 def test_names_of_other_toolkits_are_no_keys_and_what_they_mean_exists():

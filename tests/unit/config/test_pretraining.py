@@ -41,7 +41,7 @@ REFUSED = [
         {"text": "news.en.gz", "objective": "translation"},
         "objective must be denoise, masked_lm or causal_lm with text, but is translation",
     ),
-    ({**TEXT, "text": "a.tsv"}, r"text must be a file of lines, but is a\.tsv; .* write file instead"),
+    ({**TEXT, "text": "a.tsv"}, r"text must be a file of lines, but is a\.tsv; .* use file instead"),
     ({"text": "a.txt", "objective": "denoise"}, "with objective: denoise must have the key language"),
     ({**PAIRS, "language": "en"}, "language must be left out unless objective is denoise, masked_lm, causa"),
     ({**TEXT, "objective": "denoising"}, "did you mean 'denoise'"),

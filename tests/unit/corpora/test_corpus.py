@@ -108,7 +108,7 @@ def test_damaged_rows_are_refused_together_or_left_out(tmp_path, name, said):
 def test_a_table_with_another_delimiter_is_recognised(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("en;de\na;b\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r'its only column is en;de; is \';\' what .* `delimiter: ";"`'):
+    with pytest.raises(InputError, match='if .* separates the columns, set `delimiter: ";"`'):
         read({"file": str(path)})
     assert read({"file": str(path), "delimiter": ";"}) == [("a", "b")]
 
@@ -127,7 +127,7 @@ def test_a_table_with_another_delimiter_is_recognised(tmp_path):
         ("a.jsonl", '{"a":' * 200_000, r"a.jsonl:1: must be a JSON object a line: it is nested too deep"),
         ("a.jsonl", '[{"en": "x", "de": "y"}]\n', r"a.jsonl:1: must be .*, but is a JSON array; `jq -c"),
         ("a.jsonl", "3\n", r"a.jsonl:1: must be a JSON object a line, but is '3'"),
-        ("a.tsv", "PK\3\4 and more", r"a.tsv: must be text in UTF-8, but is a zip file, as .docx, .xlsx"),
+        ("a.tsv", "PK34 or more", r"a.tsv: must be text in UTF-8, but is a zip file, as .docx, .xlsx"),
         ("a.tsv", "%PDF-1.7\n", r"a.tsv: must be text in UTF-8, but is a PDF file; save it as UTF-8 text"),
         (
             "a.jsonl",

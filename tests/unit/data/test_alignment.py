@@ -277,10 +277,7 @@ def test_a_file_that_does_not_fit_is_refused(corpus, tmp_path, lines, said):
             {"train": {"guided_alignment": {"weight": 0.1, "layer": 9}}},
             "layer must be at most model.num_dec.*9",
         ),
-        (
-            {"train": {"guided_alignment": {"weight": 0.1, "file": ["a", "b"]}}},
-            "file for each training corpus.*2",
-        ),
+        ({"train": {"guided_alignment": {"weight": 0.1, "file": ["a", "b"]}}}, "file per training corpus.*2"),
         (
             {"model": {"kind": "recurrent", "num_decoder_layers": 2}},
             "weight must be 0 with model.kind: recurrent",

@@ -58,9 +58,9 @@ def test_a_change_that_most_pairs_cannot_have_is_said():
     config = AugmentConfig(upper=0.1, lower=0.1, punctuation=0.1, typos=0.1)
     pairs = [("гайда пак.", "x"), ("人人", "天"), ("人人 人。", "天。"), ("早上好", "天")]
     assert list(unchanged_by(config, pairs, ("zh", "zh"))) == [
-        "note: data.augment.upper can change 1 of 4 pairs looked at",
-        "note: data.augment.lower can change 0 of 4 pairs looked at",
-        "note: data.augment.punctuation can change 1 of 4 pairs looked at",
+        "note: data.augment.upper can change 1 of 4 sampled pairs",
+        "note: data.augment.lower can change 0 of 4 sampled pairs",
+        "note: data.augment.punctuation can change 1 of 4 sampled pairs",
     ]
     assert list(unchanged_by(config, PAIRS, ("en", "de"))) == []
 
@@ -207,5 +207,5 @@ def test_typos_spare_the_target():
 
 
 def test_a_pair_has_one_case(write_config):
-    with pytest.raises(InputError, match="upper, title and lower must be at most 1 together, .* but are 1.2"):
+    with pytest.raises(InputError, match="upper, title and lower must sum to at most 1, .* but are 1.2"):
         load_config(write_config(), ["data.augment={upper: 0.6, title: 0.6}"])

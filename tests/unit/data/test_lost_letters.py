@@ -8,8 +8,8 @@ from transformer_mt.data.vocabulary.lost_letters import lost_letters_notes
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 
 REPLACED = (
-    "note: the vocabulary's normalisation replaces {}, which {} of the pairs have; tokenizer.normalization: "
-    "auto keeps them, in a vocabulary that is learnt"
+    "note: the vocabulary's normalisation replaces {}, in {} of the pairs; tokenizer.normalization: "
+    "auto keeps them, if the vocabulary is learnt"
 )
 
 
@@ -35,6 +35,6 @@ def test_letters_that_a_given_vocabulary_lacks_are_named():
     pairs = [("the ɾ", "x ŧ"), ("a", "b"), ("ŧ", "b")]
     assert list(lost_letters_notes(tokenizer, pairs, is_given=False)) == []
     assert list(lost_letters_notes(tokenizer, pairs, is_given=True)) == [
-        "note: the vocabulary does not have ŧ ɾ, which 66.7% of the pairs have: they become <unk>; "
-        "data.new_pieces (with init_from) adds pieces for them"
+        "note: the vocabulary lacks ŧ ɾ, which occur in 66.7% of the pairs: they become <unk>; "
+        "data.new_pieces (with init_from) adds tokens for them"
     ]

@@ -439,9 +439,7 @@ def test_a_corpus_that_changes_while_it_is_read_is_told(corpus_config, monkeypat
 
     with monkeypatch.context() as patch:
         patch.setattr(shards_module, "write_chunks", meddled)
-        with pytest.raises(
-            InputError, match="the corpus must stay as it is while it is read, but has changed"
-        ):
+        with pytest.raises(InputError, match="the corpus must not change while it is read, but has changed"):
             prepare(corpus_config)
     assert cached() == []
     prepare(corpus_config)

@@ -176,7 +176,7 @@ def test_times_in_no_known_form_are_refused_with_their_line(times):
 
 
 def test_what_is_no_subtitles_is_refused():
-    with pytest.raises(InputError, match="x.srt: must be subtitles in SRT format, but are not in line 1"):
+    with pytest.raises(InputError, match="x.srt: must be subtitles in SRT format, but line 1 is not"):
         parse_srt("hello\nworld", "de", "x.srt")
 
 
@@ -210,7 +210,7 @@ def test_a_subtitle_that_is_left_without_text_is_reported():
 
     pieces = parse_srt(cue(1, 1, "The man") + cue(2, 3, "runs.") + cue(3, 9, "Yes."), "de")
     problems = [problem for part in translate_pieces(Short(), pieces) for problem in part.problems]
-    assert problems == ["a subtitle is left without text: 'JA' is divided into 2"]
+    assert problems == ["a subtitle has no text: 'JA' is split into 2"]
 
 
 @pytest.mark.parametrize("name", ["JOHN: ", "- JOHN: ", "MR. SMITH: ", ">> ANNA-LENA: ", "МАМА: "])

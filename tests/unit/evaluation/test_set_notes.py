@@ -23,14 +23,14 @@ def test_what_is_wrong_with_a_set_is_said_in_a_line_each():
         "2 of 42 sources are empty",
         "1 of 42 references are empty",
     ]
-    assert notes([*PAIRS, *PAIRS]) == ["40 of 80 sentences stand in it before, with the same references"]
+    assert notes([*PAIRS, *PAIRS]) == ["40 of 80 sentences are repeated, with the same references"]
     assert notes([*PAIRS[:30], *((f"{src} x", f"{src} x") for src, _ in PAIRS[30:])]) == [
-        "10 of 40 references are their source"
+        "10 of 40 references copy the source"
     ]
     swapped = notes([(tgt, src) for src, tgt in PAIRS])
-    assert len(swapped) == 2 and swapped[0].endswith("of the sources seem not to be en")
+    assert len(swapped) == 2 and swapped[0].endswith("of the sources are likely not en")
     (line,) = notes([(src, "今天第一只狗在房子里睡觉。" + str(i)) for i, (src, _) in enumerate(PAIRS)])
-    assert line == "100% of the references seem not to be de"
+    assert line == "100% of the references are likely not de"
 
 
 def test_several_references_are_one_sentence():

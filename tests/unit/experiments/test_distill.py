@@ -125,12 +125,20 @@ def test_a_missing_extra_is_reported_before_the_training(tiny_run, write_config,
 @pytest.mark.parametrize(
     "overrides, plan, message",
     [
-        (["data.valid={from_train: {share: 0.1}}"], {}, "data.valid of the student must be a corpus of its"),
-        (["data.test=[{from_train: {share: 0.1}}]"], {}, "data.test of the student must be a corpus of its"),
+        (
+            ["data.valid={from_train: {share: 0.1}}"],
+            {},
+            "data.valid of the student must be a separate corpus",
+        ),
+        (
+            ["data.test=[{from_train: {share: 0.1}}]"],
+            {},
+            "data.test of the student must be a separate corpus",
+        ),
         (
             ["train.guided_alignment={weight: 0.1, file: a}"],
             {},
-            "train.guided_alignment.file must be left out where synthetic corpora are added",
+            "train.guided_alignment.file must be left out",
         ),
     ],
 )
@@ -149,13 +157,11 @@ def test_the_folder_of_another_training_is_refused_before_any_translation(tiny_r
     from transformer_mt.experiments import distill
 
     config = load_config(write_config(), ["name=student"])
-    with pytest.raises(
-        InputError, match=r"tiny: must be another folder than the teacher's; name one with `out`"
-    ):
+    with pytest.raises(InputError, match=r"tiny: must not be the teacher's folder; name another with `out`"):
         distill.distill(distill.Plan([tiny_run]), config, tiny_run)
     trained = shutil.copytree(tiny_run, tmp_path / "trained")
     with pytest.raises(
-        InputError, match="trained: must be a folder of its own, but is that of another training"
+        InputError, match="trained: must be a separate folder, but belongs to another training"
     ):
         distill.distill(distill.Plan([tiny_run]), config, trained)
     assert not list(trained.glob("distilled*"))
@@ -213,7 +219,7 @@ def test_an_export_with_another_search_is_made_again(tiny_run, tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["model.kind=recurrent"], "the student must be what CTranslate2 can run"),
+        (["model.kind=recurrent"], "the student must be a model that CTranslate2 can run in"),
         ([], "teacher: must be outside .*student, which is moved"),
     ],
 )

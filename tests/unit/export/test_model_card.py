@@ -61,7 +61,7 @@ def test_the_card_says_what_the_run_knows(run, tmp_path):
     for said in (
         "# tiny: en to de",
         "translate my-model < in.txt",
-        "at most 64 pieces",
+        "at most 64 tokens",
         "| my.tsv | 30 | beam 5 | 12.35 |",
         "- BLEU: `nrefs:1|case:mixed`",
         "| toys | CC0-1.0 | 1,500 |",

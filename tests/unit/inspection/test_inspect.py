@@ -65,8 +65,8 @@ def test_shifted_lines_are_found_with_the_number_of_lines(share, least):
     assert reported(look, SHIFTED) >= least * count
     if least:
         (finding,) = [s for s in look.findings if s.what == SHIFTED]
-        assert finding.note.startswith("in rows ")
-        assert finding.note.endswith(", target line N-1 fits source line N")
+        assert finding.note.startswith("rows ")
+        assert finding.note.endswith(": target line N-1 matches source line N")
 
 
 def test_lines_shifted_by_more_than_one():
@@ -342,9 +342,9 @@ def test_a_key_that_is_on_is_said_to_be_on(write_config, tmp_path):
     entry = {"file": str(tmp_path / "a.tsv"), "filter": {"copy": True}}
     found = inspect(load_config(write_config(data={"train": entry}))).corpora[0]
     actions = {s.what: s.action for s in found.findings}
-    assert actions["source equals target"] == "done already (filter: {copy: true})"
+    assert actions["source equals target"] == "already done (filter: {copy: true})"
     assert actions["markup"] == "filter: {markup: true}"
-    assert actions["exact duplicates"] == "done already (data.remove_duplicates: true)"
+    assert actions["exact duplicates"] == "already done (data.remove_duplicates: true)"
 
 
 @pytest.mark.parametrize(
@@ -352,8 +352,8 @@ def test_a_key_that_is_on_is_said_to_be_on(write_config, tmp_path):
     [
         (False, "filter: {detokenize: target}"),
         ("source", "filter: {detokenize: true}"),
-        ("target", "joining left these; look at the examples"),
-        (True, "joining left these; look at the examples"),
+        ("target", "left after joining; look at the examples"),
+        (True, "left after joining; look at the examples"),
     ],
 )
 def test_a_side_that_is_not_joined_is_still_to_be_joined(joined, action):
@@ -361,7 +361,7 @@ def test_a_side_that_is_not_joined_is_still_to_be_joined(joined, action):
     for row in range(100):
         check.add(row, ("It is.", "Das ist ."))
     (finding,) = check.findings()
-    assert finding.action == action and (finding.weight == 0) == action.startswith("joining")
+    assert finding.action == action and (finding.weight == 0) == action.startswith("left")
 
 
 def test_joined_text_is_not_to_be_joined_again(write_config, tmp_path):
@@ -404,7 +404,7 @@ def test_a_ratio_that_is_set_is_not_advised_again(write_config, tmp_path):
     data = {"train": {"file": str(tmp_path / "a.tsv")}, "max_length_ratio": 2.0}
     found = inspect(load_config(write_config(data=data))).corpora[0]
     (unbalanced,) = [s for s in found.findings if s.what == "unbalanced lengths"]
-    assert unbalanced.action == "done already (data.max_length_ratio: 2.0)" and unbalanced.weight == 0
+    assert unbalanced.action == "already done (data.max_length_ratio: 2.0)" and unbalanced.weight == 0
 
 
 def test_labels_are_not_compared_with_translations():
@@ -447,7 +447,7 @@ def test_all_damaged_rows_are_listed(tmp_path):
     ]
     (tmp_path / "a.tsv").write_text("en\tde\n" + "".join(rows), encoding="utf-8")
     config = tmp_path / "a.yaml"
-    for policy, action in (("refuse", "correct them, or damaged_rows: drop"), ("drop", "done already")):
+    for policy, action in (("refuse", "correct them, or damaged_rows: drop"), ("drop", "already done")):
         config.write_text(
             "data:\n  source_lang: en\n  target_lang: de\n  valid: {toy: valid}\n"
             f"  train: {{file: {tmp_path / 'a.tsv'}, damaged_rows: {policy}}}\n",

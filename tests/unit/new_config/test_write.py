@@ -237,7 +237,7 @@ def test_files_that_grew_keep_the_share_that_is_held_out(tmp_path, quick, said):
         (tmp_path / "first.yaml").rename(place)  # the run keeps it, even if the config is gone
         new_config("en", "de", ["all.en", "all.de"], tmp_path / "second.yaml")
         assert load_config(tmp_path / "second.yaml").data.test[0].from_train.share == 0.05
-        assert f"{place} holds 5.00% of these files out: so much stays held out" in said
+        assert f"{place} holds out 5.00% of these files: the same share is used" in said
         (tmp_path / "second.yaml").unlink()
         place.rename(tmp_path / "first.yaml")
     (tmp_path / "first.yaml").unlink()
@@ -264,7 +264,7 @@ def test_the_config_reads_back_and_names_the_files(tmp_path, quick, said):
         new_config("en", "de", ["all.en", "all.de"], tmp_path / "mine.yaml")
     with pytest.raises(InputError, match="a language must be a code such as en or zh_Hans, but is 'd'"):
         new_config("en", "d", ["all.en", "all.de"], tmp_path / "other.yaml")
-    with pytest.raises(InputError, match="but jp is that of a country; Japanese is ja"):
+    with pytest.raises(InputError, match="but jp is a country's; Japanese is ja"):
         new_config("en", "jp", ["all.en", "all.de"], tmp_path / "other.yaml")
     with pytest.raises(InputError, match=r"write {hub: ., split: train} into a config by hand"):
         new_config("en", "de", ["."], tmp_path / "other.yaml")

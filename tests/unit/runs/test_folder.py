@@ -32,7 +32,9 @@ def test_a_new_folder_has_none(tmp_path):
 
 
 def test_what_is_missing_is_named(run, tmp_path):
-    with pytest.raises(InputError, match="no such folder; a model is the folder of a run, such as runs/demo"):
+    with pytest.raises(
+        InputError, match="no such folder; a model is the folder of a run; `make demo` trains"
+    ):
         RunFolder(tmp_path / "gone").config()
     run.weights_file.unlink()
     with pytest.raises(InputError, match=f"{run}: no model.safetensors yet; training writes it at its first"):
@@ -40,6 +42,20 @@ def test_what_is_missing_is_named(run, tmp_path):
     run.config_file.unlink()
     with pytest.raises(InputError, match=f"{run}: must be a run's folder, but holds no config.yaml"):
         run.config()
+
+
+def test_a_folder_that_is_not_there_lists_the_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b", "empty"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+    (tmp_path / "runs/a/config.yaml").touch()
+    (tmp_path / "runs/b/config.yaml").touch()
+    for name, runs in (("c", "runs/a, runs/b"), ("b", "runs/b")):
+        with pytest.raises(InputError) as error:
+            RunFolder(name).config()
+        assert str(error.value) == (
+            f"{name}: no such folder; a model is the folder of a run; the runs here: {runs}"
+        )
 
 
 def test_damaged_weights_are_no_mistake_of_the_user(run):
@@ -53,7 +69,7 @@ def test_damaged_weights_are_no_mistake_of_the_user(run):
 def test_an_export_has_no_weights_to_train_on(run):
     run.weights_file.rename(run.exported_file)
     assert run.is_export and run.model_file == run.exported_file
-    with pytest.raises(InputError, match="must be a run's folder, but is exported already"):
+    with pytest.raises(InputError, match="must be a run's folder, but is an export"):
         run.weights()
 
 

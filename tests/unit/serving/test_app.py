@@ -205,7 +205,7 @@ def test_bytes_that_are_no_text_are_refused(client):
     answer = send(client, files={"q": ("f.txt", b"dog")}, data={"source": "en", "target": "de"})
     assert (answer.status_code, answer.json()["error"]) == (
         400,
-        "q must be a text, but is a file; send what stands in it",
+        "q must be a text, but is a file; send its content",
     )
 
 

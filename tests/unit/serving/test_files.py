@@ -206,10 +206,7 @@ def test_a_small_file_with_much_text_is_refused(client):
 def test_suggestions_are_kept_if_the_owner_wants_them(directions, tmp_path):
     better = {"q": "a dog", "s": "ein Hund", "source": "en", "target": "de"}
     refused = client_of(directions).post("/suggest", json=better)
-    assert (refused.status_code, refused.json()) == (
-        403,
-        {"error": "suggestions are not taken by this server"},
-    )
+    assert (refused.status_code, refused.json()) == (403, {"error": "this server does not take suggestions"})
     client = client_of(directions, suggestions=tmp_path / "s.jsonl")
     for _ in range(2):
         assert client.post("/suggest", data=better).json() == {"success": True}

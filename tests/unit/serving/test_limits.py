@@ -18,9 +18,9 @@ def test_keys_are_read_with_their_rates(tmp_path):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("a b\n", "1: must be a key, and"),
+        ("a b\n", "1: must be a key, with"),
         ("a 1 2\n", "1: must be"),
-        ("a\nb 0\n", "2: must be a key, and the requests per minute it may make .1 or more."),
+        ("a\nb 0\n", "2: must be a key, with its requests per minute .1 or more."),
         ("#\n", "must have a key"),
     ],
 )

@@ -115,7 +115,7 @@ def test_models_of_a_folder_come_change_and_go(watching, folder, capsys):
     assert capsys.readouterr().err.splitlines() == [
         "b: translating de to en",
         "a: translating en to de with another model",
-        "translating de to en no longer",
+        "no longer translating de to en",
     ]
 
 
@@ -259,7 +259,7 @@ def test_a_model_is_in_memory_while_it_is_used(watching, folder):
     start.fails.add("a")
     model.unload()
     answer = client.post("/translate", json=body)
-    assert answer.status_code == 500 and "could not be loaded; the server's log says why" in answer.text
+    assert answer.status_code == 500 and "could not be loaded; see the server's log" in answer.text
     file = {"file": ("a.txt", b"a dog")}
     assert client.post("/translate_file", data=body, files=file).status_code == 500
 

@@ -27,7 +27,7 @@ def killed_first(folder):
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_process_that_ends_while_it_loads_is_a_clear_message(tmp_path, count):
-    told = f"ended while it loaded the model; is there memory for {count} of them"
+    told = f"ended while loading the model; is there memory for {count} of them"
     with pytest.raises(WorkError, match=told):
         EnginePool(partial(killed_first, tmp_path), UpperCaseEngine(None), count)
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 
 import pytest
@@ -15,8 +16,19 @@ from transformer_mt.training.state.time_estimate import TimeEstimate
 
 
 class Terminal(io.StringIO):
+    columns = 80
+
     def isatty(self):
         return True
+
+    def fileno(self):
+        return 2
+
+
+@pytest.fixture(autouse=True)
+def width(monkeypatch):
+    size = lambda descriptor: os.terminal_size((Terminal.columns, 24))  # noqa: E731
+    monkeypatch.setattr("transformer_mt.progress_bar.os.get_terminal_size", size)
 
 
 def train_config(**settings):
@@ -54,6 +66,15 @@ def test_a_bar_is_only_drawn_on_a_terminal_and_after_two_seconds(monkeypatch):
         monkeypatch.setattr("transformer_mt.progress_bar._DELAY_SECONDS", delay)
         assert list(show_progress(range(3), "reading", 3)) == [0, 1, 2]
         assert ("reading" in stream.getvalue()) is is_drawn
+
+
+def test_a_terminal_without_a_width_has_a_bar(monkeypatch):
+    """At 0 columns tqdm prints nothing."""
+    monkeypatch.setattr(Terminal, "columns", 0)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr("transformer_mt.progress_bar._DELAY_SECONDS", 0.0)
+    assert list(show_progress(range(3), "reading", 3)) == [0, 1, 2]
+    assert "reading" in sys.stderr.getvalue()
 
 
 def test_messages_do_not_write_over_a_bar(monkeypatch):

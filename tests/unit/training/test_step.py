@@ -143,7 +143,7 @@ def test_running_out_of_memory_makes_micro_batches_and_the_same_update(said, acc
         )
     for left, right in zip(models[0].parameters(), models[1].parameters()):
         torch.testing.assert_close(left, right, atol=1e-5, rtol=1e-4)
-    assert said[-1].endswith("the update is the same, train.batch_tokens need not change")
+    assert said[-1].endswith("the update is the same, train.batch_tokens can stay")
     assert len(said) < 5, "it must remember what fits, not find it again in each update"
 
 
@@ -217,7 +217,7 @@ def test_one_sentence_that_does_not_fit_is_told_in_one_line():
     objective.room = 1
     run = updater(model, objective=objective)
     with pytest.raises(
-        WorkError, match=r"not enough memory for one sentence of \d+ positions; .*data.max_length"
+        WorkError, match=r"lacks the memory for one sentence of \d+ positions; .*data.max_length"
     ):
         run.update([batch_of(pairs(3))], 0.01)
 

@@ -14,5 +14,5 @@ def test_a_pair_that_is_too_long_is_named_by_its_line(tmp_path):
     translator = Translator.load(ROOT / "tests" / "golden" / "run")
     translator.planner.max_positions = 6
     (pairs,) = pairs_of_files(translator, str(tmp_path / "a.en"), str(tmp_path / "a.de"), 10)
-    with pytest.raises(InputError, match=r"a\.en:2: a pair must have at most 6 pieces a side, but has \d+$"):
+    with pytest.raises(InputError, match=r"a\.en:2: each side must have at most 6 tokens, but has \d+$"):
         score(translator, pairs)

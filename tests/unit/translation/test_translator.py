@@ -143,7 +143,7 @@ def test_a_length_limit_is_kept_and_told(translator, sentences):
         assert len(result.tokens) <= 3
         if "truncated" in result.flags:
             cut += 1
-            assert "the translation was stopped at 3 pieces" in result.problems
+            assert "the translation was stopped at 3 tokens" in result.problems
     assert cut
 
 
@@ -162,7 +162,7 @@ def test_a_given_prefix_does_not_count_as_written(translator):
     given = len(translator.tokenizer.encode_tgt(["Der alte Mann sieht"])[0])
     assert given < len(result.tokens) <= given + 2
     if "truncated" in result.flags:
-        assert f"the translation was stopped at {given + 2} pieces" in result.problems
+        assert f"the translation was stopped at {given + 2} tokens" in result.problems
 
 
 def test_bfloat16_translates_too(tiny_run, sentences):
@@ -178,7 +178,7 @@ def test_no_lines_give_none(translator):
 def test_folders_that_are_no_models_are_reported(tmp_path, tiny_run, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs" / "demo").mkdir(parents=True)
-    with pytest.raises(InputError, match="demo: no such folder; did you mean runs/demo?"):
+    with pytest.raises(InputError, match="demo: no such folder; a model is the folder of a run"):
         Translator.load("demo")
     with pytest.raises(InputError, match="no such folder; a model is the folder of a run"):
         Translator.load(tmp_path / "none")
@@ -294,7 +294,7 @@ def test_what_no_translation_satisfies_is_said(translator):
     strict = altered(translator, no_repeat_ngram=1, min_length=1)
     (result,) = strict.translate(["The dog sleeps."], prefixes=["der der der"])
     assert result.translation == "" and "no_hypothesis" in result.flags
-    assert result.problems == ["the rules of the search leave no translation"]
+    assert result.problems == ["the rules of the search allow no translation"]
 
 
 def test_alignments_point_at_source_tokens(translator, sentences):
@@ -355,7 +355,7 @@ def test_the_prefix_of_a_line_is_that_of_its_first_sentence(translator):
 
 
 def test_a_prefix_in_characters_the_model_does_not_know_is_refused(translator):
-    """A vocabulary without bytes has no pieces for them."""
+    """A vocabulary without bytes has no tokens for them."""
     known = list(toy.generate("train", 200))
     tokenizer = Tokenizer.train(known, TokenizerConfig(vocab_size=200, byte_fallback=False))
     strict = Translator(TableEngine(tokenizer, {}), tokenizer, translator.config)
@@ -598,7 +598,7 @@ def test_models_with_other_vocabularies_do_not_translate_together(tiny_run, tmp_
     pairs = [(english, german) for english, german in toy.generate("test", 300)]
     Tokenizer.train(pairs, TokenizerConfig(vocab_size=450)).save(tmp_path)
     with pytest.raises(
-        InputError, match="its tokenizer must be that of .* to translate together, but is another"
+        InputError, match="its tokenizer must be that of .* to translate together, but differs"
     ):
         Translator.load(tiny_run, device="cpu", ensemble=[tmp_path])
 

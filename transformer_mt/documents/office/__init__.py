@@ -1,1 +1,1 @@
-"""Documents of office programs and electronic books: zip files, some of whose members have text."""
+"""Office documents and electronic books: zip files, some of whose members hold text."""

@@ -1,4 +1,4 @@
-"""Faster forms of plain parts, with the same values; the tests compare each with the plain one.
+"""Faster forms of plain parts, with the same values; tests compare each with the plain one.
 
 Begin with `fast_attention.py`.
 """

@@ -1,0 +1,53 @@
+"""Train the demo, and print its score, three translations, the time, and what to do next: `make demo`."""
+
+import json
+import subprocess
+import sys
+import time
+
+from transformer_mt.markdown import table
+from transformer_mt.progress_bar import duration
+
+RUN = "runs/demo"
+SENTENCES = (
+    "The old teacher sees a small bird in the garden.",
+    "Because the child does not sleep, the mother sings.",
+    "Today three happy dogs bring the queen the red ball.",
+)
+NEXT = """
+Next, with your own files (line n of one is the translation of line n of the other):
+  .venv/bin/transformer-mt new en de all.en all.de --out mine.yaml   writes a config for them
+  make train CONFIG=mine.yaml
+Or:
+  .venv/bin/translate runs/demo                                      translates what you type
+  .venv/bin/transformer-mt serve runs/demo                           a web page and an API
+  make train CONFIG=configs/multi30k_en_de_quick.yaml                a real corpus, from the hub"""
+
+
+def command(*words: str) -> str:
+    """The standard output of a command of transformer-mt."""
+    whole = [sys.executable, "-m", "transformer_mt", *words]
+    return subprocess.run(whole, check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
+
+
+def main() -> int:
+    begun = time.monotonic()
+    try:
+        command("train", "configs/demo.yaml")
+        (score, *_) = json.loads(command("evaluate", RUN, "--json").splitlines()[0])["scores"]
+        translations = command("translate", RUN, *SENTENCES).splitlines()
+    except subprocess.CalledProcessError as error:  # the command has printed why
+        return error.returncode if error.returncode > 0 else 128 - error.returncode
+    except KeyboardInterrupt:
+        return 130
+    rows = [
+        [f"{score['name']} of sentences with combinations it never saw", f"{score['value']:.2f}"],
+        *zip(SENTENCES, translations),
+        ["time from start to end", duration(time.monotonic() - begun)],
+    ]
+    print(f"\n{table(rows, ['the demo', ''])}\n{NEXT}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""The programs of docs/how_to/extend.md run as they stand there, on a smaller model."""
+
+import contextlib
+import io
+import re
+
+import pytest
+
+from tests.conftest import ROOT
+from transformer_mt import Translator
+from transformer_mt.errors import InputError
+
+PAGE = (ROOT / "docs/how_to/extend.md").read_text(encoding="utf-8")
+SCORE, METRIC, CORPUS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+SMALLER = (
+    '"model.d_model=32", "model.d_ff=64", "train.max_updates=3", "train.batch_tokens=600", '
+    '"tokenizer.vocab_size=450", "data.train.size=800", '
+)
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """Runs a program in an empty folder, and returns its variables and what it printed."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+
+    def run(code):
+        variables, out = {}, io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(compile(code, "extend.md", "exec"), variables)
+        return variables, out.getvalue()
+
+    return run
+
+
+def test_a_model_is_trained_with_a_score_of_the_program(program, cli, tmp_path):
+    variables, out = program(SCORE.replace('["model.att', f"[{SMALLER}" + '"model.att'))
+    assert out.count("\n") == 1
+    weights = Translator.load("runs/laplace", score=variables["Laplace"]).engine.model.state_dict()
+    assert sum(name.endswith("score.scale") for name in weights) == 6  # 2 + 2 layers
+    with pytest.raises(InputError, match="`model.attention.score: custom` must be given its class in Python"):
+        Translator.load("runs/laplace", engine="torch")
+    for words in (["evaluate", "runs/laplace"], ["translate", "runs/laplace", "x"]):
+        status, _, err = cli(*words, cwd=tmp_path)
+        assert status == 2 and "must be given its class in Python" in err
+
+
+def test_a_metric_of_the_program_scores(program, tiny_run, tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs/demo").symlink_to(tiny_run)
+    _, out = program(METRIC)
+    assert re.fullmatch(r"first word \d+\.00  cased\n", out)
+
+
+def test_a_corpus_of_the_program_is_a_file(program, tmp_path):
+    program(CORPUS)
+    assert (tmp_path / "pairs.tsv").read_text(encoding="utf-8") == "The dog sleeps.\tDer Hund schläft.\n"

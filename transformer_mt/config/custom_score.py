@@ -1,0 +1,33 @@
+"""The attention score of `model.attention.score: custom`, which a Python program brings."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from transformer_mt.errors import InputError
+
+MakeScore = Callable[[int, int], Any]
+"""(heads, width of a head) -> a Score (model/variants/attention_scores.py); a subclass of Score is one."""
+
+_make: ContextVar[MakeScore | None] = ContextVar("custom_score", default=None)
+
+
+@contextmanager
+def using_score(make: MakeScore | None) -> Iterator[None]:
+    """Models that are built within it have this custom score; None keeps that of a caller."""
+    token = _make.set(make or _make.get())
+    try:
+        yield
+    finally:
+        _make.reset(token)
+
+
+def custom_score(num_heads: int, head_width: int) -> Any:
+    """A new score. InputError if the program passed none."""
+    if (make := _make.get()) is None:
+        raise InputError(
+            "`model.attention.score: custom` must be given its class in Python: train(config, score=...), "
+            "Translator.load(folder, score=...)"
+        )
+    return make(num_heads, head_width)
