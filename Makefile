@@ -75,7 +75,7 @@ reference: setup-dev ## write docs/reference from the code
 	$(BIN)/python scripts/write_reference.py
 
 docs: setup-dev ## write the documentation as a site to build/site, and check its links
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site
+	$(BIN)/zensical build --strict
 
 package: setup-dev ## build the wheel and the source archive in build/dist, and check them
 	rm -rf build/dist

@@ -2,9 +2,9 @@
 
     python scripts/reproduce.py configs/demo.yaml [key=value ...] [--out runs/reproduce-demo]
 
-A receipt is a block of comment lines (YAML after the `#`) with the results of one training. `minutes` counts
-the time in updates over all sessions; `peak_mb` is the peak memory of the last session. The receipt's
-settings are applied again. An interrupted run is resumed by the same command. The script prints a table and a
+A receipt is a block of comment lines (YAML after the `#`) with the results of one training. `minutes` is the
+wall-clock time of the training from start to end, null if it was interrupted; `peak_mb` is the peak memory of
+the last session. The receipt's settings are applied again. An interrupted run is resumed by the same command. The script prints a table and a
 new receipt that can replace the old one. Exit status 1: BLEU differs from the receipt by more than
 --tolerance.
 """
@@ -16,6 +16,7 @@ import re
 import resource
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import yaml
@@ -50,12 +51,14 @@ def measure(config: Path, out: Path, overrides: list[str]) -> dict:
     trained_before = (out / "finished.json").exists()
     if trained_before:
         print(f"{out}: was trained before; that run is compared, --out DIR trains another", file=sys.stderr)
+    begun = time.monotonic()
     train([*COMMAND, "train", str(config), *overrides, "--out", str(out)])
+    minutes = (time.monotonic() - begun) / 60
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / (1 if sys.platform == "darwin" else 1024)
     result = subprocess.run([*COMMAND, "evaluate", str(out), "--json"], check=True, stdout=subprocess.PIPE)
     test = json.loads(result.stdout.decode().split("\n")[0])
     journal = read_objects(out / "metrics.jsonl")
-    begun = [entry for entry in journal if entry["event"] == "start"][-1]
+    starts = [entry for entry in journal if entry["event"] == "start"]
     last = [entry for entry in journal if "tokens" in entry][-1]
     run_config = yaml.safe_load((out / "config.yaml").read_text(encoding="utf-8"))
     bleu = test["scores"][0]
@@ -64,11 +67,11 @@ def measure(config: Path, out: Path, overrides: list[str]) -> dict:
         "bleu": round(bleu["value"], 2),
         "signature": bleu["signature"],
         "beam": run_config.get("decode", {}).get("beam", 5),
-        "minutes": round(last["seconds"] / 60, 1),
+        "minutes": None if trained_before or len(starts) > 1 else round(minutes, 1),
         "tokens_per_second": round(last["tokens"] / last["seconds"]),
         "peak_mb": None if trained_before else round(peak),
-        "machine": begun["gpu"] or f"{begun['threads']} threads of {begun['processor']}",
-        "commit": begun["commit"],
+        "machine": starts[-1]["gpu"] or f"{starts[-1]['threads']} threads of {starts[-1]['processor']}",
+        "commit": starts[-1]["commit"],
         "seed": run_config.get("seed", 1),
         "settings": [word for word in overrides if not word.startswith(("seed=", "data.hub="))],
     }

@@ -7,10 +7,12 @@ import shutil
 import stat
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
 from tests.conftest import ROOT
+from tests.public_models import write_marian
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy
 
@@ -28,15 +30,18 @@ def checkout(tmp_path, tiny_run):
     """
     for name in ("Makefile", "constraints.txt", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
-    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    for name in ("configs", "scripts"):
+        shutil.copytree(ROOT / name, tmp_path / name)
     shutil.copytree(tiny_run, tmp_path / "runs/demo")
     binaries = tmp_path / ".venv/bin"
     binaries.mkdir(parents=True)
-    for name, verb in (("transformer-mt", ""), ("translate", "translate")):
+    for name, words in (
+        ("transformer-mt", "-m transformer_mt"),
+        ("translate", "-m transformer_mt translate"),
+        ("python", ""),
+    ):
         script = binaries / name
-        script.write_text(
-            f'#!/bin/sh\nexec "{sys.executable}" -m transformer_mt {verb} "$@"\n', encoding="utf-8"
-        )
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n', encoding="utf-8")
         script.chmod(script.stat().st_mode | stat.S_IXUSR)
     (tmp_path / ".venv/ready").touch()
     (tmp_path / "hub").mkdir()
@@ -59,20 +64,77 @@ def shell(command, folder, **env):
     )
 
 
-def test_the_five_commands(checkout):
-    commands = block("bash", "## From nothing").strip().split("\n")
-    assert len(commands) == 5 and commands[0].startswith("make demo")
-    tiny = "data.hub=hub tokenizer.vocab_size=450 model.d_model=32 model.d_ff=64 train.max_updates=3"
-    tiny += " train.batch_tokens=600"
-    for command in commands[1:]:  # `make demo` has its own, slow, test
-        result = shell(command, checkout, ARGS=tiny)
+TINY = " tokenizer.vocab_size=450 model.d_model=32 model.d_ff=64 train.max_updates=3 train.batch_tokens=600"
+
+
+def in_path(folder):
+    return {"PATH": f"{folder / '.venv/bin'}:{os.environ['PATH']}"}
+
+
+@pytest.mark.long
+def test_the_installation(tmp_path):
+    """Without what it depends on, and from this checkout instead of the address where it is published."""
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+    pip, clone = block("bash", "## Install").strip().split("\n")
+    assert urls["Repository"] in pip and urls["Repository"] in clone and clone.endswith("&& make demo")
+    source = tmp_path / "published"
+    shell(
+        f"cp -r {ROOT} {source}; cd {source}; rm -rf .git .venv build runs; git init -q; git add -A", tmp_path
+    )
+    shell("git -c user.name=n -c user.email=e commit -qm x", source)
+    target = f"{sys.executable} -m pip install -q --no-deps --no-build-isolation --target site"
+    result = shell(
+        pip.replace("pip install", target).replace(urls["Repository"], f"file://{source}"), tmp_path
+    )
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "site/transformer_mt/configs/demo.yaml").exists()
+    result = shell(clone.replace(urls["Repository"], str(source)).replace("make demo", "make help"), tmp_path)
+    assert result.returncode == 0 and "make demo" in result.stdout
+
+
+def test_make_train_without_a_config_trains_multi30k(checkout):
+    result = shell("make train", checkout, ARGS=f"data.hub=hub{TINY}")
+    assert result.returncode == 0, result.stderr
+    assert (checkout / "runs/multi30k_en_de/model.safetensors").exists()
+
+
+def test_without_a_network_make_train_names_a_command_that_works(checkout):
+    result = shell("make train || exit 7", checkout, HF_HUB_OFFLINE="1", HF_HOME=str(checkout / "empty"))
+    assert result.returncode == 7
+    lines = [line for line in result.stderr.splitlines() if "cannot be downloaded" in line]
+    assert len(lines) == 1 and "`transformer-mt train demo` needs no network" in lines[0], result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.long
+def test_a_public_model(checkout):
+    pytest.importorskip("transformers")
+    write_marian(checkout / "opus-mt-en-de", scale=1.0)
+    pairs = list(toy.generate("train", 500))
+    (checkout / "pairs.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")
+    use, new, train = block("bash", "## A public model").strip().split("\n")
+    for command in (use, new, f"{train} train.max_updates=3 train.validate_every=3"):
+        result = shell(command.replace("Helsinki-NLP/", ""), checkout, **in_path(checkout))
         assert result.returncode == 0, f"{command}\n{result.stderr}"
-    assert (checkout / "output.txt").read_text(encoding="utf-8").count("\n") == 3
+    assert (checkout / "runs/adapted/model.safetensors").exists()
+
+
+def test_the_readme_is_short_and_its_numbers_are_measured():
+    start = README[: README.index("<details")]
+    assert len(start.split()) <= 900
+    measured = "\n".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "docs/measurements").glob("*.md")
+    )
+    measured += "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "configs").glob("*.yaml"))
+    numbers = re.findall(
+        r"\d+\.\d\d|\d{3},000", README[README.index("## Results") : README.index("## Links")]
+    )
+    assert len(numbers) >= 5 and all(number in measured for number in numbers), numbers
 
 
 def test_the_yaml_and_the_other_commands(checkout):
     config = checkout / "mine.yaml"
-    config.write_text(block("yaml", "## YAML"), encoding="utf-8")
+    config.write_text(block("yaml", "### YAML"), encoding="utf-8")
     assert load_config(config).data.train.source == "train.en"
     assert "`transformer-mt config show FILE`" in README
     result = shell(".venv/bin/transformer-mt config show configs/demo.yaml", checkout)
@@ -84,21 +146,20 @@ def test_the_commands_for_ones_own_files(checkout):
     pairs = list(toy.generate("train", 1400))
     for name, side in (("all.en", 0), ("all.de", 1)):
         (checkout / name).write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
-    new, inspect, train = block("bash", "With your own files").strip().split("\n")
-    path = {"PATH": f"{checkout / '.venv/bin'}:{os.environ['PATH']}"}
+    new, inspect, train = (
+        line.partition("  #")[0] for line in block("bash", "## Your own").strip().split("\n")
+    )
+    path = in_path(checkout)
     done = shell(new, checkout, **path)
     assert done.returncode == 0 and "training will take about" in done.stderr, done.stderr
     assert "Good enough" in shell(inspect, checkout, **path).stdout
-    tiny = (
-        " tokenizer.vocab_size=450 model.d_model=32 model.d_ff=64 train.max_updates=3 train.batch_tokens=600"
-    )
-    done = shell(train + tiny, checkout, **path)
+    done = shell(train + TINY, checkout, **path)
     assert done.returncode == 0, done.stderr
     assert (checkout / "runs/mine/model.safetensors").exists()
 
 
 def test_the_python(checkout):
-    code = block("python", "From Python")
+    code = block("python", "### Python")
     result = subprocess.run(
         [sys.executable, "-c", code],
         cwd=checkout,
@@ -133,5 +194,6 @@ def test_make_demo(checkout):
     shutil.rmtree(checkout / "runs")
     result = shell("make demo", checkout)
     assert result.returncode == 0, result.stderr
-    assert float(re.search(r"BLEU (\d+\.\d+)", result.stdout)[1]) >= 90
+    assert float(re.search(r"never saw +\| (\d+\.\d+)", result.stdout)[1]) >= 90
+    assert "mine.yaml" in result.stdout.partition("Next, with your own files")[2]
     assert "Der alte Lehrer sieht einen kleinen Vogel im Garten." in result.stdout

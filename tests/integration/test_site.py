@@ -1,0 +1,112 @@
+"""The documentation as a site: how long its pages are, how they fit a phone, and what its search finds."""
+
+import functools
+import http.server
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.browser import browser, needs_chromium
+from tests.conftest import ROOT
+
+pytest.importorskip("zensical")
+pytestmark = [needs_chromium, pytest.mark.long]
+_ = browser  # a fixture
+
+LONGEST = 8000
+"""Pixels of a page at 1,200 pixels of width, with its folded tables closed."""
+
+SEARCHES = {
+    "resume training": "how_to/troubleshoot",
+    "GPU memory": "how_to/troubleshoot",
+    "BLEU zero": "how_to/troubleshoot",
+    "own data": "tutorial",
+    "out of memory": "how_to/troubleshoot",
+    "model size": "how_to/troubleshoot",
+    "attention variants": "explanation/attention",
+    "plot learning curve": "how_to/troubleshoot",
+    "docx": "how_to/documents",
+    "subtitles": "how_to/documents",
+    "glossary": "how_to/terms",
+    "export": "how_to/export",
+    "serve": "how_to/serve",
+    "compare significance": "how_to/compare_systems",
+    "fine-tune": "how_to/fine_tune",
+    "learning rate": "how_to/troubleshoot",
+    "beam size": "how_to/troubleshoot",
+    "several GPUs": "how_to/several_gpus",
+    "LibreTranslate": "how_to/from_libretranslate",
+    "custom attention score": "how_to/extend",
+}
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *words):
+        pass
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """(folder, address) of the site."""
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copytree(ROOT / "docs", folder / "docs")
+    shutil.copy(ROOT / "zensical.toml", folder)
+    subprocess.run([Path(sys.executable).parent / "zensical", "build", "--strict"], cwd=folder, check=True)
+    handler = functools.partial(Quiet, directory=str(folder / "build/site"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield folder / "build/site", f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def pages(folder):
+    return [str(path.parent.relative_to(folder)).replace(".", "") for path in folder.rglob("index.html")]
+
+
+def test_pages_are_short_and_fit_a_phone(site, browser):
+    folder, address = site
+    page = browser.new_page()
+    assert len(pages(folder)) > 40
+    for width, side, most in ((1200, "scrollHeight", LONGEST), (360, "scrollWidth", 360)):
+        page.set_viewport_size({"width": width, "height": 800})
+        for name in pages(folder):
+            page.goto(f"{address}{name}")
+            assert page.evaluate(f"document.documentElement.{side}") <= most, name
+
+
+def test_code_has_no_backslash_of_a_table_and_folded_tables_are_tables(site):
+    folder, _ = site
+    for path in folder.rglob("index.html"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"<code>[^<]*\\\|", text), path
+        for inside in re.findall(r"<details[^>]*>(.*?)</details>", text, re.DOTALL):
+            assert "<table" in inside or "<pre" in inside or "<p>" in inside, path
+            assert "|---" not in inside, path
+
+
+def test_the_search_finds_the_right_page_among_the_first_three(site, browser):
+    _, address = site
+    page = browser.new_page(viewport={"width": 1300, "height": 900})
+    page.goto(address)
+    missed = {}
+    for words, right in SEARCHES.items():
+        page.goto(address)
+        page.wait_for_load_state("networkidle")
+        page.keyboard.press("Control+k")
+        page.wait_for_timeout(300)
+        page.keyboard.type(words)
+        links = []
+        for _ in range(30):
+            page.wait_for_timeout(100)
+            links = [link.get_attribute("href") or "" for link in page.locator("ol a[href]").all()]
+            found = list(dict.fromkeys(link.removeprefix(address).split("?")[0].strip("/") for link in links))
+            if right in found[:3]:
+                break
+        else:
+            missed[words] = found[:3]
+    assert not missed
