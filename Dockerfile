@@ -12,13 +12,13 @@ COPY configs configs
 COPY transformer_mt transformer_mt
 
 FROM base AS train
-RUN pip install -c constraints.txt '.[plot,ctranslate2,huggingface,clean,metrics,alignment,memory,documents]'
+RUN pip install -c constraints.txt '.[plot,ctranslate2,huggingface,clean,metrics,alignment,documents]'
 WORKDIR /work
 ENTRYPOINT ["transformer-mt"]
 CMD ["--help"]
 
 FROM base AS serve
-RUN pip install -c constraints.txt '.[serve,ctranslate2,huggingface,memory,documents]'
+RUN pip install -c constraints.txt '.[serve,ctranslate2,huggingface,documents]'
 RUN mkdir -p /models /cache && chmod 1777 /cache
 ENV TRANSFORMER_MT_WATCH=/models TRANSFORMER_MT_HOST=0.0.0.0 TRANSFORMER_MT_CACHE=/cache HOME=/cache
 WORKDIR /models

@@ -39,7 +39,7 @@ $(VENV)/ready-dev: $(VENV)/ready
 	$(INSTALL) '.[huggingface,argos,metrics,tensorboard,docs,dev]'
 	@touch $@
 
-demo: setup ## train on the built-in toy language, score and translate: three minutes on two cores
+demo: setup ## train on the built-in toy language, score and translate: two minutes on two cores
 	$(BIN)/python scripts/demo.py
 
 train: setup ## train CONFIG (default: Multi30k from the hub), or resume it; GPUS=n uses n of them

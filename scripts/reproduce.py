@@ -4,9 +4,9 @@
 
 A receipt is a block of comment lines (YAML after the `#`) with the results of one training. `minutes` is the
 wall-clock time of the training from start to end, null if it was interrupted; `peak_mb` is the peak memory of
-the last session. The receipt's settings are applied again. An interrupted run is resumed by the same command. The script prints a table and a
-new receipt that can replace the old one. Exit status 1: BLEU differs from the receipt by more than
---tolerance.
+the last session. The receipt's settings are applied again. An interrupted run is resumed by the same command.
+The script prints a table and a new receipt that can replace the old one. Exit status 1: BLEU differs from the
+receipt by more than --tolerance.
 """
 
 import argparse

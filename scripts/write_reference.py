@@ -119,8 +119,8 @@ def _keys(of: dict[str, FieldInfo], marks: set[Mark], prefix: str = "") -> str:
 
 
 def _folded(title: str, content: str) -> str:
-    """A table of more than a few rows, which a reader opens: pages stay short."""
-    if content.count("\n") < 8:
+    """A table of more than two rows, which a reader opens: pages stay short."""
+    if content.count("\n") < 4:
         return content
     return f'<details markdown="1">\n<summary>{title}</summary>\n\n{content}\n\n</details>'
 

@@ -1,4 +1,4 @@
-"""Where the programs `transformer-mt` and `translate` start: `python -m transformer_mt` is the first."""
+"""Entry points of the programs `transformer-mt` and `translate`: `python -m transformer_mt` is the first."""
 
 import signal
 

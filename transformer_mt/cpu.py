@@ -29,14 +29,14 @@ def cpu_name() -> str:
 
 
 def usable_cores() -> int:
-    """How many cores this process may use: fewer than the machine has, in a container or under taskset."""
+    """Number of cores this process may use: fewer than the machine has, in a container or under taskset."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def has_exact_int8_products(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether CTranslate2's int8 products do not overflow: False for an AMD CPU without VNNI. On Intel's it
+    """True if CTranslate2's int8 products do not overflow: False for an AMD CPU without VNNI. On Intel's it
     uses MKL, whose products are exact. True where the CPU is not known.
     """
     try:

@@ -90,7 +90,7 @@ def use_device(device: torch.device) -> None:
 
 
 def _has_code_for(major: int, minor: int) -> bool:
-    """Whether torch was compiled for GPUs of this capability, for an older minor, or for all newer ones."""
+    """True if torch was compiled for GPUs of this capability, for an older minor, or for all newer ones."""
     for name in torch.cuda.get_arch_list():
         kind, _, number = name.rstrip("af").partition("_")  # such as sm_90a or compute_120
         if not number.isdecimal():  # of AMD
@@ -168,14 +168,14 @@ _OUT_OF_MEMORY = (
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an allocation failed, on whichever device."""
+    """True if an allocation failed, on whichever device."""
     if isinstance(error, torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
 def is_compiler_error(error: BaseException) -> bool:
-    """Whether torch.compile failed: in the compiler, or when Triton builds its launcher, which needs a C
+    """True if torch.compile failed: in the compiler, or when Triton builds its launcher, which needs a C
     compiler and Python.h.
     """
     if isinstance(error, subprocess.CalledProcessError) or "Failed to find C compiler" in str(error):
@@ -184,5 +184,5 @@ def is_compiler_error(error: BaseException) -> bool:
 
 
 def is_asynchronous(device: torch.device) -> bool:
-    """Whether the device still computes when a call returns, until a result is read."""
+    """True if the device still computes when a call returns, until a result is read."""
     return device.type != "cpu"

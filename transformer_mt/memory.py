@@ -1,4 +1,4 @@
-"""How much memory a device has for this process, and how much the process takes at most."""
+"""Memory that a device has for this process, and the process's peak."""
 
 import contextlib
 import os

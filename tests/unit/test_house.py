@@ -292,6 +292,14 @@ def test_lines_of_the_documents_are_short():
         assert long == [], document.name
 
 
+def test_docstrings_begin_with_a_noun_or_a_verb():
+    inverted = re.compile(r"(What|Of|Those|Whether|Which|Who|Where|How (much|many|well|often)) ")
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module):
+                assert not inverted.match(ast.get_docstring(node) or ""), f"{path}: {node}"
+
+
 def test_no_pickle_is_ever_loaded():
     for path in MODULES:
         text = path.read_text(encoding="utf-8")

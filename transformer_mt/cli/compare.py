@@ -257,7 +257,7 @@ def _translated(
 
 
 def _word_counts(config: "Config | None", tests: "Sequence[EvaluationSet]") -> "Counter[str] | None":
-    """How often words stand in the sources the first model was trained on; None where these are not here."""
+    """Word counts in the training sources of the first model; None if these are missing."""
     from transformer_mt.data.preparation.first_pass import training_pairs
     from transformer_mt.evaluation.breakdown import count_words
 

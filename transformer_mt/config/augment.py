@@ -30,5 +30,5 @@ class AugmentConfig(Section):
 
     @property
     def is_on(self) -> bool:
-        """Whether anything is changed."""
+        """True if anything is changed."""
         return any(self.model_dump().values())

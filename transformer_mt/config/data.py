@@ -306,7 +306,7 @@ class DataConfig(Section):
 
     @property
     def translates(self) -> bool:
-        """Whether a validation set is translated."""
+        """True if a validation set is translated."""
         return any(self.objective_of(corpus) == "translation" for corpus in self.valid_sets)
 
     @property
@@ -329,7 +329,7 @@ class DataConfig(Section):
 
     @property
     def has_language_pieces(self) -> bool:
-        """Whether a piece before each source asks for its target language."""
+        """True if a piece before each source asks for its target language."""
         return len(self.targets) > 1 if self.language_pieces == "auto" else bool(self.language_pieces)
 
     def language_piece(self, languages: Languages) -> str | None:
@@ -377,7 +377,7 @@ class DataConfig(Section):
 
     @property
     def has_next_sentences(self) -> bool:
-        """Whether a text that follows another is to be told from a random one."""
+        """True if a text that follows another is to be told from a random one."""
         return self.masked_lm.next_sentence and "masked_lm" in self.objectives
 
     @property

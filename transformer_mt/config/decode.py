@@ -66,7 +66,7 @@ class DecodeConfig(Section):
 
     @property
     def num_hypotheses(self) -> int:
-        """How many translations of a sentence a search keeps."""
+        """Number of hypotheses per sentence that a search keeps."""
         return self.beam if self.search == "beam" else self.samples
 
     def batch_budget(self, gpu_memory: int = 0, vocab_size: int = 1) -> int:

@@ -59,6 +59,6 @@ class GuidedAlignmentConfig(Section):
 
 
 def needs_links(config: Any) -> bool:
-    """Whether the training needs word alignments of its pairs: for this, or to find terms in them."""
+    """True if the training needs word alignments of its pairs: for this, or to find terms in them."""
     terms = config.data.terms
     return config.train.guided_alignment.weight > 0 or (terms.share > 0 and terms.file is None)

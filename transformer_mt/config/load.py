@@ -178,7 +178,7 @@ def _locate(node: yaml.Node, path: Path, prefix: str, where: dict[str, str]) -> 
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether the text can be written: YAML can spell half a character, as "\\ud800"."""
+    """True if the text can be written: YAML can spell half a character, as "\\ud800"."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 

@@ -1,4 +1,4 @@
-"""Which trainings can have packed batches: several sentences in each row (data/batches/packing.py)."""
+"""Trainings that can have packed batches: several sentences in each row (data/batches/packing.py)."""
 
 from typing import Any
 

@@ -92,7 +92,7 @@ class HeldOutSplit:
         self._there: set[float] = set()
 
     def takes(self, key: int) -> bool:
-        """Whether pairs with this source are held out."""
+        """True if pairs with this source are held out."""
         return _salted(key, self._salt) < self._settings.share
 
     def add(self, key: int, row: int, pair: Pair) -> None:
@@ -132,7 +132,7 @@ def splits_of(
 
 
 def held_out_file(folder: Path, name: str) -> Path:
-    """Where a run, or the cache, keeps the set."""
+    """File in which a run, or the cache, keeps the set."""
     return folder / f"held_out.{name}.jsonl"
 
 

@@ -46,5 +46,5 @@ def download(
 
 
 def is_network_error(error: BaseException) -> bool:
-    """Whether a connection failed, or the hub refused."""
+    """True if a connection failed, or the hub refused."""
     return isinstance(error, OSError) or type(error).__module__.split(".")[0] in _NETWORK_PACKAGES

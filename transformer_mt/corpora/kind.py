@@ -101,7 +101,7 @@ class Corpus(Section):
 
     @property
     def is_remote(self) -> bool:
-        """Whether the corpus comes from the network."""
+        """True if the corpus comes from the network."""
         return False
 
     def local_files(self) -> list[Path]:
@@ -115,7 +115,7 @@ class Corpus(Section):
 
     @property
     def has_several_references(self) -> bool:
-        """Whether a source may have several targets that count as one sentence."""
+        """True if a source may have several targets that count as one sentence."""
         return self.several_references
 
     @property

@@ -54,7 +54,7 @@ def _zip_file(corpus: OpusCorpus, languages: list[str]) -> Path:
 
 
 def _address(corpus: OpusCorpus, first: str, second: str) -> str:
-    """Where the zip file is. InputError if OPUS does not have it."""
+    """Address of the zip file. InputError if OPUS does not have it."""
     service = os.environ.get("TRANSFORMER_MT_OPUS", _SERVICE)
     query = {"corpus": corpus.opus, "source": first, "target": second, "preprocessing": "moses"}
     matches = _corpora(service, {**query, "version": corpus.version}, corpus)

@@ -155,7 +155,7 @@ class _Placement:
         return self._with_spaces(mark, begin, end, space)
 
     def _within_word(self, position: int) -> int | None:
-        """Where a position within a source word is in its translation, if that is the same word."""
+        """Position in the translation of a position within a source word, if both are the same word."""
         inside = np.flatnonzero((self.src_begins < position) & (self.src_ends > position))
         if not len(inside):
             return None
@@ -212,7 +212,7 @@ class _Placement:
         return span if is_same and free[list(span)].all() else None
 
     def _find_literal(self, mark: Mark, space: Span) -> Span | None:
-        """Where the text of a mark that is not translated stands in the translation: where the text stands
+        """Position in the translation of the text of a mark that is not translated: where the text stands
         several times, the one with the same number as in the source, or else the next one.
         """
         text = self.source[mark.begin : mark.end]
@@ -244,7 +244,7 @@ class _Placement:
         return range(start, stop)
 
     def _adjoins(self, left: int, right: int, new: int, src_word: int, free: NDArray[np.bool_]) -> bool:
-        """Whether the word `new` is punctuation, free, and without a space between the two, or the same as in
+        """True if the word `new` is punctuation, free, and without a space between the two, or the same as in
         the source.
         """
         is_adjacent = self.tgt_ends[left] == self.tgt_begins[right]
@@ -317,7 +317,7 @@ def _has_letters(text: str) -> bool:
 
 
 def _occurrences(literal: str, text: str) -> Iterator[int]:
-    """Where a text stands in another one as a word of its own: a literal `a` is not that within a word."""
+    """Positions of a text in another one as a word of its own: a literal `a` is not that within a word."""
     begin = text.find(literal)
     while begin >= 0:
         end = begin + len(literal)

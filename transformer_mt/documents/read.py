@@ -34,7 +34,7 @@ class Document:
 
     @property
     def stay(self) -> Counter[str]:
-        """How many parts of each kind have text that is not translated."""
+        """Number of parts of each kind whose text is not translated."""
         return Counter(piece.what for piece in self.pieces if isinstance(piece, Stays))
 
     @property

@@ -1,4 +1,4 @@
-"""How well a model's attention aligns the words of pairs that were aligned by hand."""
+"""Alignment error rate of a model's attention on pairs that were aligned by hand."""
 
 import re
 from collections.abc import Iterator, Sequence

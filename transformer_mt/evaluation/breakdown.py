@@ -1,4 +1,4 @@
-"""Where systems differ: their scores on parts of a test set, lengths, and what looks wrong."""
+"""Differences between systems: their scores on parts of a test set, lengths, and what looks wrong."""
 
 import math
 from collections import Counter
@@ -37,7 +37,7 @@ def words_of(text: str) -> list[str]:
 
 
 def count_words(sentences: Iterable[str]) -> Counter[str]:
-    """How often each word stands in the sentences."""
+    """Counts of the words in the sentences."""
     counts: Counter[str] = Counter()
     for sentence in sentences:
         counts.update(words_of(sentence))

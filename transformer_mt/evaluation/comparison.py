@@ -83,7 +83,7 @@ class Comparison:
 
     @property
     def is_marked(self) -> bool:
-        """Whether a system knows sentences of a test set, or may."""
+        """True if a system knows sentences of a test set, or may."""
         return any(share.count or not share.is_complete for one in self.systems for share in one.seen)
 
 

@@ -106,7 +106,7 @@ def _facts_file(folder: RunFolder, name: str) -> Path:
 
 
 def matches_model(file: Path, folder: RunFolder) -> bool:
-    """Whether a JSON file about a model was written for the weights that the run's folder has now. Compares
+    """True if a JSON file about a model was written for the weights that the run's folder has now. Compares
     the digest in the file, which is None where another model translated, too, as in an ensemble. A file of an
     older version has none: then the times of the files are compared.
     """

@@ -79,7 +79,7 @@ class RunEvaluation:
 
     @property
     def is_usual(self) -> bool:
-        """Whether the model's own search translates, without anything else."""
+        """True if the model's own search translates, without anything else."""
         return self.is_plain and not self.tag and self.translator.decode == self.config.decode
 
     def robustness(self, tests: Sequence[EvaluationSet], is_kept: bool) -> list[robustness.Row]:

@@ -43,7 +43,7 @@ def notes_on_set(test: EvaluationSet, languages: tuple[str, str]) -> Iterator[st
 
 
 def _is_in_another(text: str, language: str) -> bool:
-    """Whether the text is surely in another language: by its script, and where py3langid is installed (extra
+    """True if the text is surely in another language: by its script, and where py3langid is installed (extra
     `clean`) by its words.
     """
     share = script_share(text, language)

@@ -1,4 +1,4 @@
-"""Whether one system is better than another, or the difference is random variation.
+"""Significance of a difference between two systems.
 
 All statistics are of the whole test set: a sample's score is computed from the sums over its sentences.
 """

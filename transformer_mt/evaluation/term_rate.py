@@ -1,4 +1,4 @@
-"""How many terms of a glossary the translations of a test set have."""
+"""Share of a glossary's terms that the translations of a test set have."""
 
 from collections.abc import Sequence
 

@@ -211,7 +211,7 @@ def _directions(data: DataConfig) -> list[tuple[str, str]]:
 
 
 def _is_export_of(run: RunFolder, exported: RunFolder) -> bool:
-    """Whether the export was made from the weights and the search that the run has now."""
+    """True if the export was made from the weights and the search that the run has now."""
     if facts_of(exported.export_facts_file).get("weights") != run.weights_digest():
         return False
     return exported.config().decode == run.config().decode

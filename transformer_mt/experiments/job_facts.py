@@ -92,7 +92,7 @@ def _digest(path: Path, size: int, time: int) -> str:
 
 
 def _touches_training(job: Job) -> bool:
-    """Whether a sentence that is in the test sets now or was before, but not both, is a training source, or
+    """True if a sentence that is in the test sets now or was before, but not both, is a training source, or
     on any side where targets of test sets are left out, too.
     """
     data, run = job.config.data, RunFolder(job.folder)

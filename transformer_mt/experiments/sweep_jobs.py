@@ -156,7 +156,7 @@ class Runner:
 
 
 def is_done(job: Job) -> bool:
-    """Whether the job was trained, by this very config, and scored."""
+    """True if the job was trained, by this very config, and scored."""
     run = RunFolder(job.folder)
     scores = [run.scores_file(f"test-{i}") for i in range(len(job.config.data.test))]
     if not run.is_finished or not all(_is_score_of(job, run, file) for file in scores):
@@ -168,7 +168,7 @@ def is_done(job: Job) -> bool:
 
 
 def _is_score_of(job: Job, run: RunFolder, file: Path) -> bool:
-    """Whether the file has the score of the run's model by the job's search: `evaluate --beam 1` writes it,
+    """True if the file has the score of the run's model by the job's search: `evaluate --beam 1` writes it,
     too.
     """
     wanted = job.config.decode.model_dump(mode="json")
@@ -178,7 +178,7 @@ def _is_score_of(job: Job, run: RunFolder, file: Path) -> bool:
 
 
 def _is_same_training(file: Path, new: Config) -> bool:
-    """Whether the config in the file differs at most in the search, the scores and the device."""
+    """True if the config in the file differs at most in the search, the scores and the device."""
     try:
         old = load_config(file)
     except InputError:  # none there, or one of another version

@@ -184,7 +184,7 @@ def _search(job: Job) -> str:
 
 
 def _machine(entries: Sequence[dict[str, Any]]) -> str:
-    """Where and by what it was trained, of the last time it was started: speeds can be compared on one
+    """Machine and software of the last start of the training: speeds can be compared on one
     machine alone.
     """
     start = [entry for entry in entries if entry["event"] == "start"][-1]

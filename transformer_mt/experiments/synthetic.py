@@ -44,7 +44,7 @@ REJECTED_FLAGS = ("no_hypothesis", "truncated", "copied", "repeating", "length_r
 
 @dataclass(frozen=True)
 class PairSelection:
-    """Which of the pairs are kept."""
+    """Rules that select pairs."""
 
     rules: FilterConfig
     """Cleaning rules."""

@@ -1,4 +1,4 @@
-"""Which model configurations CTranslate2 supports; checked before any weights are converted."""
+"""Model configurations that CTranslate2 supports; checked before any weights are converted."""
 
 from transformer_mt.config.model import ModelConfig
 

@@ -1,4 +1,4 @@
-"""Whether an exported model translates as the run does: its own runtime and ours translate a probe set, and
+"""Proof that an export translates as the run does: its own runtime and ours translate a probe set, and
 the outputs are compared.
 """
 

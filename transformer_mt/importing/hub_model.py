@@ -90,6 +90,6 @@ def _in_cache(name: str, revision: str | None, error: Exception) -> tuple[Path, 
 
 
 def _kept(name: str, revision: str | None) -> Path:
-    """Where it is written what a name stands for, so that it can be used without a network."""
+    """File that records what a name stands for, so that it can be used without a network."""
     key = hashlib.sha256(json.dumps(["model", name, revision]).encode()).hexdigest()[:24]
     return cache_root() / "downloads" / "hub" / f"{key}.json"

@@ -1,4 +1,4 @@
-"""Which software's model a folder holds, told by its files alone."""
+"""Kind of a model folder, recognised by its files alone."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ MODEL_BIN = "model.bin"
 
 
 def is_public(folder: Path) -> bool:
-    """Whether a public model is there: in the layout of the Hugging Face hub, or as Marian, CTranslate2's
+    """True if a public model is there: in the layout of the Hugging Face hub, or as Marian, CTranslate2's
     converters or Argos Translate write it.
     """
     if (folder / "config.yaml").exists():
@@ -15,15 +15,15 @@ def is_public(folder: Path) -> bool:
 
 
 def is_marian(path: Path) -> bool:
-    """Whether the path is a file of Marian's or a folder with one."""
+    """True if the path is a file of Marian's or a folder with one."""
     return (path.suffix == ".npz" and path.is_file()) or (path.is_dir() and any(path.glob("*.npz")))
 
 
 def is_ctranslate2(folder: Path) -> bool:
-    """Whether the folder holds a model of CTranslate2 that is not an export of this project."""
+    """True if the folder holds a model of CTranslate2 that is not an export of this project."""
     return (ctranslate2_inside(folder) / MODEL_BIN).exists() and not (folder / "export.json").exists()
 
 
 def ctranslate2_inside(folder: Path) -> Path:
-    """Where the model is: in a package of Argos in a folder of its own."""
+    """Folder of the model: inside an Argos package, a subfolder."""
     return folder if (folder / MODEL_BIN).exists() else folder / "model"

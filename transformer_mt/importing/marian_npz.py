@@ -93,7 +93,7 @@ def _files(path: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def _check(file: Path, options: dict[str, Any]) -> str:
-    """Where the norms are. InputError, with all reasons, where an option is not one of ours."""
+    """Position of the norms. InputError, with all reasons, where an option is not one of ours."""
     reasons = [
         f"{key} must be {' or '.join(map(repr, values))}, but is {options[key]!r}"
         for key, values in _ONLY.items()

@@ -48,7 +48,7 @@ _TOKENISED = re.compile(r"\w [.,](?: |$)|@-@|\w 's |\w n't |&apos;s ")
 
 
 def is_tokenised(text: str, language: str) -> bool:
-    """Whether the text looks as the Moses tokeniser leaves it, or has spaces between the characters of a
+    """True if the text looks as the Moses tokeniser leaves it, or has spaces between the characters of a
     language that is written without.
     """
     if has_no_spaces(language) and has_spaces_within(text):
@@ -297,7 +297,7 @@ class RepetitionCheck:
         return finding
 
     def _is_represented(self, sample: GroupSample, group: Group) -> bool:
-        """Whether the sample may count the group for others, too. A large one would be counted many times, or
+        """True if the sample may count the group for others, too. A large one would be counted many times, or
         be missed: it is counted by its frequency.
         """
         return sample.weight == 1 or group.pairs < self._LARGE * self._row

@@ -109,7 +109,7 @@ class GroupSample:
 
     @property
     def weight(self) -> int:
-        """How many keys each key of the sample stands for."""
+        """Number of keys that each key of the sample represents."""
         return self._mask + 1
 
 

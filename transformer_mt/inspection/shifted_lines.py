@@ -112,7 +112,7 @@ def _line_vectors(tokens: Sequence[_Tokens], by: int) -> tuple[np.ndarray, np.nd
 
 
 def _fit(tokens: Sequence[_Tokens], by: int) -> float:
-    """How well lines fit if all are shifted by `by` lines: the similarity over that of random pairs."""
+    """Fit of the lines if all are shifted by `by` lines: the similarity over that of random pairs."""
     src, tgt = _line_vectors(tokens, by)
     away = len(src) // 3
     paired = float((src * np.roll(tgt, -by, axis=0)).sum(1).mean())

@@ -1,4 +1,4 @@
-"""Which terms of `data.terms.file` the training pairs never have."""
+"""Terms of `data.terms.file` that no training pair has."""
 
 from collections import Counter
 

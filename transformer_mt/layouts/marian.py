@@ -32,7 +32,7 @@ def names(encoder_layers: int, decoder_layers: int, pre_norm: bool) -> Iterator[
 
 
 def is_transposed(name: str) -> bool:
-    """Whether Marian has the matrix of this name in transformers as its transpose."""
+    """True if Marian has the matrix of this name in transformers as its transpose."""
     return name.endswith(("_proj.weight", "fc1.weight", "fc2.weight"))
 
 

@@ -43,7 +43,7 @@ class Packing:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where sentences stand in the rows of a batch: what may be attended to, and the positions of tokens."""
+    """Positions of sentences in the rows of a batch: masks and token positions."""
 
     encoder: Tensor
     """Keys of the source that a source token may attend to."""

@@ -13,7 +13,7 @@ FEW_PAIRS = 20_000
 
 
 def denoising_file(out: Path) -> Path:
-    """Where the config for the text of the pairs of `out` is written."""
+    """File for the config that denoises the text of the pairs of `out`."""
     return out.with_name(f"{out.stem}_denoise{out.suffix}")
 
 

@@ -1,4 +1,4 @@
-"""Which corpora a user's files are: formats, columns, which text files belong together."""
+"""Guess of the corpora in a user's files: formats, columns, which text files belong together."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -216,7 +216,7 @@ def _by_name(names: Sequence[Any], languages: tuple[str, str]) -> list[str] | No
 
 
 def _are_names(names: Sequence[str], columns: Sequence[Sequence[str]], languages: tuple[str, str]) -> bool:
-    """Whether the first row names the columns: it has text of neither language, or bare words above
+    """True if the first row names the columns: it has text of neither language, or bare words above
     sentences.
     """
     for name, column, language in zip(names, columns, languages):

@@ -1,4 +1,4 @@
-"""Which sizes suit how much data: the rules behind `transformer-mt new`.
+"""Model sizes for amounts of data: the rules behind `transformer-mt new`.
 
 For up to 30,000 pairs they are measured (docs/measurements/sizing.md, docs/measurements/experiments.md).
 Beyond they follow the literature: the paper's base model and its dropout (Vaswani et al. 2017, table 3) for

@@ -141,7 +141,7 @@ def _fitting(size: Size, data: Data) -> tuple[Size, list[tuple[int, int]]]:
 
 
 def _has_short_targets(data: Data) -> bool:
-    """Whether the targets have fewer tokens than BLEU's four-grams need."""
+    """True if the targets have fewer tokens than BLEU's four-grams need."""
     targets = [tgt for _, tgt in data.sample]
     return sum(len(text.split()) + count_unsegmented(text) for text in targets) < _FEW_TOKENS * len(targets)
 

@@ -72,12 +72,12 @@ class RunFolder:
 
     @property
     def is_export(self) -> bool:
-        """Whether the folder is an export for CTranslate2."""
+        """True if the folder is an export for CTranslate2."""
         return self.exported_file.exists()
 
     @property
     def is_run(self) -> bool:
-        """Whether a training has begun in the folder."""
+        """True if a training has begun in the folder."""
         return any(path.exists() for path in (self.config_file, self.metrics_file, self.checkpoints))
 
     @property
@@ -200,7 +200,7 @@ def facts_of(file: Path) -> dict[str, Any]:
 
 
 def origin_of(file: Path) -> Path:
-    """Where a command that makes a corpus records what it made the file from."""
+    """File in which a command that makes a corpus records its sources."""
     return file.with_name(f"{file.name}.origin.json")
 
 

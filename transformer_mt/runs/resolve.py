@@ -68,7 +68,7 @@ class Preparation(Protocol):
 
     @property
     def is_on_gpu(self) -> bool:
-        """Whether a GPU trains."""
+        """True if a GPU trains."""
         ...
 
     def batch_tokens(self, config: Config) -> int:

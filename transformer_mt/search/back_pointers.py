@@ -7,7 +7,7 @@ from transformer_mt.search.hypothesis import Hypothesis
 
 
 class BackPointers:
-    """Where hypotheses came from and which have ended, for every sentence of the search, on its device."""
+    """Origins of hypotheses, and those that have ended, for every sentence of the search, on its device."""
 
     def __init__(self, longest: int, sentences: int, beam: int, device: torch.device | None) -> None:
         self.parents = torch.zeros(longest, sentences, beam, dtype=torch.int32, device=device)

@@ -44,7 +44,7 @@ _COMPACT_SHARE = 1 / 32
 
 
 class Selection(Protocol):
-    """Which continuations a beam search keeps."""
+    """Selection of the continuations that a beam search keeps."""
 
     needs_history: bool
     """Whether `restrict` and `choose` look at the tokens so far."""

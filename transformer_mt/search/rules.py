@@ -130,14 +130,14 @@ def _marked(text: str) -> str:
 
 
 def _holds(piece: str, text: str) -> bool:
-    """Whether a piece alone completes the text: a word at its end, anything else wherever it stands in it."""
+    """True if a piece alone completes the text: a word at its end, anything else wherever it stands in it."""
     if not text.startswith("▁"):
         return text == piece if _BYTE.fullmatch(piece) else text in piece
     return len(piece) >= len(text) and _marked(piece[len(piece) - len(text) :]) == text
 
 
 def _completes(piece: str, text: str, cut: int) -> bool:
-    """Whether a piece completes the text after its first `cut` characters: a word must end with it."""
+    """True if a piece completes the text after its first `cut` characters: a word must end with it."""
     if text.startswith("▁") or _BYTE.fullmatch(piece):
         return piece == text[cut:]
     return piece.startswith(text[cut:])

@@ -18,7 +18,7 @@ from transformer_mt.search.rules import Rule
 
 @dataclass(frozen=True)
 class Distribution:
-    """Which part of the model's distribution is drawn from."""
+    """Part of the model's distribution that is sampled from."""
 
     temperature: float = 1.0
     """Log-probabilities are divided by it: below 1 likely tokens become likelier."""

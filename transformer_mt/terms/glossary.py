@@ -113,7 +113,7 @@ class Glossary:
         return other if other and (entry is None or len(other.stems) > len(entry.stems)) else entry
 
     def is_rendered(self, match: Match, translation: str, exactly: bool = False) -> bool:
-        """Whether a translation has one of the targets of a match, in any inflected form or, `exactly`, as it
+        """True if a translation has one of the targets of a match, in any inflected form or, `exactly`, as it
         stands; capitals do not count.
         """
         form = partial(casefolded, language=self.languages[1]) if exactly else self._stems[1]

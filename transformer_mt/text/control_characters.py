@@ -21,7 +21,7 @@ def as_read(text: str) -> str:
 
 
 def seen_positions(text: str) -> list[int]:
-    """Where each character of the text as it is read stands in the text."""
+    """Position in the text of each character of the text as it is read."""
     invisible = {match.start() for match in _INVISIBLE.finditer(text)}
     return [position for position in range(len(text)) if position not in invisible]
 

@@ -1,4 +1,4 @@
-"""Which language a text is in, by py3langid (extra `clean`), and what languages are called."""
+"""Language identification by py3langid (extra `clean`), and names of languages."""
 
 from functools import lru_cache
 from typing import Any
@@ -23,7 +23,7 @@ class LanguageIdentifier:
         return bool(_codes(language) & set(self._model.labels))
 
     def is_other(self, text: str, language: str) -> bool:
-        """Whether the text is clearly in another language: one that is at least three times as probable.
+        """True if the text is clearly in another language: one that is at least three times as probable.
         Short texts are not.
         """
         if sum(map(str.isalpha, text)) < (_LEAST_LETTERS if text.isascii() else _LEAST_LETTERS // 2):
@@ -42,7 +42,7 @@ class LanguageIdentifier:
 
 
 def is_same_language(language: str, other: str) -> bool:
-    """Whether two codes are of one language, or of two that cannot be told apart."""
+    """True if two codes are of one language, or of two that cannot be told apart."""
     return bool(_codes(language) & _codes(other))
 
 
@@ -82,7 +82,7 @@ def hyphenated(language: str) -> str:
 
 
 def is_natural(language: str) -> bool:
-    """Whether the code is that of a natural language (ISO 639: two or three letters), not a name such as
+    """True if the code is that of a natural language (ISO 639: two or three letters), not a name such as
     `phonemes` or `label`, for which nothing is known about sentences, numbers and lengths.
     """
     return len(base_code(language)) <= 3

@@ -67,7 +67,7 @@ def number_with_unit(text: str) -> str | None:
 
 
 def has_words(text: str, keep: Callable[[str], list[tuple[int, int]]] | None = None) -> bool:
-    """Whether there is anything to translate: a letter of any script, outside of addresses, placeholders,
+    """True if there is anything to translate: a letter of any script, outside of addresses, placeholders,
     numbers with units, and what else is to be kept.
     """
     if not any(map(str.isalpha, text)):

@@ -9,12 +9,12 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]{2,}")
 
 
 def is_escaped(text: str) -> bool:
-    """Whether the text has HTML escapes (`&quot;`)."""
+    """True if the text has HTML escapes (`&quot;`)."""
     return "&" in text and _ESCAPE.search(text) is not None
 
 
 def is_wrongly_decoded(text: str) -> bool:
-    """Whether the text has UTF-8 that was decoded as Windows-1252 (`fÃ¼r`), or control or replacement
+    """True if the text has UTF-8 that was decoded as Windows-1252 (`fÃ¼r`), or control or replacement
     characters.
     """
     if _CONTROL.search(text):
@@ -23,7 +23,7 @@ def is_wrongly_decoded(text: str) -> bool:
 
 
 def _is_mojibake(run: str) -> bool:
-    """Whether the characters, written as Windows-1252, are UTF-8 of a letter or mark in common use. An
+    """True if the characters, written as Windows-1252, are UTF-8 of a letter or mark in common use. An
     uppercase letter before a closing quote can be UTF-8 by chance, of a rare letter.
     """
     for start in range(len(run) - 1):

@@ -1,4 +1,4 @@
-"""Which scripts languages are written in, and how much of a text is in them."""
+"""Scripts of languages, and their shares in a text."""
 
 from functools import lru_cache
 

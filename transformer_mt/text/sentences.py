@@ -1,4 +1,4 @@
-"""Where a text's sentences end, by sentencex, which knows abbreviations in some 300 languages."""
+"""Sentence ends of a text, by sentencex, which knows abbreviations in some 300 languages."""
 
 from collections.abc import Iterator
 

@@ -21,17 +21,17 @@ LETTER = re.compile(r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\uffff]"
 
 
 def has_no_word_spaces(language: str) -> bool:
-    """Whether a language, such as zh_Hans, puts no spaces between words."""
+    """True if a language, such as zh_Hans, puts no spaces between words."""
     return base_code(language) in _LANGUAGES
 
 
 def is_chinese(language: str) -> bool:
-    """Whether the language is written in Chinese characters alone."""
+    """True if the language is written in Chinese characters alone."""
     return base_code(language) in _CHINESE
 
 
 def count_unsegmented(text: str) -> int:
-    """How many characters of the text are of such a script; each stands for about a word."""
+    """Number of characters of such a script in the text; each is about a word."""
     if text.isascii():
         return 0
     return len(_IS_UNSEGMENTED.findall(text))
@@ -44,7 +44,7 @@ _SPACES = regex.compile(rf"(?<={_WIDE})\s+(?={_WIDE})")
 
 
 def has_no_spaces(language: str) -> bool:
-    """Whether the language has spaces neither between words nor between clauses and sentences."""
+    """True if the language has spaces neither between words nor between clauses and sentences."""
     return base_code(language) in _NO_SPACES_AT_ALL
 
 
@@ -55,7 +55,7 @@ def joined(first: str, second: str) -> str:
 
 
 def has_spaces_within(text: str) -> bool:
-    """Whether characters of Chinese or Japanese have spaces between them."""
+    """True if characters of Chinese or Japanese have spaces between them."""
     return not text.isascii() and _SPACES.search(text) is not None
 
 

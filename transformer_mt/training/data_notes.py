@@ -61,7 +61,7 @@ def _pairs_of(entry: Corpus, settings: DataConfig) -> list[Pair]:
 
 
 def _why_unused(valid: ValidationSet, tokenizer: Tokenizer, data: DataConfig) -> Iterator[str]:
-    """How many pairs each rule for lengths leaves out."""
+    """Number of pairs that each rule for lengths leaves out."""
     pairs = [(src, target) for src, targets in valid.sentences for target in targets]
     sides = tokenizer.encode_src([src for src, _ in pairs]), tokenizer.encode_tgt([tgt for _, tgt in pairs])
     reasons = Counter(

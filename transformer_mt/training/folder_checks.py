@@ -1,4 +1,4 @@
-"""Whether a run's folder, its config and its checkpoint fit one another."""
+"""Checks that a run's folder, its config and its checkpoint fit one another."""
 
 from pathlib import Path
 from tempfile import TemporaryFile

@@ -112,7 +112,7 @@ def _due(run: Run, every: int) -> bool:
 
 
 def _must_save(run: Run, interrupts: Interrupts) -> bool:
-    """Whether this rank asks for a checkpoint now: after SIGUSR1, or on rank 0 by time."""
+    """True if this rank asks for a checkpoint now: after SIGUSR1, or on rank 0 by time."""
     minutes = run.config.train.save_minutes
     is_old = minutes > 0 and run.ranks.is_rank_zero and time.monotonic() - run.saved_at > 60 * minutes
     return interrupts.save_requested or is_old
@@ -128,7 +128,7 @@ def _out_of_patience(run: Run) -> bool:
 
 
 def _is_finished(run: Run) -> bool:
-    """Whether the run was also averaged and published: one killed before that is not finished."""
+    """True if the run was also averaged and published: one killed before that is not finished."""
     return _is_done(run) and bool(run.ranks.broadcast(run.folder.is_finished))
 
 

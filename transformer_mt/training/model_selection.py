@@ -171,7 +171,7 @@ def finish(run: Run) -> None:
 
 
 def _calibrate(run: Run) -> None:
-    """How much the probabilities of the model in the run's folder say about its translations."""
+    """Calibrate the confidence of the model in the run's folder."""
     if run.folder.calibration_file.exists():  # the model is that of an earlier end
         return
     translated = [valid for valid in run.data.valid if valid.objective == "translation"]

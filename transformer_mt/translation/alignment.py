@@ -1,4 +1,4 @@
-"""Which words of a translation stand for which words of its source, from the model's cross-attention."""
+"""Words of a translation aligned to words of its source, from the model's cross-attention."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence

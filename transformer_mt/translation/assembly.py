@@ -126,7 +126,7 @@ def merge_candidates(candidates: Sequence[Candidate]) -> Candidate:
 
 
 def _was_changed(line: TranslatedLine) -> bool:
-    """Whether the line was searched for in other texts than itself: `score` needs them."""
+    """True if the line was searched for in other texts than itself: `score` needs them."""
     return [unit.segment.searched for unit in line.line.units] != [line.line.source.strip()]
 
 

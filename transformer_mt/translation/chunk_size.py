@@ -1,4 +1,4 @@
-"""How many lines are translated together."""
+"""Number of lines that are translated together."""
 
 import time
 

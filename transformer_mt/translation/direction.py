@@ -23,7 +23,7 @@ def find_direction(
 
 
 def can_translate(directions: Sequence[Direction], has_pieces: bool, languages: Direction) -> bool:
-    """Whether a set of these languages is one for a model of these `directions`. A model with one target
+    """True if a set of these languages is one for a model of these `directions`. A model with one target
     language and no language pieces also takes other languages, but not those of its direction reversed.
     """
     if languages in directions or languages[::-1] in directions:

@@ -118,7 +118,7 @@ class UnitSearch:
         return self._tokenizer.ids_tgt(candidate.tokens)
 
     def _was_truncated(self, unit: Unit, candidate: Candidate) -> bool:
-        """Whether the candidate ended at its limit although the model found another token likelier than the
+        """True if the candidate ended at its limit although the model found another token likelier than the
         end.
         """
         if len(candidate.tokens) + 1 < unit.limit:

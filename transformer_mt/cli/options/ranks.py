@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def has_ranks() -> bool:
-    """Whether torchrun started this process as one of several."""
+    """True if torchrun started this process as one of several."""
     return int(os.environ.get("WORLD_SIZE", 1)) > 1
 
 

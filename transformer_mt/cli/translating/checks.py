@@ -38,7 +38,7 @@ def check_options(arguments: argparse.Namespace) -> None:
 
 
 def may_resume(arguments: argparse.Namespace) -> bool:
-    """Whether the command can be run again with --resume."""
+    """True if the command can be run again with --resume."""
     return bool(arguments.output and not arguments.memory_out and (arguments.n_best == 1 or arguments.json))
 
 

@@ -188,7 +188,7 @@ def plan_epoch(
 
 
 def batch_bounds(lengths: np.ndarray, batch_tokens: int) -> list[int]:
-    """Where sentences in this order begin a new batch: each takes as many as the budget allows."""
+    """Bounds of batches for sentences in this order: each takes as many as the budget allows."""
     bounds, start = [], 0
     while start < len(lengths):
         # No more than these fit, because the first one is not longer than the longest. At least one is taken.

@@ -131,5 +131,5 @@ class EncodedPairs:
 
 
 def _address(array: np.ndarray) -> int:
-    """Where its first byte is in memory."""
+    """Address of its first byte in memory."""
     return int(array.__array_interface__["data"][0])

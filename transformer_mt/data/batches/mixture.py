@@ -1,4 +1,4 @@
-"""Which training pairs an epoch uses, and how often: a function of the seed and the epoch."""
+"""Training pairs of an epoch, and how often each is used: a function of the seed and the epoch."""
 
 from collections.abc import Sequence
 

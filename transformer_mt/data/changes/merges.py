@@ -15,7 +15,7 @@ _NONE = -1
 
 
 class Merges:
-    """Which two pieces make another one, and which of all the possible merges comes first."""
+    """Merges of two tokens into one, and their order."""
 
     def __init__(self, model: PieceModel) -> None:
         self._size = size = model.vocab_size()

@@ -109,7 +109,7 @@ def numbers(text: str) -> set[str]:
 
 
 def _lacks(numbers: set[str], other: set[str]) -> bool:
-    """Whether a number has no counterpart."""
+    """True if a number has no counterpart."""
     return any(not any(_may_be_same(number, candidate) for candidate in other) for number in numbers)
 
 

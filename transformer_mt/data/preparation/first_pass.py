@@ -168,7 +168,7 @@ def lone_side(entry: Corpus) -> Literal[0, 1] | None:
 
 
 def _may_be_scored(entry: Corpus, data: DataConfig) -> bool:
-    """Whether pairs of a training corpus may be held out as a validation or test set."""
+    """True if pairs of a training corpus may be held out as a validation or test set."""
     if data.objective_of(entry) != data.main_objective or entry.tag or entry.synthetic:
         return False
     if data.language_pieces == "both" and entry.objective == "translation":

@@ -1,4 +1,4 @@
-"""Which texts of a corpus follow one another in it: a blank line ends a document (Devlin et al. 2019)."""
+"""Texts of a corpus that follow one another: a blank line ends a document (Devlin et al. 2019)."""
 
 from collections.abc import Iterable, Iterator
 

@@ -289,7 +289,7 @@ def help_prepare(config: Config, tokenizer: Tokenizer | None, inherited: Sentenc
 
 
 def _part(folder: Path) -> Path:
-    """Where the cache folder is made."""
+    """Temporary folder in which the cache folder is made."""
     return folder.with_name(f"{folder.name}.part")
 
 

@@ -39,7 +39,7 @@ class Renumbered:
         return bool(self._model.is_byte(self._in_model[id]))
 
     def is_control(self, id: int) -> bool:
-        """Whether no text is ever divided into this piece. What the model does not know is one all the same
+        """True if no text is ever divided into this piece. What the model does not know is one all the same
         where the vocabulary has it.
         """
         in_model = self._in_model[id]

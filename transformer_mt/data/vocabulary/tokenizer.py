@@ -74,7 +74,7 @@ class Tokenizer:
 
     @property
     def shared(self) -> bool:
-        """Whether an id is the same piece on both sides."""
+        """True if an id is the same piece on both sides."""
         return len(self.numberings or self._models) == 1
 
     @property

@@ -62,7 +62,7 @@ def parse_html(
 
 
 def _is_in(tokens: Sequence[Token], language: str | None) -> bool:
-    """Whether a page is in the language, or does not say in which."""
+    """True if a page is in the language, or does not say in which."""
     html = next((token for token in tokens if token.kind == "start" and token.name == "html"), None)
     declared = html.attribute("lang") if html else None
     return not declared or language is None or base_code(declared) == base_code(language)
@@ -100,7 +100,7 @@ class _Parser:
         return self._pieces
 
     def _is_border(self, name: str) -> bool:
-        """Whether an end tag ends a sentence. One that ends nothing does not, but browsers put an element
+        """True if an end tag ends a sentence. One that ends nothing does not, but browsers put an element
         there for `</p>` and `</br>`.
         """
         return name in self._open or name in ("p", "br", "html", "head", "body")
@@ -236,7 +236,7 @@ def _quoted(value: str) -> str:
 
 
 def _is_shown(token: Token, name: str) -> bool:
-    """Whether an attribute that many elements have is shown of this one."""
+    """True if an attribute that many elements have is shown of this one."""
     if name == "content" and token.name == "meta":
         described = token.attribute("name") or token.attribute("property") or ""
         return described.strip().lower() in _DESCRIPTIONS
@@ -261,7 +261,7 @@ def _divided(run: Sequence[Token]) -> Iterator[Sequence[Token]]:
 
 
 def _is_translated(token: Token, before: bool) -> bool:
-    """Whether the content of an element is translated; what it does not say, the element around it says."""
+    """True if the content of an element is translated; what it does not say, the element around it says."""
     if "notranslate" in (token.attribute("class") or "").split():
         return False
     return {"no": False, "yes": True, "": True}.get(

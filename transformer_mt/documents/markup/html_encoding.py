@@ -75,7 +75,7 @@ def decode_page(raw: bytes, location: str) -> tuple[str, Encoding]:
 
 
 def _is_xml_in_latin_1(raw: bytes) -> bool:
-    """Whether XML declares ISO-8859-1, which browsers take for Windows-1252 but XML parsers do not."""
+    """True if XML declares ISO-8859-1, which browsers take for Windows-1252 but XML parsers do not."""
     declaration = _DECLARED.search(raw[:_SEARCHED])
     label = (declaration and declaration[2]) or b"windows-1252"
     return b"1252" not in label

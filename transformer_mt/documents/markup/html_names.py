@@ -55,7 +55,7 @@ _ENDED: dict[str, tuple[frozenset[str], frozenset[str]]] = {
 
 
 def ended_by(name: str, open_elements: list[str]) -> int:
-    """How many of the open elements stay open when an element of this name begins: it ends a paragraph, a row
+    """Number of open elements that stay open when an element of this name begins: it ends a paragraph, a row
     of a table ends its last cell.
     """
     ended, border = _ENDED.get(name, (frozenset(), frozenset()))

@@ -97,7 +97,7 @@ def tokens_of(html: str, is_xml: bool = False) -> Iterator[Token]:
 
 
 def _end_of_raw(html: str, begin: int, name: str) -> int:
-    """Where the content of an element without markup ends; `begin` for other elements."""
+    """End of the content of an element without markup; `begin` for other elements."""
     if name == "plaintext":
         return len(html)
     if name not in _RAW:

@@ -56,7 +56,7 @@ class PlainSpelling:
     """Characters without which a text is written as it is."""
 
     def is_plain(self, raw: str) -> bool:
-        """Whether each character of a text stands for itself."""
+        """True if each character of a text stands for itself."""
         return not any(character in raw for character in self.special)
 
     def decoded(self, raw: str) -> str:
@@ -122,7 +122,7 @@ class Spelling(PlainSpelling):
         return character
 
     def _is_safe(self, text: str, i: int) -> bool:
-        """Whether a special character that stands alone in the source can stand alone here."""
+        """True if a special character that stands alone in the source can stand alone here."""
         if text[i] == "&":
             match = _REFERENCE.match(text, i)
             return match is None or len(match[0]) > _LONGEST or html.unescape(match[0]) == match[0]

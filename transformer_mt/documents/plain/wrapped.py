@@ -36,7 +36,7 @@ def parse_wrapped(text: str) -> list[Piece]:
 
 
 def _begins(group: list[str], line: str, widest: int) -> bool:
-    """Whether a paragraph begins with the line, after those of the group."""
+    """True if a paragraph begins with the line, after those of the group."""
     last = group[-1].rstrip()
     if not line.strip() or not last:
         return True

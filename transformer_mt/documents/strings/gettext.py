@@ -120,7 +120,7 @@ class Plural:
         return cls(count, [[n for n in range(200) if forms[n] == form] for form in range(count)])
 
     def takes_plural(self, form: int, num_forms: int, is_same: bool) -> bool:
-        """Whether a form is made of the source's plural: one that stands for other numbers than 1, too, needs
+        """True if a form is made of the source's plural: one that stands for other numbers than 1, too, needs
         the placeholder of the number; `is_same`: the singular has the same.
         """
         if form >= len(self.numbers):  # of a header that does not say

@@ -20,7 +20,7 @@ FINISHED = "texts with finished translations"
 
 
 def is_choice(raw: str) -> bool:
-    """Whether a message chooses between forms."""
+    """True if a message chooses between forms."""
     return _CHOICE.search(raw) is not None
 
 

@@ -126,7 +126,7 @@ def _with_hours(head: re.Match[str]) -> str:
 
 
 def _continues(before: Cue, after: Cue) -> bool:
-    """Whether a sentence continues in the next subtitle."""
+    """True if a sentence continues in the next subtitle."""
     texts = [cue.plain for cue in (before, after)]
     if not all(texts) or any(_has_own_lines(cue.content) for cue in (before, after)):
         return False
@@ -136,7 +136,7 @@ def _continues(before: Cue, after: Cue) -> bool:
 
 
 def _has_own_lines(content: str) -> bool:
-    """Whether each of its lines is a text of its own: those of speakers, lyrics, or with remarks."""
+    """True if each of its lines is a text of its own: those of speakers, lyrics, or with remarks."""
     lines = [line for line in content.split("\n") if line.strip()]
     has_blank_lines = len(content.split("\n")) > len(lines)
     if has_blank_lines or any(_SPEAKER.match(line) or _REMARK.match(line) for line in lines):

@@ -1,4 +1,4 @@
-"""Which tensors are computed by code written for a CPU: other chunks, masks and kernels are faster there."""
+"""Tensors that are computed by code written for a CPU: other chunks, masks and kernels are faster there."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

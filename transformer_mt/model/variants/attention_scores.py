@@ -1,4 +1,4 @@
-"""How well a key answers a query: one class a kind, all with the same two methods.
+"""Attention scores of queries and keys: one class per kind, all with the same two methods.
 
 Letters: B sentences, H heads, T queries, S keys, K head width. q (B, H, T, K) and k (B, H, S, K) -> scores
 (B, H, T, S), of which softmax makes weights: `score(q, score.keys(k))`.

@@ -18,7 +18,7 @@ class PositionBias(nn.Module):
     """
 
     def fusable(self, v_BHSK: Tensor) -> bool:
-        """Whether torch's fused kernels compute attention with it, and do it well."""
+        """True if torch's fused kernels compute attention with it, and do it well."""
         return True
 
     def rotate(self, x_BHTK: Tensor, positions: Positions) -> Tensor:

@@ -18,7 +18,7 @@ from transformer_mt.model.variants.position_bias import PositionBias
 
 
 class PredictedCentre(nn.Module):
-    """Where in the source each query looks: p = S sigmoid(vᵀ tanh(W h)) (Luong et al. 2015, equation 9)."""
+    """Source position of each query: p = S sigmoid(vᵀ tanh(W h)) (Luong et al. 2015, equation 9)."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__()

@@ -46,7 +46,7 @@ class Admission:
         self._check_rate(client, per_minute)
 
     def knows(self, request: Request) -> bool:
-        """Whether the head of the request says that its client may ask."""
+        """True if the head of the request says that its client may ask."""
         return self.keys is None or self.keys.find(_bearer(request) or "") is not None
 
     def check_lines(self, texts: Sequence[str], one_each: bool = False) -> None:

@@ -82,7 +82,7 @@ class Ranks:
 
     @property
     def is_rank_zero(self) -> bool:
-        """Whether this rank prints and writes for all."""
+        """True if this rank prints and writes for all."""
         return self.rank == 0
 
     def rank_zero_first(self) -> AbstractContextManager[None]:
@@ -127,7 +127,7 @@ class Ranks:
         return [json.loads(bytes(part[: int(length)].tolist())) for part, length in zip(parts, lengths)]
 
     def share(self, count: int) -> range:
-        """Which of so many things this rank does: those that follow one another."""
+        """Range of this rank's part of `count` items."""
         return range(count * self.rank // self.size, count * (self.rank + 1) // self.size)
 
     def broadcast(self, value: Any) -> Any:
@@ -200,7 +200,7 @@ def no_grad_sync(objective: nn.Module, last: bool) -> AbstractContextManager[obj
 
 
 def needs_equal_passes(objective: nn.Module) -> bool:
-    """Whether all ranks must make the same number of forward passes: FSDP2 gathers weights in each."""
+    """True if all ranks must make the same number of forward passes: FSDP2 gathers weights in each."""
     return hasattr(objective, "reshard")
 
 

@@ -26,7 +26,7 @@ def local_shard(like: Tensor, values: Tensor) -> Tensor:
 
 
 def is_sharded(tensor: Tensor) -> bool:
-    """Whether this rank holds only some rows of it."""
+    """True if this rank holds only some rows of it."""
     return hasattr(tensor, "full_tensor")
 
 

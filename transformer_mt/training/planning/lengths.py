@@ -1,4 +1,4 @@
-"""How many pairs a config trains on, and how long they are: what a plan needs of the data."""
+"""Number and lengths of a config's training pairs, for a plan."""
 
 from dataclasses import dataclass
 

@@ -17,7 +17,7 @@ class Averaging:
         self._folder, self._train = folder, train
 
     def file(self, step: int) -> Path:
-        """Where the weights of an update are."""
+        """File with the weights of an update."""
         return self._folder / f"step-{step:08d}.safetensors"
 
     def keep(self, path: Path, progress: Progress) -> None:

@@ -1,4 +1,4 @@
-"""Which keys may change when a run is resumed, and which must be equal on all ranks."""
+"""Keys that may change when a run is resumed, and keys that must be equal on all ranks."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -83,7 +83,7 @@ def refuse_different_ranks(config: Config, saved: dict[str, Any], ranks: Ranks) 
 
 
 def is_other_update_size(batches: int, train: TrainConfig, ranks: Ranks) -> bool:
-    """Whether an update has another number of batches than the `batches` at the checkpoint."""
+    """True if an update has another number of batches than the `batches` at the checkpoint."""
     return not train.update_tokens and batches != ranks.size * train.accumulate
 
 

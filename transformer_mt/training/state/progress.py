@@ -103,7 +103,7 @@ class Progress:
         return is_best
 
     def average_is_better(self, score: float, loss: float) -> bool:
-        """Whether an average of checkpoints with this score is at least as good as the best of them."""
+        """True if an average of checkpoints with this score is at least as good as the best of them."""
         return self._is_better(score, loss) or (score, loss) == (self.best_score, self.best_loss)
 
     def _is_better(self, score: float, loss: float) -> bool:
@@ -111,7 +111,7 @@ class Progress:
 
     @property
     def loss_still_falls(self) -> bool:
-        """Whether the last validation has the lowest loss."""
+        """True if the last validation has the lowest loss."""
         return bool(self.scores) and self.scores[-1][2] <= min(loss for _, _, loss, _ in self.scores)
 
     def reset_scores(self) -> None:
@@ -144,7 +144,7 @@ class Progress:
 
 
 def is_better(new: tuple[float, float], old: tuple[float, float]) -> bool:
-    """Whether a (score, loss) is better than another one. Nearly equal scores are decided by the loss: BLEU
+    """True if a (score, loss) is better than another one. Nearly equal scores are decided by the loss: BLEU
     is 0 for long at the beginning, and later it changes from one validation to the next by more than the
     model does.
     """

@@ -149,7 +149,7 @@ class Run:
 
     @property
     def _needs_weights(self) -> bool:
-        """Whether rank 0, which writes, needs this rank's shards."""
+        """True if rank 0, which writes, needs this rank's shards."""
         return self.ranks.is_rank_zero or self.config.train.parallel == "fsdp"
 
     def weights(self) -> checkpoint.Tensors:

@@ -1,4 +1,4 @@
-"""Which weights of a model are trained: all, or with `train.freeze` and `train.lora` a part of them.
+"""Trained weights of a model: all, or with `train.freeze` and `train.lora` a part of them.
 
 A checkpoint holds what is trained; what is not is written once. The model in the run's folder is whole.
 """
@@ -48,12 +48,12 @@ def _adapted(block: nn.Module, train: TrainConfig) -> Iterator[nn.Module]:
 
 
 def trains_embeddings(train: TrainConfig) -> bool:
-    """Whether vectors of pieces change."""
+    """True if vectors of pieces change."""
     return not train.lora.rank and "embeddings" not in train.freeze
 
 
 def is_partial(train: TrainConfig) -> bool:
-    """Whether only a part of the weights is trained."""
+    """True if only a part of the weights is trained."""
     return bool(train.freeze) or train.lora.rank > 0
 
 

@@ -20,7 +20,7 @@ _SAVED_PER_UPDATE, _SAVED_PER_NUMBER = 3e-3, 1.3e-10
 
 
 def is_compiled(config: Config, device: torch.device, updates: int) -> bool:
-    """Whether the updates that are left use torch.compile: with `auto`, on a GPU, if it takes less time than
+    """True if the updates that are left use torch.compile: with `auto`, on a GPU, if it takes less time than
     it saves.
     """
     train, model = config.train, config.model

@@ -22,8 +22,8 @@ Gradients = tuple[Tensor | None, ...]
 
 
 def gradient_threads(config: Config, device: torch.device, dtype: torch.dtype) -> int:
-    """How many threads may compute parts of a batch: 1 unless dropout is the only random operation and its
-    masks are ours, as each part needs a generator of its own. Also 1 in float16: GradScaler is not
+    """Number of threads that may compute parts of a batch: 1 unless dropout is the only random operation and
+    its masks are ours, as each part needs a generator of its own. Also 1 in float16: GradScaler is not
     thread-safe.
     """
     model, train = config.model, config.train

@@ -42,7 +42,7 @@ class LoadedModel:
 def needs_torch(
     settings: DecodeConfig, glossary: bool = False, retry: bool = False, prefixes: bool = False
 ) -> bool:
-    """Whether only the torch engine does what a call asks for: it writes whatever phrase it must, and a
+    """True if only the torch engine does what a call asks for: it writes whatever phrase it must, and a
     search again has rules. After a prefix a beam of CTranslate2 may keep other hypotheses.
     """
     return glossary or retry or (prefixes and settings.beam > 1)

@@ -111,7 +111,7 @@ _CUBLAS = "libcublas.so.12"
 
 
 def _load_cublas() -> bool:
-    """Whether CTranslate2 will find it: the system's, or that of NVIDIA's Python package, which is loaded
+    """True if CTranslate2 will find it: the system's, or that of NVIDIA's Python package, which is loaded
     here.
     """
     candidates, spec = [[_CUBLAS]], importlib.util.find_spec("nvidia")

@@ -67,7 +67,7 @@ def _is_lowercased(unit: Unit) -> bool:
 
 
 def is_in_capitals(text: str, keep: Iterable[tuple[int, int]] = ()) -> bool:
-    """Whether all letters are capitals, in three words or in a word of five letters at least. The (begin,
+    """True if all letters are capitals, in three words or in a word of five letters at least. The (begin,
     end) spans in `keep` do not count.
     """
     for begin, end in keep:

@@ -147,7 +147,7 @@ class ProtectedText:
         return next(self._matches(text), None) is not None
 
     def find(self, text: str) -> list[tuple[int, int]]:
-        """Where the protected text is: (begin, end) of each match."""
+        """Positions of the protected text: (begin, end) of each match."""
         return [match.span() for match in self._matches(text)]
 
     def spans(self, text: str) -> list[Span]:
@@ -161,7 +161,7 @@ class ProtectedText:
         return [*merged, Span(text[start:], protected=False)] if start < len(text) else merged
 
     def survived(self, source: str, translation: str) -> bool:
-        """Whether the translation has the protected text of the source, each match the same number of times,
+        """True if the translation has the protected text of the source, each match the same number of times,
         and with opening tags still before their closing tags. Placeholders may change their order, as
         languages do.
         """

@@ -50,7 +50,7 @@ def wider(decode: DecodeConfig) -> DecodeConfig:
 
 
 def looks_wrong(result: Translation) -> bool:
-    """Whether the line is to be translated again."""
+    """True if the line is to be translated again."""
     return bool(RETRIED_FLAGS & set(result.flags))
 
 
