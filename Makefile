@@ -92,5 +92,5 @@ format: setup-dev ## format the code
 	$(BIN)/ruff format .
 
 clean: ## remove .venv and tool caches; runs/ stays
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build .cache *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './runs/*' -prune -exec rm -rf {} +

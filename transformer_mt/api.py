@@ -9,13 +9,16 @@ from transformer_mt.training import loop
 
 
 def train(
-    config: Config, out: str | Path | None = None, fresh: bool = False, score: MakeScore | None = None
+    config: Config,
+    out: str | Path | None = None,
+    fresh: bool = False,
+    attention_score: MakeScore | None = None,
 ) -> Path:
     """Train `config` in its folder, resuming from its newest checkpoint if there is one. Returns the folder.
-    `score` makes the attention scores of `model.attention.score: custom`, given the heads and their width.
+    `attention_score(heads, width)` makes those of `model.attention.score: custom`.
 
     Raises InputError before any work, WorkError when the work fails, Interrupted after a signal. With several
     ranks, a process must end after InputError or WorkError: its state differs from its peers'.
     """
-    with using_score(score):
+    with using_score(attention_score):
         return loop.train(config, out, fresh, parent_of)

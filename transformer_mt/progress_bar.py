@@ -30,7 +30,10 @@ def terminal(shows: bool = True) -> dict[str, Any]:
     """
     if not shows or sys.stderr is None or not sys.stderr.isatty():
         return {"disable": True}
-    has_width = os.get_terminal_size(sys.stderr.fileno()).columns > 0
+    try:
+        has_width = os.get_terminal_size(sys.stderr.fileno()).columns > 0
+    except OSError:  # a stream without a file, as in IDLE
+        has_width = False
     return {"file": sys.stderr, "dynamic_ncols": has_width, "ncols": None if has_width else 80}
 
 

@@ -292,7 +292,7 @@ def test_lines_of_the_documents_are_short():
         assert long == [], document.name
 
 
-def test_docstrings_begin_with_a_noun_or_a_verb():
+def test_docstrings_are_no_questions():
     inverted = re.compile(r"(What|Of|Those|Whether|Which|Who|Where|How (much|many|well|often)) ")
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -21,7 +21,7 @@ _CHUNK = 1024
 def add_command(commands: Any) -> None:
     parser = commands.add_parser("score", help="log-probabilities of given translations", description=_ABOUT)
     add_model(parser)
-    parser.add_argument("--source", metavar="FILE", help="sentences, one per line (or compressed)")
+    parser.add_argument("--source", metavar="FILE", help="sentences, one per line; may be compressed")
     parser.add_argument("--target", metavar="FILE", help="their translations, one per line")
     parser.add_argument(
         "--translations",

@@ -75,7 +75,7 @@ def add_command(commands: Any) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--trusted-proxy", metavar="ADDRESS", action="append", default=[], type=_network,
-        help="the same for a proxy in this network, such as 10.0.0.0/8; repeatable",
+        help="trust X-Forwarded-For of a proxy in this network, such as 10.0.0.0/8; repeatable",
     )  # fmt: skip
     add_search(parser)
     parser.show(

@@ -70,5 +70,5 @@ def _train(arguments: argparse.Namespace) -> int:
     from transformer_mt.runs.folder import RunFolder
 
     make_own_export(RunFolder(folder))
-    say(f"{config.name}: {duration(time.monotonic() - begun)} from start to end")
+    say(f"{config.name}: this session took {duration(time.monotonic() - begun)}")
     return 0

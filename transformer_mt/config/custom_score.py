@@ -27,7 +27,7 @@ def custom_score(num_heads: int, head_width: int) -> Any:
     """A new score. InputError if the program passed none."""
     if (make := _make.get()) is None:
         raise InputError(
-            "`model.attention.score: custom` must be given its class in Python: train(config, score=...), "
-            "Translator.load(folder, score=...)"
+            "`model.attention.score: custom` must be given its class in Python: "
+            "train(config, attention_score=...), Translator.load(folder, attention_score=...)"
         )
     return make(num_heads, head_width)

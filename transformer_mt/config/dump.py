@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from transformer_mt.config.config import Config
 from transformer_mt.config.keys import CORPORA, keys
 from transformer_mt.config.yaml_loader import Loader
+from transformer_mt.settings.section import THOUSANDS
 
 
 def dump_config(config: Config, comments: bool = False) -> str:
@@ -88,4 +89,17 @@ def json_schema() -> str:
     for definition in typing.cast(dict[str, Any], schema["$defs"]).values():
         if definition.get("title") in ("DataConfig", "HubCorpus"):
             definition["required"] = [key for key in definition.get("required", []) if key == "split"]
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(_with_thousands(schema), indent=2, ensure_ascii=False) + "\n"
+
+
+def _with_thousands(schema: Any) -> Any:
+    """The schema with texts such as `10k` where a whole number may stand (Section)."""
+    if isinstance(schema, list):
+        return [_with_thousands(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("type") == "integer":
+        kept = {name: value for name, value in schema.items() if name in ("title", "description", "default")}
+        number = {name: value for name, value in schema.items() if name not in kept}
+        return {**kept, "anyOf": [number, {"type": "string", "pattern": THOUSANDS}]}
+    return {name: _with_thousands(value) for name, value in schema.items()}

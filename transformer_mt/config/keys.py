@@ -1,5 +1,6 @@
 """Every key of the YAML, by its dotted path."""
 
+import typing
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,7 +40,11 @@ def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _sections(field: FieldInfo) -> list[type[BaseModel]]:
-    """The section that a key is; a key may also be a word or a section (model.attention.score)."""
-    return [
-        kind for kind in members(field.annotation) if isinstance(kind, type) and issubclass(kind, BaseModel)
+    """The section that a key is, or the items of its list; a key may also be a word or a section
+    (model.attention.score).
+    """
+    kinds = members(field.annotation)
+    kinds += [
+        kind for item in kinds if typing.get_origin(item) is list for kind in members(*typing.get_args(item))
     ]
+    return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]

@@ -73,20 +73,21 @@ OTHER_VALUES = {
         "general": ("multiplicative", "bilinear"),
         "additive": ("bahdanau", "mlp"),
         "rotary": ("rope", "rotary_embedding"),
-        "sinusoidal": ("sine", "sinusoid", "absolute", "fixed"),
+        "sinusoidal": ("sine", "sinusoid", "fixed"),
         "learned": ("learnable", "trainable"),
         "relative": ("shaw", "relative_position"),
         "pre": ("prenorm", "pre_norm", "pre_ln"),
         "post": ("postnorm", "post_norm", "post_ln"),
         "silu": ("swish",),
-        "recurrent": ("rnn", "lstm", "gru", "seq2seq"),
+        "recurrent with `model.recurrent.cell`": ("rnn", "lstm", "gru"),
         "encoder": ("bert", "encoder_only"),
         "decoder": ("gpt", "decoder_only"),
         "inverse_sqrt": ("noam", "rsqrt", "inverse_square_root"),
         "fp16": ("float16", "half"),
         "fp32": ("float32", "float", "single"),
-        "bpe": ("sentencepiece", "wordpiece", "subword"),
-        "sample": ("sampling", "nucleus", "top_k", "top_p"),
+        "sample": ("sampling",),
+        "sample with `decode.top_p`": ("nucleus", "top_p"),
+        "sample with `decode.top_k`": ("top_k",),
         "beam with `decode.beam: 1`": ("greedy",),
     }.items()
     for name in names
@@ -149,7 +150,7 @@ def _problem(error: Any, loc: list[str], section: type[BaseModel]) -> str:
         word = str(value).lower().replace("-", "_")
         right = word if word in options else OTHER_VALUES.get(word, "")
         if right.split(" ")[0] in options:
-            return f" {must}, but is {value!r}; it is called {right} here"
+            return f" {must}, but is {value!r}; here it is {right}"
         match = difflib.get_close_matches(str(value), options, n=1)
         near = f"; did you mean {match[0]!r}?" if match else ""
     return f" {must}, but is {value!r}{near}"

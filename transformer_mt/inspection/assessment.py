@@ -5,6 +5,7 @@ from typing import Any
 import yaml
 
 from transformer_mt.config.dump import flow
+from transformer_mt.inspection.finding import Finding
 from transformer_mt.inspection.inspect import CorpusReport, Inspection
 
 # From this share of a corpus on, something should be done; from this share of all pairs on, it must be.
@@ -37,11 +38,11 @@ def assessment(inspection: Inspection) -> str:
         first = "get more data" if few else "train"
         advice = "no other setting needs to change"
         if findings and keys_to_add(inspection):
-            first, advice = f"add the keys below, then {first}", "they act on such pairs"
+            first, advice = f"add the keys below, then {first}", "they act on some of these pairs"
         elif findings:
             first, advice = f"look at the examples, then {first}", "no key acts on such pairs"
         start = f"Good enough{few or f': about {usable:,} usable pairs'}."
-        return f"{start}{_named(inspection, findings)} First, {first}; {advice}."
+        return f"{start}{_named(inspection, findings, 'Found')} First, {first}; {advice}."
     _, pairs, report, finding = max(serious, key=lambda entry: entry[:2])
     is_bad = finding.must_be_corrected or pairs >= _MUST * (total if report.is_training else report.rows)
     grade = "Not good enough yet" if is_bad else "Good enough after a correction"
@@ -50,43 +51,47 @@ def assessment(inspection: Inspection) -> str:
         f"{grade}{few or f': about {usable:,} pairs are usable as they are'}. First, for {report.name}: "
         f"{action if report.is_training or finding.stops else 'look at the examples'} ({finding.what}, about "
         f"{finding.pairs:,} pairs, {report.share(finding):.1%})."
-        + _named(inspection, [entry for entry in findings if entry[1] is not finding])
+        + _named(inspection, [entry for entry in findings if entry[1] is not finding], "Also found")
     )
 
 
-def _named(inspection: Inspection, findings: list[tuple[CorpusReport, Any]]) -> str:
+def _named(inspection: Inspection, findings: list[tuple[CorpusReport, Finding]], start: str) -> str:
     """A sentence that names the findings, those with most pairs first."""
-    where = {
-        report.name: f" of {report.name}" for report in inspection.corpora if len(inspection.corpora) > 1
-    }
     ordered = sorted(findings, key=lambda entry: -entry[1].pairs)
+    several = len(inspection.corpora) > 1
     names = [
-        f"{finding.what} (about {finding.pairs:,} pairs{where.get(report.name, '')})"
+        f"{finding.what} (about {finding.pairs:,} pairs{f' of {report.name}' if several else ''})"
         for report, finding in ordered[:_NAMED]
     ]
     more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
-    return f" Found: {', '.join(names)}{more}." if names else ""
+    return f" {start}: {', '.join(names)}{more}." if names else ""
 
 
 def keys_to_add(inspection: Inspection) -> str:
     """YAML with the keys that act on the findings, to paste into the config; empty if there are none. Rules
-    of one corpus of several stand in a comment: they belong into its entry.
+    of a corpus that is one of several, or has rules of its own, stand in a comment: they belong into its
+    entry.
     """
-    lines: dict[str, None] = {}
     training = [report for report in inspection.corpora if report.is_training]
+    keys: dict[str, Any] = {}
+    comments = []
     for report in training:
         rules: dict[str, Any] = {}
         for finding in report.shown:
             if finding.is_setting and finding.weight:
                 key, value = next(iter(yaml.safe_load(finding.action).items()))
+                key = key.removeprefix(_DATA)
                 if key == "filter":
                     rules |= value
-                else:
-                    lines[f"  {key.removeprefix(_DATA)}: {flow(value)}"] = None
-        if rules:
-            where = "" if len(training) == 1 else f"# in the entry of {report.name}: "
-            lines[f"  {where}filter: {flow(report.rules | rules)}"] = None
-    return "\n".join(["data:", *lines]) + "\n" if lines else ""
+                elif keys.get(key) != "near":  # which includes exact duplicates
+                    keys[key] = value
+        if rules and len(training) == 1 and not report.has_own_rules:
+            keys["filter"] = report.rules | rules
+        elif rules:
+            comments.append(f"# in the entry of {report.name}: filter: {flow(report.rules | rules)}")
+    lines = ["data:"] if keys else []
+    lines += [f"  {key}: {flow(value)}" for key, value in keys.items()]
+    return "".join(f"{line}\n" for line in [*lines, *comments])
 
 
 def usable_pairs(report: CorpusReport) -> float:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal
@@ -12,7 +13,7 @@ from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.held_out import FromTrainCorpus
 from transformer_mt.corpora.hub import UnknownSplitError
 from transformer_mt.corpora.kind import Corpus
-from transformer_mt.data.alignment.aligner import has_thot, import_thot
+from transformer_mt.data.alignment.aligner import import_thot
 from transformer_mt.data.preparation.first_pass import evaluation_keys, training_pairs
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
 from transformer_mt.data.vocabulary.lost_letters import lost_letters_notes
@@ -67,6 +68,8 @@ class CorpusReport:
     """Mean tokens of a source and of a target."""
     rules: dict[str, Any] = field(default_factory=dict)
     """The cleaning rules that are on."""
+    has_own_rules: bool = False
+    """True if the corpus has a `filter` instead of that of `data`."""
 
     @property
     def shown(self) -> list[Finding]:
@@ -119,7 +122,7 @@ def inspect(config: Config) -> Inspection:
             entry.title, training_pairs(readable, data), languages, checks, is_training=True
         )
         report.findings[:0] = damaged
-        report.rules = rules.model_dump(exclude_defaults=True)
+        report.rules, report.has_own_rules = rules.model_dump(exclude_defaults=True), entry.filter is not None
         for finding in report.findings:
             finding.mark_if_handled(rules, data)
         reports.append(report)
@@ -182,7 +185,7 @@ def inspect_corpus(
             continue
         for check in checks:
             check.add(row, (src, tgt))
-    findings = [*_order(blocks, languages, rows), *all_findings(checks)]
+    findings = [*_order(blocks, languages, rows - empty), *all_findings(checks)]
     sample = [pair for block in blocks.blocks() for pair in block.pairs if all(pair)]
     sides = tuple([pair[side] for pair in sample] for side in (0, 1))
     return CorpusReport(
@@ -250,9 +253,10 @@ def _order(blocks: BlockSample, languages: tuple[str, str], rows: int) -> list[F
         finding = Finding("shifted lines", "add or remove lines in one of the files", pairs, note=note)
         finding.examples = _examples(shift.blocks)
         findings.append(finding)
-    if not findings and all(map(is_natural, languages)) and not is_same_language(*languages) and has_thot():
-        misaligned = find_misaligned(blocks.blocks(), languages, rows)
-        findings += [misaligned] if misaligned else []
+    if not findings and all(map(is_natural, languages)) and not is_same_language(*languages):
+        with suppress(InputError):  # without thot, as a note says
+            misaligned = find_misaligned(blocks.blocks(), languages, rows)
+            findings += [misaligned] if misaligned else []
     return findings
 
 

@@ -1,8 +1,9 @@
 """Pairs whose sides do not translate each other, by IBM model 1 (Brown et al. 1993) of thot.
 
-A model of half of the blocks scores the other half: so no pair explains itself. The score of a pair is the
-mean, over the words of both sides, of log p(word | other side) / p(word). Sources with the targets of other
-pairs show the scores that misaligned pairs have.
+A model of half of the blocks scores the other half: so no pair explains itself. Each word of both sides that
+the model knows is evidence: log p(word | the likeliest word of the other side) / p(word), at least log 0.1.
+Words that are the same on both sides count, too. The score of a pair is the mean, with some words without
+evidence added. Sources with the targets of other pairs show the scores that misaligned pairs have.
 """
 
 import math
@@ -27,7 +28,7 @@ _SAME_WORD = 4.0
 
 def find_misaligned(blocks: Sequence[Block], languages: tuple[str, str], rows: int) -> Finding | None:
     """The misaligned pairs, estimated from the blocks; None without any or with too few pairs to tell."""
-    step = max(1, sum(len(block.pairs) for block in blocks) // _MOST)
+    step = -(-sum(len(block.pairs) for block in blocks) // _MOST) or 1
     pairs: list[WordPair] = []
     labels, halves = [], []
     for number, block in enumerate(blocks[::step]):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from transformer_mt.corpora.seen_sentences import SeenSentences
 
 _SCORES = ".scores.json"
+_SHOWN = 10  # runs that an error lists
 
 
 class RunFolder:
@@ -106,9 +107,14 @@ class RunFolder:
         """The config, with the given settings of `decode` changed. InputError if there is none."""
         if not self.path.is_dir():
             runs = sorted(str(file.parent) for file in Path("runs").glob("*/config.yaml"))
-            names = [run for run in runs if Path(run).name == self.path.name] or runs
-            hint = f"the runs here: {', '.join(names)}" if names else "`make demo` trains one into runs/demo"
-            raise InputError(f"{self}: no such folder; a model is the folder of a run; {hint}")
+            near = [f"did you mean {run}?" for run in runs if Path(run).name == self.path.name]
+            more = f" and {len(runs) - _SHOWN} more" if len(runs) > _SHOWN else ""
+            hint = (
+                f"the runs here: {', '.join(runs[:_SHOWN])}{more}"
+                if runs
+                else "`transformer-mt train demo` makes one"
+            )
+            raise InputError(f"{self}: no such folder; a model is the folder of a run; {(near or [hint])[0]}")
         if not self.config_file.exists():
             raise InputError(f"{self}: must be a run's folder, but holds no {self.config_file.name}")
         overrides = [f"decode.{key}={_yaml(value)}" for key, value in (decode or {}).items()]

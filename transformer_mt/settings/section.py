@@ -3,6 +3,7 @@
 import re
 import typing
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -40,6 +41,10 @@ class Flag:
     name: str
 
 
+THOUSANDS = r"^\d+(\.\d+)?[kKM]$"
+"""Whole numbers in thousands and millions."""
+
+
 class Section(BaseModel):
     """Strict: no unknown keys, no silent conversions. Frozen: a config never changes under a run."""
 
@@ -50,12 +55,12 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _number(cls, value: Any, info: ValidationInfo) -> Any:
-        """`10k` as 10,000 and `2M` as 2,000,000, in keys that are numbers."""
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKM])", value) if isinstance(value, str) else None
+        """`10k` as 10,000 and `2M` as 2,000,000, in keys that are whole numbers."""
+        match = re.fullmatch(THOUSANDS, value) if isinstance(value, str) else None
         if match is None or int not in members(cls.model_fields[str(info.field_name)].annotation):
             return value
-        number = float(match[1]) * (1_000_000 if match[2] == "M" else 1_000)
-        return int(number) if number.is_integer() else value
+        number = Decimal(value[:-1]) * (1_000_000 if value[-1] == "M" else 1_000)
+        return int(number) if number == int(number) else value
 
     def fits(self, config: Any) -> None:
         """ValueError unless the section goes with the others of the whole config."""

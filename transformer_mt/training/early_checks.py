@@ -5,6 +5,7 @@ import socket
 import torch
 
 from transformer_mt.config import Config
+from transformer_mt.config.custom_score import custom_score
 from transformer_mt.data.alignment.pharaoh import read_links
 from transformer_mt.device import choose_device, choose_precision, use_device
 from transformer_mt.errors import InputError
@@ -33,6 +34,8 @@ def check_early(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.device
         read_glossary(glossary, config.data.languages)
     for file in config.train.guided_alignment.files:
         next(read_links(file), None)
+    if "custom" in vars(config.model.attention.scores()).values():
+        custom_score(config.model.num_heads, config.model.d_model // config.model.num_heads)
     check_loggers(train.loggers)
     dtype = choose_precision(train.precision, device)
     _refuse_bf16_weights(config, dtype)

@@ -156,18 +156,18 @@ class Translator:
         ensemble: Sequence[str | Path] = (),
         glossary: str | Path | None = None,
         memory: str | Path | None = None,
-        score: MakeScore | None = None,
+        attention_score: MakeScore | None = None,
     ) -> "Translator":
         """Load a run's folder or an export. `decode` overrides settings of the search
         (`{"beam": 1}`), `glossary` is a file of terms, `memory` one of earlier translations. On a CPU, the
         engine `auto` uses a run's own export if it translates alike.
 
         `ensemble` names runs that translate with it. `dtype` is by default float32 for a run, and an export's
-        own type. `score` is that of `train`, for a run with `model.attention.score: custom`.
+        own type. `attention_score` is that of `train`, for runs with a custom one.
         """
         if engine == "auto" and glossary is not None and not RunFolder(folder).is_export:
             engine = "torch"  # see needs_torch
-        with using_score(score):
+        with using_score(attention_score):
             loaded = load_model_to_search(folder, device, dtype, decode, engine, ensemble)
         config, *others = loaded.configs
         calibration = None if others else Calibration.load(loaded.run)
@@ -192,8 +192,8 @@ class Translator:
     def translate(
         self, lines: Sequence[str], n_best: int = 1, max_length: int | None = None, **options: Any
     ) -> list[Translation]:
-        """Return one Translation per line, in order. `max_length` is the maximum tokens per sentence
-        (`decode.max_length`); see Options for the others.
+        """Return one Translation per line, in order. `max_length` is the maximum of tokens per
+        translated sentence (`decode.max_length`); see Options for the others.
 
         Raises InputError if the options do not fit the search.
         """

@@ -138,7 +138,8 @@ def test_text_may_stand_anywhere_and_begin_with_a_dash(tiny_run, cli):
 def test_files_in_and_out(tiny_run, tmp_path, cli):
     source = tmp_path / "in.txt.gz"
     source.write_bytes(gzip.compress("The dog sleeps.\n\n\u2028\nA cat sings.\n".encode()))
-    assert cli("translate", tiny_run, "-i", source, "-o", tmp_path / "out.txt")[0] == 0
+    status, out, err = cli("translate", tiny_run, "-i", source, "-o", tmp_path / "out.txt")
+    assert (status, out) == (0, "") and err.endswith(f"written: {tmp_path / 'out.txt'}\n")
     assert (tmp_path / "out.txt").read_text(encoding="utf-8").count("\n") == 4
 
 
@@ -201,19 +202,12 @@ def test_n_best_and_settings_of_the_search(tiny_run, cli):
             ["RUN", "x", "--lenght-penalty=1"],
             "--lenght-penalty is not an option; did you mean --length-penalty?",
         ),
-        (
-            ["RUN", "x", "--xyzzy"],
-            "--xyzzy is not an option; transformer-mt translate --help shows what there is",
-        ),
+        (["RUN", "x", "--xyzzy"], "--xyzzy is not an option; see transformer-mt translate --help"),
         (
             ["RUN", "x", "--search", "sampel"],
             "--search must be 'beam', 'sample' or 'mbr', but is 'sampel'; did you mean 'sample'?",
         ),
-        (
-            [],
-            "the following arguments are required: MODEL; transformer-mt translate --help shows what there "
-            "is",
-        ),
+        ([], "the following arguments are required: MODEL; see transformer-mt translate --help"),
         (["RUN", "x", "--device", "cuda:7"], "the device must exist, but cuda:7 does not"),
         (["RUN", "x", "--device", "tpu"], "must be auto, cpu, cuda, cuda:N or mps, but is tpu"),
     ],
@@ -234,8 +228,8 @@ def test_mistakes_get_one_line_and_status_two(tiny_run, cli, words, message):
             ["evaluate", "x", "--out", "y"],
             "--out is not an option here, but one of new, inspect, train, backtranslate, distill, sweep",
         ),
-        (["evaluate", "x", "y"], "y is one argument too many; transformer-mt --help shows what there is"),
-        ([], "the following arguments are required: COMMAND; transformer-mt --help shows what there is"),
+        (["evaluate", "x", "y"], "y is one argument too many; see transformer-mt --help"),
+        ([], "the following arguments are required: COMMAND; see transformer-mt --help"),
     ],
 )
 def test_a_wrong_word_gets_the_nearest_right_one(cli, words, message):

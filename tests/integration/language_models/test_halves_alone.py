@@ -68,13 +68,13 @@ def test_masks_are_filled_where_they_stand(bert, cli):
         (["fill", "BERT", "a [MASK]", "--top", "0"], "--top must be at least 1, but is 0"),
         (["fill", "GPT", "a [MASK]"], "must be a run with model.kind: encoder, but is decoder"),
         (["complete", "BERT", "a"], "must be a run with model.kind: decoder, but is encoder"),
-        (["complete", "GPT", "Die Katze " * 40], "text 1: the text must have fewer than 64 pieces"),
+        (["complete", "GPT", "Die Katze " * 40], "text 1: the text must have fewer than 64 tokens"),
         (
             ["complete", "GPT", "a", "--search", "mbr", "--samples", "4"],
             "--search must be beam or sample to complete a text, but",
         ),
         (["complete", "GPT", "a", "--min-length", "99"], "--min-length must be below 62 after this text"),
-        (["complete", "GPT", "a", "--n-best", "9"], "--n-best must be 1 to 5, the texts the search keeps, b"),
+        (["complete", "GPT", "a", "--n-best", "9"], "--n-best must be 1 to 5, the search's hypotheses, b"),
         (["classify", "BERT", "a"], "must have been trained with objective: classification, but was not"),
         (
             ["translate", "BERT", "a"],

@@ -34,10 +34,11 @@ def program(tmp_path, monkeypatch):
 
 
 def test_a_model_is_trained_with_a_score_of_the_program(program, cli, tmp_path):
+    assert '["model.att' in SCORE
     variables, out = program(SCORE.replace('["model.att', f"[{SMALLER}" + '"model.att'))
     assert out.count("\n") == 1
-    weights = Translator.load("runs/laplace", score=variables["Laplace"]).engine.model.state_dict()
-    assert sum(name.endswith("score.scale") for name in weights) == 6  # 2 + 2 layers
+    weights = Translator.load("runs/laplace", attention_score=variables["Laplace"]).engine.model.state_dict()
+    assert sum(name.endswith("score.scale") for name in weights) == 6  # encoder, decoder and cross, two each
     with pytest.raises(InputError, match="`model.attention.score: custom` must be given its class in Python"):
         Translator.load("runs/laplace", engine="torch")
     for words in (["evaluate", "runs/laplace"], ["translate", "runs/laplace", "x"]):

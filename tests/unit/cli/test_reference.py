@@ -37,10 +37,10 @@ def test_editors_find_the_keys_of_every_config():
 def test_every_key_has_its_values_default_and_meaning():
     page = write_reference.config_page()
     for row in (
-        "| `train.warmup` † | whole number ≥ 0 | `4000` | Updates over which",
+        "| `train.warmup` † | integer ≥ 0 | `4000` | Updates over which",
         "| `decode.length_penalty` † | number ≥ 0.0, ≤ 10.0 | `1.0` | Exponent a of score",
         "| `model.norm` | `pre`, `post` | `pre` | LayerNorm before",
-        "| `train.batch_tokens` | `auto` or whole number > 0 | `4096` | ",
+        "| `train.batch_tokens` | `auto` or integer > 0 | `4096` | ",
         "| `data.train` | a corpus or list of corpora | required | Training pairs:",
         "| `model.attention.score.cross` | `scaled_dot`, `dot`,",
     ):

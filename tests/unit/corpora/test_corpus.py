@@ -127,7 +127,7 @@ def test_a_table_with_another_delimiter_is_recognised(tmp_path):
         ("a.jsonl", '{"a":' * 200_000, r"a.jsonl:1: must be a JSON object a line: it is nested too deep"),
         ("a.jsonl", '[{"en": "x", "de": "y"}]\n', r"a.jsonl:1: must be .*, but is a JSON array; `jq -c"),
         ("a.jsonl", "3\n", r"a.jsonl:1: must be a JSON object a line, but is '3'"),
-        ("a.tsv", "PK34 or more", r"a.tsv: must be text in UTF-8, but is a zip file, as .docx, .xlsx"),
+        ("a.tsv", "PK\3\4 and more", r"a.tsv: must be text in UTF-8, but is a zip file, as .docx, .xlsx"),
         ("a.tsv", "%PDF-1.7\n", r"a.tsv: must be text in UTF-8, but is a PDF file; save it as UTF-8 text"),
         (
             "a.jsonl",

@@ -9,7 +9,7 @@ import yaml
 from scripts.plant_faults import FAULTS, MISALIGNED, NEAR, SHIFTED, looked, planted, reported
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy
-from transformer_mt.inspection.assessment import assessment
+from transformer_mt.inspection.assessment import assessment, keys_to_add
 from transformer_mt.inspection.checks import RepetitionCheck, TokenisedCheck, is_tokenised
 from transformer_mt.inspection.finding import Example, Finding
 from transformer_mt.inspection.inspect import CorpusReport, Inspection, inspect
@@ -269,12 +269,12 @@ def look(rows, *findings, is_training=True, name="c"):
         (  # a few pairs in a hundred thousand
             [look(100_000, Finding("markup", "filter: {markup: true}", 60))],
             "Good enough: about 99,940 usable pairs. Found: markup (about 60 pairs). First, add the keys "
-            "below, then train; they act on such pairs.",
+            "below, then train; they act on some of these pairs.",
         ),
         (  # the others are named, too
             [look(50_000, Finding("markup", "act", 4_000), Finding("escaped text", "act", 60))],
             "Good enough after a correction: about 45,945 pairs are usable as they are. First, for c: act "
-            "(markup, about 4,000 pairs, 8.0%). Found: escaped text (about 60 pairs).",
+            "(markup, about 4,000 pairs, 8.0%). Also found: escaped text (about 60 pairs).",
         ),
     ],
 )
@@ -294,6 +294,25 @@ def test_the_keys_stand_in_one_block_to_paste(write_config, tmp_path):
     added = load_config(write_config(data={"train": corpus, **yaml.safe_load(block)["data"]}))
     report = markdown(inspect(added))
     assert "```" not in report and "no other setting needs to change" in report
+
+
+def test_the_block_has_each_key_once_and_rules_of_an_entry_as_a_comment():
+    markup, near = (
+        Finding("markup", "filter: {markup: true}", 60),
+        Finding("n", "data.remove_duplicates: near", 60),
+    )
+    exact = Finding("exact duplicates", "data.remove_duplicates: true", 60)
+    assert (
+        keys_to_add(Inspection("x", [look(9_000, near, exact)], [], None))
+        == "data:\n  remove_duplicates: near\n"
+    )
+    own = look(9_000, markup)
+    own.has_own_rules, own.rules = True, {"copy": True}
+    comment = "# in the entry of c: filter: {copy: true, markup: true}\n"
+    assert keys_to_add(Inspection("x", [own], [], None)) == comment
+    several = [look(9_000, markup, name="a"), look(9_000, name="b")]
+    assert keys_to_add(Inspection("x", several, [], None)) == "# in the entry of a: filter: {markup: true}\n"
+    assert keys_to_add(Inspection("x", [look(9_000)], [], None)) == ""
 
 
 def test_without_the_extra_languages_are_not_looked_at(write_config, monkeypatch):
@@ -458,3 +477,12 @@ def test_all_damaged_rows_are_listed(tmp_path):
         assert (report.rows, finding.pairs) == (20, 10) and finding.action.startswith(action)
         assert all(f"row {i + 2} must have 2 columns, but has 3" in finding.note for i in range(0, 30, 3))
         assert "row 2 must have 2 columns" in markdown(inspect(load_config(config)))
+
+
+def test_without_the_extra_misaligned_pairs_are_not_looked_for(write_config, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "thot", None)
+    monkeypatch.setitem(sys.modules, "thot.alignment", None)
+    report = markdown(inspect(load_config(write_config())))
+    assert "Misaligned pairs were not looked for: to align words this needs thot: pip install" in report

@@ -33,7 +33,7 @@ def test_a_new_folder_has_none(tmp_path):
 
 def test_what_is_missing_is_named(run, tmp_path):
     with pytest.raises(
-        InputError, match="no such folder; a model is the folder of a run; `make demo` trains"
+        InputError, match="no such folder; a model is the folder of a run; `transformer-mt train demo`"
     ):
         RunFolder(tmp_path / "gone").config()
     run.weights_file.unlink()
@@ -50,12 +50,10 @@ def test_a_folder_that_is_not_there_lists_the_runs(tmp_path, monkeypatch):
         (tmp_path / "runs" / name).mkdir(parents=True)
     (tmp_path / "runs/a/config.yaml").touch()
     (tmp_path / "runs/b/config.yaml").touch()
-    for name, runs in (("c", "runs/a, runs/b"), ("b", "runs/b")):
+    for name, hint in (("c", "the runs here: runs/a, runs/b"), ("b", "did you mean runs/b?")):
         with pytest.raises(InputError) as error:
             RunFolder(name).config()
-        assert str(error.value) == (
-            f"{name}: no such folder; a model is the folder of a run; the runs here: {runs}"
-        )
+        assert str(error.value) == f"{name}: no such folder; a model is the folder of a run; {hint}"
 
 
 def test_damaged_weights_are_no_mistake_of_the_user(run):

@@ -3,7 +3,6 @@
 """
 
 from collections.abc import Iterable, Iterator
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -33,10 +32,6 @@ def aligned(pairs: Iterable[WordPair]) -> Iterator[np.ndarray]:
     both.heuristic = library.SymmetrizationHeuristic.GROW_DIAG
     for number in range(both.num_training_alignments):
         yield np.argwhere(both.get_training_alignment(number)[1].to_numpy())
-
-
-def has_thot() -> bool:
-    return find_spec("thot") is not None
 
 
 def import_thot() -> Any:
