@@ -17,9 +17,3 @@ _WORDS = regex.compile(
 def find_words(text: str) -> list[Span]:
     """The words, numbers and punctuation marks of a text; in a script without spaces, its characters."""
     return [match.span() for match in _WORDS.finditer(text)]
-
-
-def split_words(text: str) -> list[str]:
-    """The same as texts."""
-    words: list[str] = _WORDS.findall(text)
-    return words
