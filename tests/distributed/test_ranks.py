@@ -136,9 +136,9 @@ def encode_slowly_in_shards_of(rows: int) -> None:
 
     write_chunks = shards.write_chunks
 
-    def saying(path, chunks):
+    def saying(path, chunks, num_ids):
         sys.stderr.write(f"rank {os.environ['RANK']} encodes {path.name}\n")
-        fingerprint = write_chunks(path, chunks)
+        fingerprint = write_chunks(path, chunks, num_ids)
         time.sleep(0.2)
         return fingerprint
 

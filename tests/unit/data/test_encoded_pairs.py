@@ -4,12 +4,11 @@ import pytest
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
 
 
-def write_pairs(path, pairs, size=7):
+def write_pairs(path, pairs, size=7, **options):
     """In chunks of `size`, the last one shorter."""
     parts = [pairs[i : i + size] for i in range(0, len(pairs), size)]
-    return write_chunks(
-        path, [(Column.of([s for s, _ in part]), Column.of([t for _, t in part])) for part in parts]
-    )
+    chunks = [(Column.of([s for s, _ in part]), Column.of([t for _, t in part])) for part in parts]
+    return write_chunks(path, chunks, **options)
 
 
 @pytest.mark.parametrize("count", [0, 1, 6, 7, 8, 21, 25])
@@ -20,11 +19,18 @@ def test_pairs_come_back_across_chunks_and_files(tmp_path, count):
         for _ in range(count)
     ]
     cut = count // 3
-    write_pairs(tmp_path / "a.arrow", pairs[:cut])
+    write_pairs(tmp_path / "a.arrow", pairs[:cut], num_ids=99)  # 16 bits in one file, 32 in the other
     write_pairs(tmp_path / "b.arrow", pairs[cut:])
     encoded = EncodedPairs([tmp_path / "a.arrow", tmp_path / "b.arrow"])
     assert len(encoded) == count
     assert [(encoded.src(i).tolist(), encoded.tgt(i).tolist()) for i in range(count)] == pairs
+    rows = np.array([i for i in (count - 1, 0, count // 2, cut) if 0 <= i < count], np.int64)
+    for side, ids in enumerate((encoded.src, encoded.tgt)):
+        gathered = encoded.gathered(side, rows)
+        assert [gathered.row(n).tolist() for n in range(len(rows))] == [ids(i).tolist() for i in rows]
+        columns = list(encoded.columns(side))
+        assert [row for c in columns for row in map(c.row, range(len(c.lengths)))] if count else not columns
+        assert all(part.values.dtype == np.int32 for part in (gathered, *columns))
     assert encoded.src_lengths.tolist() == [len(src) + 1 for src, _ in pairs]
     assert encoded.tgt_lengths.tolist() == [len(tgt) + 1 for _, tgt in pairs]
 
@@ -46,3 +52,16 @@ def test_fingerprint_tells_every_difference(tmp_path):
 def test_rows_are_views_of_the_mapped_file(tmp_path):
     write_pairs(tmp_path / "a.arrow", [([5, 6], [7])] * 10)
     assert not EncodedPairs([tmp_path / "a.arrow"]).src(3).flags.owndata
+
+
+def test_ids_of_16_bits_halve_the_file_and_change_nothing_else(tmp_path):
+    pairs = [(list(range(n, n + 60)), [65_535] * 60) for n in range(1000)]
+    prints = [
+        write_pairs(tmp_path / name, pairs, size=500, num_ids=num_ids)
+        for name, num_ids in (("short", 65_536), ("long", 65_537))
+    ]
+    assert prints[0] == prints[1]
+    sizes = [(tmp_path / name).stat().st_size for name in ("short", "long")]
+    assert sizes[0] < 0.55 * sizes[1]
+    encoded = EncodedPairs([tmp_path / "short"])
+    assert encoded.src(999).tolist() == pairs[999][0] and encoded.tgt(7).tolist() == [65_535] * 60

@@ -287,11 +287,11 @@ def test_an_interrupted_preparation_goes_on_where_it_was(corpus_config, monkeypa
     shutil.rmtree(cached()[0])
     shards, original = [], prepare_module.write_chunks
 
-    def interrupted(path, chunks):
+    def interrupted(path, chunks, num_ids):
         if len(shards) == encoded_before:
             raise KeyboardInterrupt
         shards.append(path.name)
-        return original(path, chunks)
+        return original(path, chunks, num_ids)
 
     with monkeypatch.context() as patch:
         for module in (shards_module, prepare_module):
@@ -303,7 +303,9 @@ def test_an_interrupted_preparation_goes_on_where_it_was(corpus_config, monkeypa
     monkeypatch.setattr(Tokenizer, "train", None)  # would raise
     for module in (shards_module, prepare_module):
         monkeypatch.setattr(
-            module, "write_chunks", lambda path, chunks: (again.append(path.name), original(path, chunks))[1]
+            module,
+            "write_chunks",
+            lambda path, chunks, num_ids: (again.append(path.name), original(path, chunks, num_ids))[1],
         )
     data = prepare(corpus_config)
     assert "resuming the preparation of the data, which was interrupted" in said
@@ -363,10 +365,10 @@ def test_a_process_that_waits_helps_to_encode(corpus_config, monkeypatch, helper
     shutil.rmtree(folder)
     encoded, original = {"MainThread": [], "encoding": []}, shards_module.write_chunks
 
-    def slow(path, chunks):
+    def slow(path, chunks, num_ids):
         name = threading.current_thread().name
         encoded[name].append(path.name)
-        fingerprint = original(path, chunks)
+        fingerprint = original(path, chunks, num_ids)
         if name == "MainThread":
             time.sleep(0.3)
         elif helper_fails:
@@ -409,11 +411,11 @@ def test_a_file_out_of_reach_costs_no_encoded_shard(corpus_config, monkeypatch):
     monkeypatch.setattr(shards_module, "SHARD", 25)
     original, shards = prepare_module.write_chunks, []
 
-    def torn(path, chunks):
+    def torn(path, chunks, num_ids):
         if len(shards) == 3:
             raise InputError("train.en: cannot be read after line 80")
         shards.append(path.name)
-        return original(path, chunks)
+        return original(path, chunks, num_ids)
 
     with monkeypatch.context() as patch:
         patch.setattr(shards_module, "write_chunks", torn)
@@ -422,7 +424,9 @@ def test_a_file_out_of_reach_costs_no_encoded_shard(corpus_config, monkeypatch):
     again = []
     for module in (shards_module, prepare_module):
         monkeypatch.setattr(
-            module, "write_chunks", lambda path, chunks: (again.append(path.name), original(path, chunks))[1]
+            module,
+            "write_chunks",
+            lambda path, chunks, num_ids: (again.append(path.name), original(path, chunks, num_ids))[1],
         )
     prepare(corpus_config)
     assert again[0] == "train-00003.arrow"
@@ -431,11 +435,11 @@ def test_a_file_out_of_reach_costs_no_encoded_shard(corpus_config, monkeypatch):
 def test_a_corpus_that_changes_while_it_is_read_is_told(corpus_config, monkeypatch):
     original = prepare_module.write_chunks
 
-    def meddled(path, chunks):
+    def meddled(path, chunks, num_ids):
         source = Path(corpus_config.data.train.source)
         source.write_text(source.read_text(encoding="utf-8").replace("dog", "cat"), encoding="utf-8")
         os.utime(source, (1, 1))
-        return original(path, chunks)
+        return original(path, chunks, num_ids)
 
     with monkeypatch.context() as patch:
         patch.setattr(shards_module, "write_chunks", meddled)

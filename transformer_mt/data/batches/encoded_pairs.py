@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow
 
-_SCHEMA = pyarrow.schema([("src", pyarrow.list_(pyarrow.int32())), ("tgt", pyarrow.list_(pyarrow.int32()))])
+_SHORT = 1 << 16
+"""Ids below it are written with 16 bits: that halves the files."""
 
 
 @dataclass(frozen=True)
@@ -42,18 +43,23 @@ class Column:
 Chunk = tuple[Column, Column]
 
 
-def write_chunks(path: Path, chunks: Iterable[Chunk]) -> str:
-    """Write chunks of (source, target) ids, without BOS and EOS; gives back a fingerprint of the pairs,
-    whatever the chunks.
+def write_chunks(path: Path, chunks: Iterable[Chunk], num_ids: int = _SHORT + 1) -> str:
+    """Write chunks of (source, target) ids below `num_ids`, without BOS and EOS. Returns a fingerprint of the
+    pairs, whatever the chunks and the bits of an id.
     """
+    kind = pyarrow.uint16() if num_ids <= _SHORT else pyarrow.int32()
+    schema = pyarrow.schema([(side, pyarrow.list_(kind)) for side in ("src", "tgt")])
     fingerprints = [hashlib.sha256() for _ in range(4)]
-    with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_file(file, _SCHEMA) as writer:
+    with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_file(file, schema) as writer:
         for src, tgt in chunks:
             parts = (src.lengths, src.values, tgt.lengths, tgt.values)
             for fingerprint, part in zip(fingerprints, parts):
                 fingerprint.update(np.ascontiguousarray(part, np.int32).tobytes())
-            arrays = [pyarrow.ListArray.from_arrays(side.offsets, side.values) for side in (src, tgt)]
-            writer.write_batch(pyarrow.record_batch(arrays, schema=_SCHEMA))
+            arrays = [
+                pyarrow.ListArray.from_arrays(side.offsets, pyarrow.array(side.values).cast(kind))
+                for side in (src, tgt)
+            ]
+            writer.write_batch(pyarrow.record_batch(arrays, schema=schema))
     return hashlib.sha256(b"".join(fingerprint.digest() for fingerprint in fingerprints)).hexdigest()
 
 
@@ -65,20 +71,29 @@ class EncodedPairs:
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._chunks: list[Chunk] = []
-        self._files: list[np.ndarray] = []  # as numbers of 32 bits
+        self._files: list[tuple[np.ndarray, np.ndarray]] = []  # as offsets of 32 bits, and as ids
         addresses: list[list[int]] = []
         for number, path in enumerate(paths):
             file = pyarrow.memory_map(str(path))
-            numbers = np.frombuffer(file.read_buffer(), np.int32, file.size() // 4)
-            self._files.append(numbers)
             reader = pyarrow.ipc.open_file(file)
+            file.seek(0)
+            buffer, kind = (
+                file.read_buffer(),
+                np.dtype(reader.schema.field(0).type.value_type.to_pandas_dtype()),
+            )
+            views = (
+                np.frombuffer(buffer, np.int32, file.size() // 4),
+                np.frombuffer(buffer, kind, file.size() // kind.itemsize),
+            )
+            self._files.append(views)
             for i in range(reader.num_record_batches):
                 src, tgt = (
                     Column(c.offsets.to_numpy(), c.values.to_numpy()) for c in reader.get_batch(i).columns
                 )
                 self._chunks.append((src, tgt))
                 arrays = src.offsets, src.values, tgt.offsets, tgt.values
-                addresses.append([number, *((_address(a) - _address(numbers)) // 4 for a in arrays)])
+                begin = _address(views[0])
+                addresses.append([number, *((_address(a) - begin) // a.itemsize for a in arrays)])
         self._addresses = np.array(addresses, np.int64).reshape(-1, 5)
         self.src_lengths, self.tgt_lengths = self._lengths(0), self._lengths(1)
         sizes = [len(src.offsets) - 1 for src, _ in self._chunks]
@@ -102,7 +117,10 @@ class EncodedPairs:
 
     def columns(self, side: int) -> Iterator[Column]:
         """All sources (0) or targets (1), a part of the rows after the other."""
-        return (chunk[side] for chunk in self._chunks)
+        return (
+            Column(c.offsets, c.values.astype(np.int32, copy=False))
+            for c in (chunk[side] for chunk in self._chunks)
+        )
 
     def gathered(self, side: int, rows: np.ndarray) -> Column:
         """The ids of the sources (0) or targets (1) of some rows, without a loop over rows or chunks, which
@@ -114,7 +132,7 @@ class EncodedPairs:
         offsets, ends = np.zeros(len(rows) + 1, np.int64), np.zeros(len(rows), np.int64)
         starts = np.zeros(len(rows), np.int64)
         for number in np.unique(file):
-            is_here, numbers = file == number, self._files[number]
+            is_here, numbers = file == number, self._files[number][0]
             starts[is_here], ends[is_here] = (numbers[offsets_at[is_here] + i] for i in (0, 1))
         lengths = ends - starts
         np.cumsum(lengths, out=offsets[1:])
@@ -122,12 +140,12 @@ class EncodedPairs:
         values, files = np.empty(offsets[-1], np.int32), np.repeat(file, lengths)
         for number in np.unique(file):
             is_here = files == number
-            values[is_here] = self._files[number][index[is_here]]
+            values[is_here] = self._files[number][1][index[is_here]]
         return Column(offsets, values)
 
     def _row(self, side: int, i: int) -> np.ndarray:
         chunk = bisect_right(self._starts, i) - 1
-        return self._chunks[chunk][side].row(i - self._starts[chunk])
+        return self._chunks[chunk][side].row(i - self._starts[chunk]).astype(np.int32, copy=False)
 
 
 def _address(array: np.ndarray) -> int:

@@ -54,7 +54,7 @@ from transformer_mt.settings.objective import Objective
 from transformer_mt.text.pair import Pair
 
 _SEEN_FILE = "seen.safetensors"
-FORMAT = 9  # of the cache: raise it when a change in this package alters what is written
+FORMAT = 10  # of the cache: raise it when a change in this package alters what is written
 
 
 @dataclass(frozen=True)
@@ -320,7 +320,7 @@ def _prepare_into(config: Config, folder: Path, tokenizer: Tokenizer | None, inh
         before, before_tgt = data.pieces_before(corpus), data.target_piece(data.languages_of(corpus))
         has_labels = data.objective_of(corpus) == "classification"
         chunks = encoded_chunks(pairs, tokenizer, data, Counter(), before, before_tgt, has_labels)
-        fingerprints.append(write_chunks(arrow, chunks))
+        fingerprints.append(write_chunks(arrow, chunks, tokenizer.num_ids))
         fsync(arrow)
         write_text(arrow.with_suffix(".jsonl"), as_lines([src, *references] for src, references in valid))
     facts = {

@@ -104,7 +104,7 @@ class ShardEncoder:
             counts: dict[int, CorpusCounts] = {}
             arrow, keys = mark.with_suffix(".arrow"), KeysOfRows([], [])
             chunks = takewhile(lambda chunk: not stop(), self._chunks(rows, counts, keys))
-            fingerprint = write_chunks(arrow, chunks)
+            fingerprint = write_chunks(arrow, chunks, self._tokenizer.num_ids)
             if stop():
                 return False
             fsync(arrow)

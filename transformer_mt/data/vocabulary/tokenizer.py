@@ -131,6 +131,11 @@ class Tokenizer:
         """Every source piece; its index is its id."""
         return self.all_pieces_tgt if self.shared else _pieces(self.src)
 
+    @property
+    def num_ids(self) -> int:
+        """Ids of the larger side: all are below it."""
+        return max(len(self.all_pieces_src), len(self.all_pieces_tgt))
+
     def as_written(self, words: Sequence[str]) -> list[str]:
         """Target words as pieces write them: each space a mark, and one before the word, where words have
         spaces.
