@@ -1,5 +1,6 @@
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from transformer_mt.data.batches.batching import (
     plan_epoch,
     validation_batches,
 )
-from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
+from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, row_kind, write_chunks
 from transformer_mt.data.batches.mixture import Mixture
 from transformer_mt.data.batches.prefetch import BatchPrefetcher
 from transformer_mt.data.preparation.prepare import prepare
@@ -268,3 +269,29 @@ def test_bounds_of_batches_are_those_of_the_plain_loop(lengths):
                 bounds.append(i)
                 start, most = i, length
         assert batch_bounds(longest, budget) == [bound for bound in bounds if bound]
+
+
+class ManyPairs:
+    """More pairs than 32 bits can number, all of three tokens."""
+
+    def __len__(self):
+        return 3 << 31
+
+    class Threes:
+        def __getitem__(self, rows):
+            return np.full(len(rows), 3, np.int32)
+
+        def sum(self, dtype):
+            return 3 * len(ManyPairs())
+
+    src_lengths = tgt_lengths = Threes()
+
+
+@pytest.mark.parametrize("longest", [0, 20])
+def test_rows_above_two_to_the_31_do_not_wrap(longest):
+    used = np.array([0, 2**31 - 1, 2**31, 3 * 2**31 - 1])
+    mixture = SimpleNamespace(rows=lambda epoch: used)
+    batches = TrainingBatches(ManyPairs(), 64, seed=1, mixture=mixture, longest=longest)
+    plan = [batch[:, 1] if longest else batch for batch in batches._plan(0)]
+    assert sorted(np.concatenate(plan)) == used.tolist()
+    assert row_kind(2**31) == np.int32 and row_kind(2**31 + 1) == np.int64

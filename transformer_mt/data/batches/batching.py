@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs
+from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, row_kind
 from transformer_mt.data.batches.mixture import Mixture
 from transformer_mt.data.batches.packing import RowShape, packed_side, plan_packed_epoch
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD
@@ -183,7 +183,7 @@ def plan_epoch(
     snake = np.where(bucket % 2 == 0, src_lengths, -src_lengths)
     order = np.lexsort((rng.random(len(bucket), dtype=np.float32), snake, bucket))
     bounds = batch_bounds(np.maximum(src_lengths, tgt_lengths)[order], batch_tokens)
-    batches = np.split(order.astype(np.int32), bounds) if len(order) else []
+    batches = np.split(order.astype(row_kind(len(order))), bounds) if len(order) else []
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
@@ -359,16 +359,16 @@ class TrainingBatches:
 
     def _plan(self, epoch: int) -> list[np.ndarray]:
         lengths, budget = self._lengths(epoch), self._update_tokens or self._batch_tokens
+        kind = row_kind(len(self._pairs))
         rows = self._mixture.rows(epoch) if self._mixture else None
         src_lengths, tgt_lengths = lengths if rows is None else (side[rows] for side in lengths)
         if self.shape is not None:
             plan = plan_packed_epoch(src_lengths, tgt_lengths, self.shape, self._seed, epoch)
             if rows is not None:
-                for batch in plan:
-                    batch[:, 1] = rows[batch[:, 1]]
+                plan = [np.stack([batch[:, 0], rows[batch[:, 1]]], axis=1).astype(kind) for batch in plan]
             return plan
         plan = plan_epoch(src_lengths, tgt_lengths, budget, self._seed, epoch)
-        return plan if rows is None else [rows[batch].astype(np.int32) for batch in plan]
+        return plan if rows is None else [rows[batch].astype(kind) for batch in plan]
 
     def settle(self) -> None:
         """Wait until the thread plans nothing."""

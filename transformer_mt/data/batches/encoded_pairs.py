@@ -16,6 +16,11 @@ _SHORT = 1 << 16
 """Ids below it are written with 16 bits: that halves the files."""
 
 
+def row_kind(count: int) -> type[np.signedinteger]:
+    """The integers that number `count` rows: of 32 bits while they suffice."""
+    return np.int32 if count <= 1 << 31 else np.int64
+
+
 @dataclass(frozen=True)
 class Column:
     """One side of a chunk: all its piece ids in one array."""

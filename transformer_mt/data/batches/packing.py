@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from transformer_mt.config.packing import LONGEST_ROW
-from transformer_mt.data.batches.encoded_pairs import Column
+from transformer_mt.data.batches.encoded_pairs import Column, row_kind
 from transformer_mt.data.vocabulary.numbering import EOS
 
 # cuDNN's attention with a mask may give NaN in its backward pass at other multiples of 64.
@@ -63,11 +63,11 @@ class RowShape:
 def plan_packed_epoch(
     src_lengths: np.ndarray, tgt_lengths: np.ndarray, shape: RowShape, seed: int, epoch: int
 ) -> list[np.ndarray]:
-    """The batches of one epoch, each pair once: arrays (pairs, 2) of int32, the row of the batch and the
+    """The batches of one epoch, each pair once: arrays (pairs, 2), the row of the batch and the
     number of the pair, in the order of the rows.
     """
     rng = np.random.default_rng([seed, epoch])
-    order = rng.permutation(len(src_lengths)).astype(np.int32)
+    order = rng.permutation(len(src_lengths)).astype(row_kind(len(src_lengths)))
     first, parts = 0, []
     for window in np.split(order, range(_WINDOW, len(order), _WINDOW)):
         row = packed_rows(src_lengths[window], tgt_lengths[window], shape)
@@ -76,7 +76,7 @@ def plan_packed_epoch(
     row = rng.permutation(first)[np.concatenate(parts)] if first else np.zeros(0, np.int64)
     by_row = np.argsort(row, kind="stable")
     row, pairs = row[by_row], order[by_row]
-    batches = np.stack([row % shape.rows, pairs], axis=1).astype(np.int32)
+    batches = np.stack([row % shape.rows, pairs], axis=1).astype(order.dtype)
     return np.split(batches, np.searchsorted(row, range(shape.rows, first, shape.rows))) if first else []
 
 
