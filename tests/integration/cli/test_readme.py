@@ -77,15 +77,15 @@ def test_the_installation(tmp_path):
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
     pip, clone = block("bash", "## Install").strip().split("\n")
     assert urls["Repository"] in pip and urls["Repository"] in clone and clone.endswith("&& make demo")
-    source = tmp_path / "published"
+    source = tmp_path / "published/transformer-mt"
     listed = "git ls-files -co --exclude-standard | grep -v ^.ci/"
-    copied = shell(f"mkdir {source}; {listed} | tar cf - -T - | tar xf - -C {source}", ROOT)
+    copied = shell(f"mkdir -p {source}; {listed} | tar cf - -T - | tar xf - -C {source}", ROOT)
     assert copied.returncode == 0, copied.stderr
     done = shell("git init -q; git add -A; git -c user.name=n -c user.email=e commit -qm x", source)
     assert done.returncode == 0, done.stderr
     target = f"{sys.executable} -m pip install -q --no-deps --no-build-isolation --target site"
     result = shell(
-        pip.replace("pip install", target).replace(urls["Repository"], f"file://{source}"), tmp_path
+        pip.replace("pip install", target).replace(urls["Repository"], f"file://localhost{source}"), tmp_path
     )
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "site/transformer_mt/configs/demo.yaml").exists()
