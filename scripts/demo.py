@@ -48,6 +48,8 @@ def main() -> int:
         translations = command("translate", RUN, *SENTENCES).splitlines()
     except subprocess.CalledProcessError as error:  # the command has printed why
         return error.returncode if error.returncode > 0 else 128 - error.returncode
+    except KeyboardInterrupt:  # again, while a command was saving
+        return 130
     rows = [
         [f"{score['name']} of sentences with combinations it never saw", f"{score['value']:.2f}"],
         *zip(SENTENCES, translations),

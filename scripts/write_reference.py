@@ -220,10 +220,10 @@ def commands_page() -> str:
         usage = " ".join([name, *(["[options]"] if options else []), *map(_shown, positional)])
         parts += [f"## {name}", parser.description or "", f"```\n{usage}\n```"]
         rows = [(f"`{_shown(a)}`", _help(a)) for a in positional]
-        own = [(_option(a), _help(a)) for a in options]
-        rows += [row for row in own if row not in of_search]
+        all_options = [(_option(a), _help(a)) for a in options]
+        rows += [row for row in all_options if row not in of_search]
         parts.append(_folded(f"{len(rows)} arguments", table(rows, ["argument", "meaning"])) if rows else "")
-        if any(row in of_search for row in own):
+        if any(row in of_search for row in all_options):
             parts.append("Also all options of [the search](#the-search).")
     parts += ["## The search", "Settings that override `decode` in the model's config."]
     parts.append(table(of_search, ["argument", "meaning"]))

@@ -103,9 +103,11 @@ def test_the_search_finds_the_right_page_among_the_first_three(site, browser):
         for _ in range(30):
             page.wait_for_timeout(100)
             links = [link.get_attribute("href") or "" for link in page.locator("ol a[href]").all()]
-            found = list(dict.fromkeys(link.removeprefix(address).split("?")[0].strip("/") for link in links))
-            if right in found[:3]:
+            linked = list(
+                dict.fromkeys(link.removeprefix(address).split("?")[0].strip("/") for link in links)
+            )
+            if right in linked[:3]:
                 break
         else:
-            missed[words] = found[:3]
+            missed[words] = linked[:3]
     assert not missed

@@ -72,14 +72,19 @@ class _Lexicon:
     def evidence(self, src: Sequence[str], tgt: Sequence[str]) -> tuple[float, int]:
         """The sum of log p(word | src) / p(word) over the known words of `tgt`, and their number."""
         tables = [self._table(word) for word in src]
-        known = [word for word in set(tgt) if word in self._share]
+        known = [word for word in dict.fromkeys(tgt) if word in self._share]
         probabilities = (max((t.get(word, 0.0) for t in tables), default=0.0) for word in known)
         return sum(math.log(0.1 + 0.9 * p / self._share[w]) for w, p in zip(known, probabilities)), len(known)
 
     def _table(self, word: str) -> dict[str, float]:
         if word not in self._translations:
-            found = self._model.get_translations(self._model.get_src_word_index(word), 0.01)
-            self._translations[word] = {self._model.get_trg_word(int(index)): p for index, p in found}
+            index = self._model.get_src_word_index(word)
+            translations = (
+                self._model.get_translations(index, 0.01) if self._model.src_word_exists(word) else []
+            )
+            self._translations[word] = {
+                self._model.get_trg_word(int(number)): p for number, p in translations
+            }
         return self._translations[word]
 
 

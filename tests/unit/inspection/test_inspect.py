@@ -306,10 +306,10 @@ def test_the_block_has_each_key_once_and_rules_of_an_entry_as_a_comment():
         keys_to_add(Inspection("x", [look(9_000, near, exact)], [], None))
         == "data:\n  remove_duplicates: near\n"
     )
-    own = look(9_000, markup)
-    own.has_own_rules, own.rules = True, {"copy": True}
+    report = look(9_000, markup)
+    report.has_own_rules, report.rules = True, {"copy": True}
     comment = "# in the entry of c: filter: {copy: true, markup: true}\n"
-    assert keys_to_add(Inspection("x", [own], [], None)) == comment
+    assert keys_to_add(Inspection("x", [report], [], None)) == comment
     several = [look(9_000, markup, name="a"), look(9_000, name="b")]
     assert keys_to_add(Inspection("x", several, [], None)) == "# in the entry of a: filter: {markup: true}\n"
     assert keys_to_add(Inspection("x", [look(9_000)], [], None)) == ""

@@ -82,22 +82,18 @@ class EncodedPairs:
             file = pyarrow.memory_map(str(path))
             reader = pyarrow.ipc.open_file(file)
             file.seek(0)
-            buffer, kind = (
-                file.read_buffer(),
-                np.dtype(reader.schema.field(0).type.value_type.to_pandas_dtype()),
-            )
-            views = (
-                np.frombuffer(buffer, np.int32, file.size() // 4),
-                np.frombuffer(buffer, kind, file.size() // kind.itemsize),
-            )
-            self._files.append(views)
+            buffer = file.read_buffer()
+            kind = np.dtype(reader.schema.field(0).type.value_type.to_pandas_dtype())
+            numbers = np.frombuffer(buffer, np.int32, file.size() // 4)
+            ids = np.frombuffer(buffer, kind, file.size() // kind.itemsize)
+            self._files.append((numbers, ids))
             for i in range(reader.num_record_batches):
                 src, tgt = (
                     Column(c.offsets.to_numpy(), c.values.to_numpy()) for c in reader.get_batch(i).columns
                 )
                 self._chunks.append((src, tgt))
                 arrays = src.offsets, src.values, tgt.offsets, tgt.values
-                begin = _address(views[0])
+                begin = _address(numbers)
                 addresses.append([number, *((_address(a) - begin) // a.itemsize for a in arrays)])
         self._addresses = np.array(addresses, np.int64).reshape(-1, 5)
         self.src_lengths, self.tgt_lengths = self._lengths(0), self._lengths(1)
@@ -122,10 +118,8 @@ class EncodedPairs:
 
     def columns(self, side: int) -> Iterator[Column]:
         """All sources (0) or targets (1), a part of the rows after the other."""
-        return (
-            Column(c.offsets, c.values.astype(np.int32, copy=False))
-            for c in (chunk[side] for chunk in self._chunks)
-        )
+        for chunk in self._chunks:
+            yield Column(chunk[side].offsets, chunk[side].values.astype(np.int32, copy=False))
 
     def gathered(self, side: int, rows: np.ndarray) -> Column:
         """The ids of the sources (0) or targets (1) of some rows, without a loop over rows or chunks, which
