@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -54,28 +54,10 @@ def lock_output(file: Path) -> FolderLock:
     return FolderLock(lock)
 
 
-def lock_shard(file: Path, wait: bool) -> FolderLock | None:
-    """The lock `file`; None if another process has it and this one must not `wait` for it, or if its folder
-    is gone, which a FileLock would make again.
-    """
-    if not file.parent.is_dir():
-        return None
-    lock = FileLock(file, thread_local=False)
-    try:
-        lock.acquire(blocking=wait)
-    except Timeout:
-        return None
-    return FolderLock(lock)
-
-
-def wait_for_folder(folder: Path, on_wait: Callable[[], None]) -> FolderLock:
-    """Lock the folder, waiting for another process if there is one; `on_wait` is called before."""
+def wait_for_folder(folder: Path) -> FolderLock:
+    """Lock the folder, waiting for another process if there is one."""
     lock = _file_lock(folder)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        on_wait()
-        lock.acquire()
+    lock.acquire()
     return FolderLock(lock)
 
 

@@ -1,5 +1,6 @@
 """Progress of work that takes more than two seconds, and how long work takes in words."""
 
+import multiprocessing
 import os
 import sys
 from collections.abc import Iterable
@@ -28,7 +29,8 @@ def terminal(shows: bool = True) -> dict[str, Any]:
     """tqdm's arguments for a bar on stderr. A terminal that reports no width has 80 columns: at 0 columns
     tqdm would print nothing.
     """
-    if not shows or sys.stderr is None or not sys.stderr.isatty():
+    is_worker = multiprocessing.parent_process() is not None
+    if not shows or is_worker or sys.stderr is None or not sys.stderr.isatty():
         return {"disable": True}
     try:
         has_width = os.get_terminal_size(sys.stderr.fileno()).columns > 0

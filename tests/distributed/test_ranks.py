@@ -130,28 +130,24 @@ def test_two_ranks_end_with_the_weights_of_one_process(one, two):
     assert_same_training(one, two)
 
 
-def encode_slowly_in_shards_of(rows: int) -> None:
-    """Each rank says which shards it encodes."""
-    from transformer_mt.data.preparation import second_pass as shards
+def prepare_in_blocks_of(rows: int) -> None:
+    """Each process says which blocks it encodes."""
+    from transformer_mt.data.preparation import encode_blocks, split
 
-    write_chunks = shards.write_chunks
+    def saying(self, number, run=encode_blocks.EncodeBlocks.run):
+        sys.stderr.write(f"rank {os.environ['RANK']} encodes block {number}\n")
+        sys.stderr.flush()
+        run(self, number)
 
-    def saying(path, chunks, num_ids):
-        sys.stderr.write(f"rank {os.environ['RANK']} encodes {path.name}\n")
-        fingerprint = write_chunks(path, chunks, num_ids)
-        time.sleep(0.2)
-        return fingerprint
-
-    shards.SHARD, shards.write_chunks = rows, saying
+    split.BLOCK, encode_blocks.EncodeBlocks.run = rows, saying
 
 
-def test_ranks_share_the_encoding_of_a_corpus(folder, one):
-    """And train as one process does on what it encoded alone."""
+def test_the_first_rank_of_a_machine_prepares_with_all_its_cores(folder, one):
+    """And the ranks train as one process does on what it encoded as one block."""
     words = ["train.accumulate=2", "data.max_length_ratio=3.9"]  # another key: it must not be in the cache
-    said = train(folder, 2, "encoded", *words, before=(encode_slowly_in_shards_of, 40))
-    by_rank = {rank: said.count(f"rank {rank} encodes train-") for rank in (0, 1)}
-    assert min(by_rank.values()) > 0
-    assert len(set(re.findall(r"encodes (train-\d+)", said))) == sum(by_rank.values())
+    said = train(folder, 2, "encoded", *words, before=(prepare_in_blocks_of, 40))
+    blocks = re.findall(r"rank (\d) encodes block (\d+)", said)
+    assert {rank for rank, _ in blocks} == {"0"} and len(blocks) == len(set(blocks)) > 3
     assert_same_training(one, folder / "encoded")
 
 

@@ -16,8 +16,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # Modules that everything but the model may import; they import one another only.
 SMALL = {
     "cache", "checkpoint", "cpu", "device", "errors", "files", "locks", "markdown", "memory", "messages",
-    "plots",
-    "progress_bar", "version",
+    "plots", "processes", "progress_bar", "version",
 }  # fmt: skip
 # What the modules of a package may import from the project besides themselves and SMALL. A package inside
 # another is named with it; `model.build` stands apart, on top of the variants of the model.
@@ -31,7 +30,7 @@ ALLOWED = {
     "corpora": {"settings", "text"},
     "data.vocabulary": {"config", "settings", "text"},
     "runs": {"config", "corpora", "data.vocabulary", "settings", "text"},
-    "data.cleaning": {"corpora", "settings", "text"},
+    "data.cleaning": {"settings", "text"},
     "terms": {"text"},
     "memories": {"corpora", "text"},
     "data.batches": {"config", "data.vocabulary"},

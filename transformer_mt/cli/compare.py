@@ -258,7 +258,7 @@ def _translated(
 
 def _word_counts(config: "Config | None", tests: "Sequence[EvaluationSet]") -> "Counter[str] | None":
     """Word counts in the training sources of the first model; None if these are missing."""
-    from transformer_mt.data.preparation.first_pass import training_pairs
+    from transformer_mt.data.preparation.training_pairs import training_pairs
     from transformer_mt.evaluation.breakdown import count_words
 
     if config is None or any(entry.is_remote for entry in config.data.entries):

@@ -47,7 +47,7 @@ def download(url: str, file: Path, what: str, is_whole: Callable[[Path], bool]) 
     if file.exists():
         return file
     file.parent.mkdir(parents=True, exist_ok=True)
-    with wait_for_folder(file.parent, lambda: None):
+    with wait_for_folder(file.parent):
         if file.exists():  # another process fetched it while this one waited
             return file
         part = file.with_name(f"{file.name}.part")

@@ -12,7 +12,7 @@ from transformer_mt.config import Config
 from transformer_mt.corpora.evaluation_sets import read_set
 from transformer_mt.corpora.held_out import AnySet
 from transformer_mt.corpora.kind import EvaluationSentence
-from transformer_mt.data.preparation.first_pass import training_pairs
+from transformer_mt.data.preparation.training_pairs import training_pairs
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.outputs import set_of_file
 from transformer_mt.experiments.sweep_plan import Job

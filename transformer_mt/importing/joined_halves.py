@@ -50,7 +50,7 @@ def joined_halves(config: Config, halves: Halves) -> RunFolder:
     root = cache_root() / "joined"
     root.mkdir(parents=True, exist_ok=True)
     out = root / hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
-    with wait_for_folder(root, lambda: None):
+    with wait_for_folder(root):
         if not out.exists():
             _write(out, joined, runs)
     return RunFolder(out)

@@ -59,7 +59,7 @@ def _imported(folder: Path, name: str, languages: Languages, revision: str | Non
     stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     root = cache_root() / "imported"
     root.mkdir(parents=True, exist_ok=True)
-    with wait_for_folder(root, lambda: None):
+    with wait_for_folder(root):
         outs = []
         for chosen in (Languages(), languages):
             facts = [__version__, str(folder.resolve()), stats, vars(chosen)]

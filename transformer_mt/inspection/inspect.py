@@ -14,7 +14,8 @@ from transformer_mt.corpora.held_out import FromTrainCorpus
 from transformer_mt.corpora.hub import UnknownSplitError
 from transformer_mt.corpora.kind import Corpus
 from transformer_mt.data.alignment.aligner import import_thot
-from transformer_mt.data.preparation.first_pass import evaluation_keys, training_pairs
+from transformer_mt.data.preparation.evaluation_keys import evaluation_keys
+from transformer_mt.data.preparation.training_pairs import training_pairs
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
 from transformer_mt.data.vocabulary.lost_letters import lost_letters_notes
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer

@@ -1,6 +1,5 @@
 """The data of a run, and the values of its config that depend on them."""
 
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.mixture import Mixture
 from transformer_mt.data.batches.prefetch import BatchPrefetcher
 from transformer_mt.data.changes.build import training_rows
-from transformer_mt.data.preparation.prepare import PreparedData, help_prepare, prepare
+from transformer_mt.data.preparation.prepare import PreparedData, prepare
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.device import keep_freed_memory
 from transformer_mt.errors import InputError, Setting
@@ -143,8 +142,7 @@ def _prepare_data(
     config: Config, tokenizer: Tokenizer | None, ranks: Ranks, inherited: Sentences
 ) -> PreparedData:
     """The encoded pairs; InputError unless all ranks have the same and the monitor can be computed."""
-    helping = help_prepare(config, tokenizer, inherited) if ranks.local_rank else nullcontext()
-    with helping, ranks.local_rank_zero_first():
+    with ranks.local_rank_zero_first():
         data = prepare(config, tokenizer, inherited)
     if len(set(ranks.gather(data.fingerprint))) > 1:
         raise InputError(

@@ -5,26 +5,22 @@ search. The other processes are forks: they have the translator already, and non
 They divide the lines among them, and this process searches for all of them at once.
 """
 
-import gc
-import multiprocessing
 import os
-import signal
-import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from threading import current_thread, main_thread
 from typing import Any, cast
 
 from transformer_mt.config import DecodeConfig
 from transformer_mt.cpu import usable_cores
-from transformer_mt.errors import UserError, WorkError
+from transformer_mt.processes import Fork, may_fork
 from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.translation.engines.engine import Engine, Ids, Request
 
 _LEAST_LINES = 2048
 """Starting the processes takes as long as the work on this many lines."""
 _MOST_WORKERS = 8
-_HAS_ENDED = "a worker process has ended; translate again, using less memory"
 
 Translate = Callable[[Engine, slice], list[Any]]
 """Translates some of the lines with this engine."""
@@ -34,8 +30,8 @@ def num_workers(engine: Engine, num_lines: int) -> int:
     """The number of processes that save time for these lines; 0 where none may be started: in a thread, as a
     server's are, in a process that may have no children, on a CPU, and where there is no CUDA.
     """
-    is_alone = current_thread() is main_thread() and not multiprocessing.current_process().daemon
-    if num_lines < _LEAST_LINES or not is_alone or engine.is_on_cpu or sys.platform != "linux":
+    is_alone = current_thread() is main_thread() and may_fork()
+    if num_lines < _LEAST_LINES or not is_alone or engine.is_on_cpu:
         return 0
     ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     return min(_MOST_WORKERS, usable_cores() // ranks_here - 1)
@@ -43,75 +39,54 @@ def num_workers(engine: Engine, num_lines: int) -> int:
 
 def translate_in_workers(engine: Engine, translate: Translate, num_lines: int, count: int) -> Iterator[Any]:
     """The results of `translate` for all lines, in order, computed by `count` processes that ask `engine`."""
-    context = multiprocessing.get_context("fork")
-    pipes, processes = [], []
+    forks: list[Fork] = []
     share = -(-num_lines // count)
+
+    def work(lines: slice, pipe: Connection) -> tuple[str, Any]:
+        return "done", translate(_AskingEngine(engine, pipe), lines)
+
     try:
         for start in range(0, num_lines, share):
-            pipe, theirs = context.Pipe()
-            pipes.append(pipe)
-            lines = slice(start, start + share)
-            process = context.Process(
-                target=_work, args=(engine, translate, lines, theirs, pipes), daemon=True
-            )
-            process.start()
-            processes.append(process)
-            theirs.close()  # so that the end of the process ends a wait for it
+            forks.append(Fork(partial(work, slice(start, start + share)), forks))
         results: dict[Connection, list[Any]] = {}
-        asking: dict[Connection, tuple[str, Any]] = {}
-        while len(results) < len(pipes):
-            for ready in wait([p for p in pipes if p not in results and p not in asking]):
+        asking: dict[Connection, tuple[Fork, str, Any]] = {}
+        while len(results) < len(forks):
+            waiting = {fork.pipe: fork for fork in forks if fork.pipe not in (*results, *asking)}
+            for ready in wait(list(waiting)):
                 pipe = cast(Connection, ready)
-                what, value = _received(pipe)
-                if what == "error":
-                    raise value
+                what, value = waiting[pipe].receive()
                 if what == "done":
                     results[pipe] = value
                 else:
-                    asking[pipe] = what, value
-            if len(asking) + len(results) == len(pipes):  # together they make the largest batches
-                _answer(engine, {pipe: asking[pipe] for pipe in pipes if pipe in asking})
+                    asking[pipe] = waiting[pipe], what, value
+            if len(asking) + len(results) == len(forks):  # together they make the largest batches
+                _answer(engine, [asking[fork.pipe] for fork in forks if fork.pipe in asking])
                 asking.clear()
-        for pipe in pipes:
-            yield from results[pipe]
+        for fork in forks:
+            yield from results[fork.pipe]
     finally:
-        for process in processes:
-            process.kill()
+        for fork in forks:
+            fork.kill()
 
 
-def _received(pipe: Connection) -> tuple[str, Any]:
-    try:
-        received: tuple[str, Any] = pipe.recv()
-    except (EOFError, ConnectionError):
-        raise WorkError(_HAS_ENDED) from None
-    return received
-
-
-def _send(pipe: Connection, value: Any) -> None:
-    try:
-        pipe.send(value)
-    except ConnectionError:
-        raise WorkError(_HAS_ENDED) from None
-
-
-def _answer(engine: Engine, asking: dict[Connection, tuple[str, Any]]) -> None:
+def _answer(engine: Engine, asking: Sequence[tuple[Fork, str, Any]]) -> None:
     """Ask the engine what the processes ask, searches of the same settings together."""
-    searches = [(pipe, value) for pipe, (what, value) in asking.items() if what == "search"]
-    for pipe, (what, value) in asking.items():
+    searches = [(fork, value) for fork, what, value in asking if what == "search"]
+    for fork, what, value in asking:
         if what != "search":
-            _send(pipe, getattr(engine, what)(value))
+            fork.send(getattr(engine, what)(value))
     while searches:
         settings, n_best = searches[0][1][1:]
-        alike = [(pipe, value[0]) for pipe, value in searches if value[1:] == (settings, n_best)]
+        alike = [(fork, value[0]) for fork, value in searches if value[1:] == (settings, n_best)]
         searches = [search for search in searches if search[1][1:] != (settings, n_best)]
-        owners = [(pipe, i) for pipe, requests in alike for i in range(len(requests))]
-        results: dict[Connection, list[tuple[int, list[Hypothesis]]]] = {pipe: [] for pipe, _ in alike}
+        owners = [(number, i) for number, (_, requests) in enumerate(alike) for i in range(len(requests))]
+        results: list[list[tuple[int, list[Hypothesis]]]] = [[] for _ in alike]
         all_requests = [request for _, requests in alike for request in requests]
         for number, hypotheses in engine.search(all_requests, settings, n_best):
-            pipe, i = owners[number]
-            results[pipe].append((i, hypotheses))
-        for pipe, of_pipe in results.items():
-            _send(pipe, of_pipe)
+            owner, i = owners[number]
+            results[owner].append((i, hypotheses))
+        for (fork, _), of_fork in zip(alike, results):
+            fork.send(of_fork)
 
 
 class _AskingEngine:
@@ -139,23 +114,3 @@ class _AskingEngine:
     def _asked(self, what: str, value: Any) -> Any:
         self._pipe.send((what, value))
         return self._pipe.recv()
-
-
-def _work(
-    engine: Engine, translate: Translate, lines: slice, pipe: Connection, others: Sequence[Connection]
-) -> None:
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # sent to a terminal's whole group of processes
-        signal.signal(getattr(signal, name), signal.SIG_IGN)
-    gc.freeze()  # the parent's tensors on the GPU are not to be freed here
-    for other in others:  # so that the end of the parent ends a wait for it
-        other.close()
-    answer: tuple[str, Any]
-    try:
-        answer = "done", translate(_AskingEngine(engine, pipe), lines)
-    except (EOFError, ConnectionError):  # the parent has ended
-        return
-    except UserError as error:
-        answer = "error", error
-    except Exception as error:
-        answer = "error", WorkError(f"a worker process failed: {error!r}")
-    pipe.send(answer)

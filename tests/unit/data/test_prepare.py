@@ -1,24 +1,17 @@
 import json
 import os
-import shutil
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from transformer_mt.cache import cache_root
 from transformer_mt.config.load import load_config
-from transformer_mt.corpora.seen_sentences import SeenSentences
-from transformer_mt.data.preparation import first_pass as passes
 from transformer_mt.data.preparation import prepare as prepare_module
-from transformer_mt.data.preparation import second_pass as shards_module
+from transformer_mt.data.preparation import split
 from transformer_mt.data.preparation.prepare import prepare
-from transformer_mt.data.preparation.shard_helper import ShardHelper
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.locks import lock_folder
 from transformer_mt.settings.filter import FilterConfig
 
 TEXT = [
@@ -198,27 +191,13 @@ def test_a_damaged_cache_is_made_again(corpus_config, file, content, said):
 
 
 def test_a_cache_that_lost_pairs_is_made_again(corpus_config, monkeypatch, said):
-    monkeypatch.setattr(shards_module, "SHARD", 25)
+    monkeypatch.setattr(split, "BLOCK", 25)
     whole = prepare(corpus_config)
     (folder,) = cached()
     sorted(folder.glob("train-*.arrow"))[1].unlink()
     said.clear()
     assert len(prepare(corpus_config).train) == len(whole.train)
-    assert "is damaged" in said[0] and "pairs are left" in said[0]
-
-
-def test_killed_at_its_very_end_preparation_goes_on(corpus_config, monkeypatch):
-    def killed(path, target, rename=Path.rename):
-        if path.suffix == ".part":
-            raise KeyboardInterrupt
-        return rename(path, target)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", killed)
-        with pytest.raises(KeyboardInterrupt):
-            prepare(corpus_config)
-    assert len(prepare(corpus_config).train) > 0
-    assert [path.suffix for path in cached()] == [""] and not (cached()[0] / "first_pass").exists()
+    assert "is damaged" in said[0]
 
 
 def test_bad_input_leaves_nothing_behind(corpus_config):
@@ -267,75 +246,12 @@ def test_a_missing_test_split_is_a_warning_and_a_missing_training_split_an_error
 
 
 def test_what_was_begun_is_swept_a_week_later(corpus_config):
-    old, new = cache_root() / "abc.part", cache_root() / "def.part"
+    old, new = cache_root() / "abc" / "text", cache_root() / "def" / "text"
     for folder in (old, new):
         folder.mkdir(parents=True)
     os.utime(old, (0, 0))
     prepare(corpus_config)
-    assert not old.exists() and new.exists()
-    shutil.rmtree(new)
-
-
-@pytest.mark.parametrize("encoded_before", [0, 1, 4, 9])
-def test_an_interrupted_preparation_goes_on_where_it_was(corpus_config, monkeypatch, encoded_before, said):
-    """Interrupted after the first pass, or after some shards of the second: what is done is not
-    done again.
-    """
-    monkeypatch.setattr(shards_module, "SHARD", 25)
-    whole = prepare(corpus_config)
-    expected = [(whole.train.src(i).tolist(), whole.train.tgt(i).tolist()) for i in range(len(whole.train))]
-    shutil.rmtree(cached()[0])
-    shards, original = [], prepare_module.write_chunks
-
-    def interrupted(path, chunks, num_ids):
-        if len(shards) == encoded_before:
-            raise KeyboardInterrupt
-        shards.append(path.name)
-        return original(path, chunks, num_ids)
-
-    with monkeypatch.context() as patch:
-        for module in (shards_module, prepare_module):
-            patch.setattr(module, "write_chunks", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            prepare(corpus_config)
-    assert [path.suffix for path in cached()] == [".part"]
-    again = []
-    monkeypatch.setattr(Tokenizer, "train", None)  # would raise
-    for module in (shards_module, prepare_module):
-        monkeypatch.setattr(
-            module,
-            "write_chunks",
-            lambda path, chunks, num_ids: (again.append(path.name), original(path, chunks, num_ids))[1],
-        )
-    data = prepare(corpus_config)
-    assert "resuming the preparation of the data, which was interrupted" in said
-    assert shards + again == [*(f"train-{i:05d}.arrow" for i in range(9)), "valid-0.arrow"]
-    assert data.fingerprint == whole.fingerprint and data.corpora == whole.corpora
-    assert [
-        (data.train.src(i).tolist(), data.train.tgt(i).tolist()) for i in range(len(data.train))
-    ] == expected
-    assert [path.suffix for path in cached()] == [""]
-
-
-def test_a_second_process_waits_and_takes_what_the_first_made(corpus_config, monkeypatch, said):
-    first = prepare(corpus_config)
-    (made,) = cached()
-    elsewhere = made.parent.with_name("elsewhere")
-    made.rename(elsewhere)
-    data = []
-    monkeypatch.setattr(Tokenizer, "train", None)  # would raise
-    with lock_folder(cache_root()):
-        waiting = threading.Thread(target=lambda: data.append(prepare(corpus_config)))
-        waiting.start()
-        deadline = time.monotonic() + 30
-        while not any("waiting for it" in text for text in said) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert not data
-        elsewhere.rename(made)
-    waiting.join(60)
-    assert data[0].fingerprint == first.fingerprint and any(
-        "another process prepares data" in text for text in said
-    )
+    assert not old.parent.exists() and new.exists()
 
 
 def test_a_cache_that_may_not_be_read_is_not_deleted(corpus_config, monkeypatch, said):
@@ -356,103 +272,16 @@ def test_a_cache_that_may_not_be_read_is_not_deleted(corpus_config, monkeypatch,
     assert folder.is_dir() and "from the cache" in said[0]
 
 
-@pytest.mark.parametrize("helper_fails", [False, True])
-def test_a_process_that_waits_helps_to_encode(corpus_config, monkeypatch, helper_fails):
-    """Each shard is encoded once, and what a helper leaves undone the leading process does."""
-    monkeypatch.setattr(shards_module, "SHARD", 25)
-    alone = prepare(corpus_config)
-    (folder,) = cached()
-    shutil.rmtree(folder)
-    encoded, original = {"MainThread": [], "encoding": []}, shards_module.write_chunks
-
-    def slow(path, chunks, num_ids):
-        name = threading.current_thread().name
-        encoded[name].append(path.name)
-        fingerprint = original(path, chunks, num_ids)
-        if name == "MainThread":
-            time.sleep(0.3)
-        elif helper_fails:
-            raise OSError("No space left on device")
-        return fingerprint
-
-    monkeypatch.setattr(shards_module, "write_chunks", slow)
-    with ShardHelper(corpus_config, folder.with_name(f"{folder.name}.part")):
-        together = prepare(corpus_config)
-    assert together.fingerprint == alone.fingerprint and together.corpora == alone.corpora
-    assert encoded["encoding"] and encoded["MainThread"]
-    shards = sorted(path.name for path in folder.glob("train-*.arrow"))
-    by_helper = [] if helper_fails else encoded["encoding"]
-    assert sorted(encoded["MainThread"] + by_helper) == shards
-    assert cached() == [folder] and not list(folder.rglob("*.lock"))
-
-
-@pytest.mark.parametrize("last", ["facts.json", "train-00002.json"])
-def test_an_interrupted_preparation_loses_no_sentence_of_the_record(corpus_config, monkeypatch, last):
-    monkeypatch.setattr(shards_module, "SHARD", 25)
-    whole = SeenSentences.read(prepare(corpus_config).seen_file).own.trained.exact
-    (folder,) = cached()
-    shutil.rmtree(folder)
-
-    def killed(path, text, write=prepare_module.write_text):
-        if path.name == last:
-            raise KeyboardInterrupt
-        write(path, text)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(prepare_module, "write_text", killed)
-        patch.setattr(shards_module, "write_text", killed)
-        prepare(corpus_config)
-    again = SeenSentences.read(prepare(corpus_config).seen_file).own.trained.exact
-    assert len(whole) > 100 and again.tolist() == whole.tolist()
-    assert not list(folder.rglob("*.npy"))
-
-
-def test_a_file_out_of_reach_costs_no_encoded_shard(corpus_config, monkeypatch):
-    monkeypatch.setattr(shards_module, "SHARD", 25)
-    original, shards = prepare_module.write_chunks, []
-
-    def torn(path, chunks, num_ids):
-        if len(shards) == 3:
-            raise InputError("train.en: cannot be read after line 80")
-        shards.append(path.name)
-        return original(path, chunks, num_ids)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(shards_module, "write_chunks", torn)
-        with pytest.raises(InputError):
-            prepare(corpus_config)
-    again = []
-    for module in (shards_module, prepare_module):
-        monkeypatch.setattr(
-            module,
-            "write_chunks",
-            lambda path, chunks, num_ids: (again.append(path.name), original(path, chunks, num_ids))[1],
-        )
-    prepare(corpus_config)
-    assert again[0] == "train-00003.arrow"
-
-
 def test_a_corpus_that_changes_while_it_is_read_is_told(corpus_config, monkeypatch):
-    original = prepare_module.write_chunks
-
-    def meddled(path, chunks, num_ids):
+    def meddled(self, number, run=split.Split.run):
+        run(self, number)
         source = Path(corpus_config.data.train.source)
         source.write_text(source.read_text(encoding="utf-8").replace("dog", "cat"), encoding="utf-8")
         os.utime(source, (1, 1))
-        return original(path, chunks, num_ids)
 
     with monkeypatch.context() as patch:
-        patch.setattr(shards_module, "write_chunks", meddled)
+        patch.setattr(split.Split, "run", meddled)
         with pytest.raises(InputError, match="the corpus must not change while it is read, but has changed"):
             prepare(corpus_config)
     assert cached() == []
     prepare(corpus_config)
-
-
-def test_the_sample_for_the_vocabulary_is_even_and_bounded():
-    pairs = [(str(i), str(i)) for i in range(10_000)]
-    sample = passes._evenly_spaced(pairs, 700)
-    assert 350 <= len(sample) <= 700
-    steps = {int(b[0]) - int(a[0]) for a, b in zip(sample, sample[1:])}
-    assert len(steps) == 1
-    assert passes._evenly_spaced(pairs[:50], 700) == pairs[:50]

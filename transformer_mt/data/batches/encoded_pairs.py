@@ -48,14 +48,15 @@ class Column:
 Chunk = tuple[Column, Column]
 
 
-def write_chunks(path: Path, chunks: Iterable[Chunk], num_ids: int = _SHORT + 1) -> str:
+def write_chunks(file: Path | pyarrow.NativeFile, chunks: Iterable[Chunk], num_ids: int = _SHORT + 1) -> str:
     """Write chunks of (source, target) ids below `num_ids`, without BOS and EOS. Returns a fingerprint of the
     pairs, whatever the chunks and the bits of an id.
     """
     kind = pyarrow.uint16() if num_ids <= _SHORT else pyarrow.int32()
     schema = pyarrow.schema([(side, pyarrow.list_(kind)) for side in ("src", "tgt")])
     fingerprints = [hashlib.sha256() for _ in range(4)]
-    with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_file(file, schema) as writer:
+    sink = str(file) if isinstance(file, Path) else file
+    with pyarrow.ipc.new_file(sink, schema) as writer:
         for src, tgt in chunks:
             parts = (src.lengths, src.values, tgt.lengths, tgt.values)
             for fingerprint, part in zip(fingerprints, parts):

@@ -10,10 +10,10 @@ from transformer_mt.config import Config
 from transformer_mt.config.guided_alignment import needs_links
 from transformer_mt.corpora.held_out import AnySet, FromTrainCorpus
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
-from transformer_mt.data.preparation.first_pass import training_pairs
 from transformer_mt.data.preparation.neighbours import Neighbours
 from transformer_mt.data.preparation.row_facts import kept_facts
 from transformer_mt.data.preparation.training_links import TrainingLinks
+from transformer_mt.data.preparation.training_pairs import training_pairs
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.files import digest
 

@@ -1,4 +1,4 @@
-"""Text pairs into piece ids, on all cores, in order."""
+"""Text pairs into piece ids, by threads, in order."""
 
 import math
 from collections import Counter, deque
@@ -30,6 +30,7 @@ def encoded_chunks(
     target_piece: str | None = None,
     has_labels: bool = False,
     keys: list[np.ndarray] | None = None,
+    threads: int | None = None,
 ) -> Iterator[Chunk]:
     """The pairs that fit, as ids, each source after the control pieces and each target after its own; drop
     reasons are counted, and `keys` get the (pairs, 2) keys of both sides. With `has_labels` each target is
@@ -42,7 +43,7 @@ def encoded_chunks(
     labels = (
         {label: tokenizer.control_id(label_piece(label)) for label in data.labels} if has_labels else None
     )
-    pairs, workers = iter(pairs), usable_cores()
+    pairs, workers = iter(pairs), threads or usable_cores()
     waiting: deque[Future[tuple[Chunk, Counter[str], list[Pair]]]] = deque()
 
     def first() -> Chunk:

@@ -1,8 +1,6 @@
-"""Everything between a config and the first batch: clean, learn the vocabulary, encode, cache.
+"""The data of a config: from the cache, or made.
 
-The name of a cache folder is a hash of its inputs; the folder gets this name only when it is complete. The
-memory of both passes over the corpus is independent of the number of pairs. An interrupted first pass starts
-again; an interrupted second pass, which encodes, is resumed.
+The name of a cache folder is a hash of its inputs; what stands in it is complete when its manifest does.
 """
 
 import errno
@@ -10,51 +8,32 @@ import hashlib
 import json
 import shutil
 import time
-from collections import Counter
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow
 
 from transformer_mt.cache import cache_root
 from transformer_mt.config import Config, DataConfig
-from transformer_mt.corpora.held_out import (
-    AnySet,
-    FromTrainCorpus,
-    as_lines,
-    held_out_file,
-    rows_of,
-    splits_of,
-)
+from transformer_mt.corpora.held_out import AnySet, held_out_file, rows_of, splits_of
 from transformer_mt.corpora.kind import EvaluationSentence
-from transformer_mt.corpora.seen_sentences import NOTHING_SEEN, SeenSentences, Sentences
-from transformer_mt.data.batches.encoded_pairs import EncodedPairs, write_chunks
+from transformer_mt.corpora.seen_sentences import NOTHING_SEEN, Sentences
+from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.batches.mixture import effective_weights
 from transformer_mt.data.cleaning import drop_reasons
-from transformer_mt.data.cleaning.rules import check_filter
+from transformer_mt.data.preparation.build import SEEN_FILE, Build, CorpusCounts, corpus_table
 from transformer_mt.data.preparation.change_facts import change_facts, neighbours_of_set
-from transformer_mt.data.preparation.encode import encoded_chunks
-from transformer_mt.data.preparation.first_pass import (
-    FIRST_PASS_FILE,
-    FIRST_PASS_FOLDER,
-    first_pass,
-    validation_sentences,
-)
-from transformer_mt.data.preparation.second_pass import CorpusCounts, second_pass, trained_sentences
-from transformer_mt.data.preparation.shard_helper import ShardHelper
+from transformer_mt.data.preparation.encode_blocks import train_file
+from transformer_mt.data.preparation.store import FACTS_FILE
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.files import fsync, write_text
-from transformer_mt.locks import FolderLock, wait_for_folder
-from transformer_mt.markdown import table
+from transformer_mt.locks import wait_for_folder
 from transformer_mt.messages import messages_to, say
 from transformer_mt.settings.objective import Objective
 from transformer_mt.text.pair import Pair
 
-_SEEN_FILE = "seen.safetensors"
-FORMAT = 10  # of the cache: raise it when a change in this package alters what is written
+FORMAT = 11  # of the cache: raise it when a change in this package alters what is written
 
 
 @dataclass(frozen=True)
@@ -128,15 +107,13 @@ def prepare(
 def _prepared(config: Config, tokenizer: Tokenizer | None, inherited: Sentences) -> PreparedData:
     """The data without links."""
     folder = cache_root() / _key(config, None, inherited)
-    if (
-        folder.is_dir()
-        and (data := _open(config.data, folder))
-        and (tokenizer is None or data.tokenizer.fingerprint == tokenizer.fingerprint)
+    if (data := _open(config.data, folder)) and (
+        tokenizer is None or data.tokenizer.fingerprint == tokenizer.fingerprint
     ):
         return _announce(data, f"from the cache {folder}")
     if tokenizer is not None:
         folder = cache_root() / _key(config, tokenizer, inherited)
-        if folder.is_dir() and (data := _open(config.data, folder)):
+        if data := _open(config.data, folder):
             return _announce(data, f"from the cache {folder}")
     return _announce(_build(config, folder, tokenizer, inherited), f"cached in {folder}")
 
@@ -165,10 +142,12 @@ def _key(config: Config, tokenizer: Tokenizer | None, inherited: Sentences) -> s
 
 
 def _open(data: DataConfig, folder: Path) -> PreparedData | None:
-    """Load a cache folder. If it is damaged, report it and return None."""
+    """Load a cache folder; None if it is not there or not complete. If it is damaged, that is reported."""
+    if not (folder / FACTS_FILE).exists():
+        return None
     try:
-        facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
-        train = EncodedPairs(sorted(folder.glob("train-*.arrow")))
+        facts = json.loads((folder / FACTS_FILE).read_text(encoding="utf-8"))
+        train = EncodedPairs([folder / train_file(number) for number in range(len(facts["blocks"]))])
         names = (entry.title for entry in data.entries)  # another name is no other data
         corpora = [CorpusCounts(**{**counts, "name": name}) for counts, name in zip(facts["corpora"], names)]
         sizes = [corpus.counts.get(drop_reasons.KEPT, 0) for corpus in corpora]
@@ -204,8 +183,8 @@ def _open(data: DataConfig, folder: Path) -> PreparedData | None:
 
 
 def _seen_file(folder: Path) -> Path:
-    if not (file := folder / _SEEN_FILE).is_file():
-        raise ValueError(f"no {_SEEN_FILE}")
+    if not (file := folder / SEEN_FILE).is_file():
+        raise ValueError(f"no {SEEN_FILE}")
     return file
 
 
@@ -233,37 +212,31 @@ def _announce(data: PreparedData, origin: str) -> PreparedData:
 
 
 def _build(config: Config, folder: Path, tokenizer: Tokenizer | None, inherited: Sentences) -> PreparedData:
-    """Make the cache folder, resuming what an interrupted process left in `.part`."""
-    root, part = folder.parent, _part(folder)
+    """Make the cache folder, or what is missing of it."""
+    root, build = folder.parent, Build(config, folder, tokenizer, inherited)
+
+    def check() -> None:
+        if _key(config, tokenizer, inherited) != folder.name:
+            raise InputError("the corpus must not change while it is read, but has changed; start again")
+
     try:
         root.mkdir(parents=True, exist_ok=True)
-        # One process leads at a time: the next may find here what it needs.
-        with _lock(root, config, part):
-            _remove_abandoned(root)
-            if folder.is_dir():
-                # Another process may have made it while this one waited.
-                with messages_to(lambda text: None):  # damage was reported already
-                    data = _open(config.data, folder)
-                if data is not None:
-                    return data
-                shutil.rmtree(folder)
-            part.mkdir(exist_ok=True)
-            try:
-                _prepare_into(config, part, tokenizer, inherited)
-            except InputError:
-                if not (
-                    part / FIRST_PASS_FILE
-                ).exists():  # what was encoded stays: a file out of reach may come back
-                    shutil.rmtree(part, ignore_errors=True)
+        _remove_abandoned(root)
+        _remove_damaged(config.data, folder)
+        folder.mkdir(exist_ok=True)
+        try:
+            build.run(check)
+        except InputError:
+            if not any(folder.glob("train-*.json")):  # a file out of reach may come back
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+        except FileNotFoundError:
+            if not (folder / FACTS_FILE).exists():  # else another preparation has completed it meanwhile
                 raise
-            if _key(config, tokenizer, inherited) != folder.name:
-                shutil.rmtree(part, ignore_errors=True)
-                raise InputError("the corpus must not change while it is read, but has changed; start again")
-            part.rename(folder)
-            shutil.rmtree(folder / FIRST_PASS_FOLDER)  # last: until here an interrupted run can resume
-            if data := _open(config.data, folder):
-                return data
-            raise WorkError(f"{folder}: must read as it was written, but does not; check the disk")
+        if data := _open(config.data, folder):
+            build.clean_up()
+            return data
+        raise WorkError(f"{folder}: must read as it was written, but does not; check the disk")
     except (OSError, pyarrow.ArrowException) as error:
         raise WorkError(
             f"{root}: could not write the encoded data: {error}; free some space, or set "
@@ -271,86 +244,15 @@ def _build(config: Config, folder: Path, tokenizer: Tokenizer | None, inherited:
         ) from None
 
 
-def _lock(root: Path, config: Config, part: Path) -> FolderLock:
-    """Lock the cache, waiting for another process if there is one, and helping it if it prepares the same."""
-    helping = ExitStack()
-
-    def wait() -> None:
-        say(f"another process prepares data in {root}; waiting for it")
-        helping.enter_context(ShardHelper(config, part))
-
-    with helping:
-        return wait_for_folder(root, wait)
-
-
-def help_prepare(config: Config, tokenizer: Tokenizer | None, inherited: Sentences) -> ShardHelper:
-    """Within it, this process helps another that prepares the data of `config`."""
-    return ShardHelper(config, _part(cache_root() / _key(config, tokenizer, inherited)))
-
-
-def _part(folder: Path) -> Path:
-    """Temporary folder in which the cache folder is made."""
-    return folder.with_name(f"{folder.name}.part")
+def _remove_damaged(data: DataConfig, folder: Path) -> None:
+    """Remove a folder that was complete and is damaged; another process may make it again meanwhile."""
+    with wait_for_folder(folder.parent), messages_to(lambda text: None):  # damage was reported already
+        if (folder / FACTS_FILE).exists() and _open(data, folder) is None:
+            shutil.rmtree(folder)
 
 
 def _remove_abandoned(root: Path) -> None:
-    """Remove unfinished folders that are older than a week."""
-    for path in root.glob("*.part"):
-        if time.time() - path.stat().st_mtime > 7 * 86_400:
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _prepare_into(config: Config, folder: Path, tokenizer: Tokenizer | None, inherited: Sentences) -> None:
-    data = config.data
-    for entry in data.entries:
-        check_filter(data.filter_of(entry), data.languages_of(entry))
-    for corpus in data.valid_sets:
-        if not isinstance(corpus, FromTrainCorpus):
-            say(f"reading {corpus.describe_access()} (validation)")
-            validation_sentences(corpus, data, folder)  # before hours of work
-    first, tokenizer = first_pass(config, folder, tokenizer, inherited)
-    corpora, fingerprints = second_pass(config, folder, tokenizer, first)
-    if not any(corpus.counts.get(drop_reasons.KEPT) for corpus in corpora):
-        names = ", ".join(entry.title for entry in data.entries)
-        raise InputError(f"{names}: no training pair is left after cleaning:\n{corpus_table(corpora)}")
-    for number, corpus in enumerate(data.valid_sets):
-        valid = validation_sentences(corpus, data, folder)
-        pairs = ((src.strip(), reference.strip()) for src, references in valid for reference in references)
-        arrow = folder / f"valid-{number}.arrow"
-        before, before_tgt = data.pieces_before(corpus), data.target_piece(data.languages_of(corpus))
-        has_labels = data.objective_of(corpus) == "classification"
-        chunks = encoded_chunks(pairs, tokenizer, data, Counter(), before, before_tgt, has_labels)
-        fingerprints.append(write_chunks(arrow, chunks, tokenizer.num_ids))
-        fsync(arrow)
-        write_text(arrow.with_suffix(".jsonl"), as_lines([src, *references] for src, references in valid))
-    facts = {
-        "fingerprint": hashlib.sha256("".join(fingerprints).encode()).hexdigest(),
-        "corpora": [asdict(corpus) for corpus in corpora],
-        "several_sentences": first.several_sentences,
-    }
-    SeenSentences(trained_sentences(folder)).write(folder / _SEEN_FILE)
-    write_text(folder / "facts.json", json.dumps(facts))
-
-
-def corpus_table(corpora: Sequence[CorpusCounts], weights: Sequence[float] = ()) -> str:
-    """Kept and dropped pairs: one corpus by reason, several as a table."""
-    if len(corpora) == 1:
-        return drop_reasons.reason_table(Counter(corpora[0].counts))
-    used = [reason for reason in drop_reasons.REASONS if any(corpus.counts.get(reason) for corpus in corpora)]
-    names = [
-        drop_reasons.READ,
-        *(reason for reason in used if reason != drop_reasons.KEPT),
-        drop_reasons.KEPT,
-    ]
-    rows = [
-        [
-            corpus.name,
-            *(f"{corpus.counts.get(name, 0):,}" for name in names),
-            f"{corpus.source_tokens:,}",
-            f"{corpus.target_tokens:,}",
-            *([f"{weights[number]:g}"] if weights else []),
-        ]
-        for number, corpus in enumerate(corpora)
-    ]
-    head = ["corpus", *names, "source tokens", "target tokens", *(["uses per epoch"] if weights else [])]
-    return table(rows, head)
+    """Remove what unfinished preparations left more than a week ago."""
+    for text in root.glob("*/text"):
+        if time.time() - text.stat().st_mtime > 7 * 86_400 and not (text.parent / FACTS_FILE).exists():
+            shutil.rmtree(text.parent, ignore_errors=True)

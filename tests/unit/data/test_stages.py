@@ -1,0 +1,191 @@
+"""The stages of a preparation: the same bytes whatever the blocks, the workers, and what died."""
+
+import hashlib
+import multiprocessing
+import os
+import shutil
+import signal
+import time
+
+import pytest
+
+from transformer_mt.cache import cache_root
+from transformer_mt.config.load import load_config
+from transformer_mt.data.preparation import clean, sample, split, stage
+from transformer_mt.data.preparation.encode_blocks import EncodeBlocks
+from transformer_mt.data.preparation.prepare import prepare
+from transformer_mt.data.preparation.store import Store
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.errors import WorkError
+
+
+@pytest.fixture
+def config(tmp_path, write_config, monkeypatch):
+    """Two corpora and plain text, with duplicates, held-out sets, and texts that are the target of a held-out
+    pair, in blocks of 100 rows, keys in shares of two blocks, and one process.
+    """
+    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "cache"))
+    for module, name, value in ((split, "BLOCK", 100), (clean, "_SHARE", 2)):
+        monkeypatch.setattr(module, name, value)
+    workers(monkeypatch, 1)
+    pairs = [(f"the dog {i % 150} sees {i} cats", f"der Hund {i % 150} sieht {i} Katzen") for i in range(220)]
+    others = [*pairs[50:120], *((f"a bird {i}", f"ein Vogel {i}") for i in range(60)), *pairs[:30]]
+    files = {}
+    for name, rows in (("a", pairs), ("b", others)):
+        for side, column in (("en", 0), ("de", 1)):
+            file = tmp_path / f"{name}.{side}"
+            file.write_text("".join(row[column] + "\n" for row in rows), encoding="utf-8")
+            files[f"{name}.{side}"] = str(file)
+    (tmp_path / "c.de").write_text("".join(row[1] + ".\n" + row[1] + "\n" for row in pairs), encoding="utf-8")
+    data = {
+        "train": [
+            {"source": files["a.en"], "target": files["a.de"], "name": "a"},
+            {"source": files["b.en"], "target": files["b.de"], "name": "b"},
+            {"text": str(tmp_path / "c.de"), "objective": "denoise", "language": "de", "name": "c"},
+        ],
+        "valid": {"from_train": {"share": 0.1, "max": 20}},
+        "test": [{"from_train": {"share": 0.05}}],
+    }
+    return load_config(write_config(data=data, tokenizer={"vocab_size": 320}))
+
+
+def workers(monkeypatch, count):
+    monkeypatch.setattr(stage, "usable_cores", lambda: count)
+
+
+def files_of(config):
+    """The digest of each file of the prepared data; they are removed."""
+    folder = prepare(config).seen_file.parent
+    digests = {
+        str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
+    shutil.rmtree(folder)
+    return digests
+
+
+def contents(data):
+    pairs = [(data.train.src(i).tolist(), data.train.tgt(i).tolist()) for i in range(len(data.train))]
+    corpora = [(c.name, sorted(c.counts.items()), c.source_tokens, c.target_tokens) for c in data.corpora]
+    return pairs, corpora, data.held_out, data.several_sentences, data.tokenizer.fingerprint
+
+
+def test_blocks_and_shares_change_nothing(config, monkeypatch):
+    in_blocks = contents(prepare(config))
+    shutil.rmtree(cache_root())
+    monkeypatch.setattr(split, "BLOCK", 10_000)
+    whole = contents(prepare(config))
+    assert in_blocks == whole
+    counts = [dict(counts) for _, counts, _, _ in whole[1]]
+    assert [c["read"] for c in counts] == [220, 160, 440]
+    assert counts[1]["duplicate"] > 60 and all(c["held out"] > 5 for c in counts)
+    # What is held out as a pair is not trained on as a text alone.
+    texts = {prepare(config).tokenizer.decode_tgt(tgt) for _, tgt in whole[0]}
+    assert not any(tgt in texts for pairs in whole[2].values() for _, tgt in pairs)
+
+
+def test_the_vocabulary_is_learnt_of_evenly_spaced_rows(config, monkeypatch):
+    monkeypatch.setattr(sample, "ROWS", 150)
+    learnt = []
+
+    def spy(cls, pairs, *rest, train=Tokenizer.train.__func__):
+        learnt.append(list(pairs))
+        return train(cls, pairs, *rest)
+
+    monkeypatch.setattr(Tokenizer, "train", classmethod(spy))
+    files_of(config)
+    monkeypatch.setattr(split, "BLOCK", 10_000)
+    files_of(config)
+    assert learnt[0] == learnt[1] and 60 < len(learnt[0]) <= 150
+    numbers = [int(tgt.split()[-2]) for _, tgt in learnt[0] if "Hund" in tgt]
+    assert len(set(numbers)) > 20 and max(numbers) > 200
+
+
+def test_several_workers_write_the_same_bytes(config, monkeypatch):
+    alone = files_of(config)
+    workers(monkeypatch, 3)
+    assert files_of(config) == alone
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("tenth", range(10))
+def test_killed_at_any_write_it_goes_on_where_it_was(config, monkeypatch, tenth):
+    written = []
+
+    def write(self, name, content, write=Store.write):
+        if len(written) == last:
+            raise KeyboardInterrupt
+        written.append(name)
+        write(self, name, content)
+
+    last = 1000
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "write", write)
+        whole = files_of(config)
+        last, total = len(written) * tenth // 10, len(written)
+        written.clear()
+        with pytest.raises(KeyboardInterrupt):
+            prepare(config)
+        last = 1000
+        assert files_of(config) == whole
+    assert len(written) <= total + 6  # what a task had written before its last file
+
+
+def test_the_end_of_a_worker_is_one_line_and_costs_its_block(config, monkeypatch, tmp_path):
+    whole = files_of(config)
+    workers(monkeypatch, 2)
+
+    def killed(self, number, run=EncodeBlocks.run):
+        run(self, number)
+        if number == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EncodeBlocks, "run", killed)
+        with pytest.raises(WorkError, match="worker process has ended with status -9; run the same command"):
+            prepare(config)
+    monkeypatch.setattr(Tokenizer, "train", None)  # would raise
+    assert files_of(config) == whole
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_full_disk_is_one_line_and_nothing_half_written_is_taken(config, monkeypatch, count):
+    whole = files_of(config)
+    workers(monkeypatch, count)
+
+    def full(self, name, content, write=Store.write):
+        if name.startswith("train-") and name.endswith("2.arrow"):
+            (self.folder / f".{name}.tmp").write_bytes(content[: len(content) // 2])
+            raise OSError(28, "No space left on device")
+        write(self, name, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "write", full)
+        with pytest.raises(WorkError, match="could not write the encoded data: .*No space left.*it resumes"):
+            prepare(config)
+    assert files_of(config) == whole
+
+
+def test_two_preparations_at_once_share_the_work(config, monkeypatch, tmp_path):
+    whole = files_of(config)
+    log = tmp_path / "log"
+
+    def slow(self, number, run=EncodeBlocks.run):
+        with log.open("a") as file:
+            file.write(f"{os.getpid()} {number}\n")
+        time.sleep(0.2)
+        run(self, number)
+
+    monkeypatch.setattr(EncodeBlocks, "run", slow)
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=prepare, args=(config,)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert files_of(config) == whole
+    done = [line.split() for line in log.read_text().splitlines()]
+    by_process = [{number for pid, number in done if pid == str(process.pid)} for process in processes]
+    assert all(by_process) and len(done) < 2 * 9

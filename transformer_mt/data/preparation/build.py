@@ -1,0 +1,229 @@
+"""The stages of a preparation in their order, and what is made of all blocks together.
+
+Each stage writes whole files that depend on those before it and on the config alone. So a preparation that
+was interrupted goes on where it was, and several of the same data at once share the work.
+"""
+
+import hashlib
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow
+
+from transformer_mt.config import Config, DataConfig
+from transformer_mt.corpora.held_out import FromTrainCorpus, HeldOutSplit, as_lines, held_out_file, splits_of
+from transformer_mt.corpora.kind import EvaluationSentence
+from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences
+from transformer_mt.data.batches.encoded_pairs import write_chunks
+from transformer_mt.data.cleaning import drop_reasons
+from transformer_mt.data.cleaning.rules import check_filter
+from transformer_mt.data.preparation.clean import Clean, LeftOut
+from transformer_mt.data.preparation.encode import encoded_chunks
+from transformer_mt.data.preparation.encode_blocks import EncodeBlocks, EncodedBlock
+from transformer_mt.data.preparation.evaluation_keys import evaluation_keys, validation_sentences
+from transformer_mt.data.preparation.reasons import Duplicates, HeldOutRows, Reasons
+from transformer_mt.data.preparation.sample import Sample, learnt_tokenizer, several_sentences
+from transformer_mt.data.preparation.split import Split, TextBlocks
+from transformer_mt.data.preparation.stage import LocalEngine, Stage, run_stage
+from transformer_mt.data.preparation.store import FACTS_FILE, Store
+from transformer_mt.data.preparation.training_pairs import check_tags, may_be_scored
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.errors import InputError
+from transformer_mt.markdown import table
+from transformer_mt.messages import say
+from transformer_mt.text.pair import Pair
+
+SEEN_FILE = "seen.safetensors"
+_LEARNT = "learnt.json"
+"""Says that the vocabulary is there."""
+
+
+@dataclass
+class CorpusCounts:
+    """Counts of one training corpus: pairs kept and dropped, by reason."""
+
+    name: str
+    counts: dict[str, int]
+    """Rows by drop reason, `read` and `kept` included."""
+    source_tokens: int = 0
+    """Pieces of the kept pairs, end-of-sentence counted."""
+    target_tokens: int = 0
+
+
+class Build:
+    """A preparation of the data of a config in a folder."""
+
+    def __init__(
+        self, config: Config, folder: Path, tokenizer: Tokenizer | None, inherited: Sentences
+    ) -> None:
+        """Training rows with a source that an `inherited` model was scored by are left out, and what it was
+        trained on is in no held-out set.
+        """
+        self._config, self._tokenizer, self._inherited = config, tokenizer, inherited
+        self._folder, self._store, self._engine = folder, Store(folder), LocalEngine()
+
+    def run(self, check: Callable[[], None]) -> None:
+        """Do what is not done yet; `check` raises InputError if the corpora have changed since it began."""
+        data, store = self._config.data, self._store
+        if self._tokenizer is None:
+            check_tags(data)
+        for entry in data.entries:
+            check_filter(data.filter_of(entry), data.languages_of(entry))
+        valid = {number: self._validation(number) for number in self._separate_sets()}  # before hours of work
+        left_out = self._left_out()
+        if store.exists(Split(data, store).result(0)):
+            say("resuming a preparation of the data that was begun before")
+        self._run_stage(Split(data, store))
+        check()
+        text = TextBlocks(data, store)
+        self._run_stage(clean := Clean(data, text, left_out, store))
+        if not store.exists(HeldOutRows.NAME):
+            self._write_held_out_sets(HeldOutRows(clean, text, store))
+        if data.remove_duplicates:
+            self._run_stage(Duplicates(clean, text, store))
+        reasons = Reasons(clean, text, store, bool(data.remove_duplicates))
+        if not store.exists(_LEARNT):
+            self._learn(Sample(clean, text, reasons, store), text)
+        tokenizer = Tokenizer.load(self._folder)
+        self._run_stage(encode := EncodeBlocks(data, text, reasons, tokenizer, store))
+        blocks = [encode.block(number) for number in range(len(text))]
+        corpora = _sums(data, blocks)
+        if not any(block.rows for block in blocks):
+            names = ", ".join(entry.title for entry in data.entries)
+            raise InputError(f"{names}: no training pair is left after cleaning:\n{corpus_table(corpora)}")
+        fingerprints = [block.fingerprint for block in blocks]
+        for number in range(len(data.valid_sets)):
+            fingerprints.append(self._encode_validation(number, valid.get(number), tokenizer))
+        SeenSentences(encode.trained_sentences()).write(self._folder / SEEN_FILE)
+        facts = {
+            "fingerprint": hashlib.sha256("".join(fingerprints).encode()).hexdigest(),
+            "corpora": [asdict(corpus) for corpus in corpora],
+            "several_sentences": json.loads(store.read(_LEARNT))["several_sentences"],
+            "blocks": [asdict(block) for block in blocks],
+        }
+        store.write(FACTS_FILE, json.dumps(facts).encode())
+
+    def _run_stage(self, stage: Stage) -> None:
+        run_stage(stage, self._engine, self._store)
+
+    def _separate_sets(self) -> list[int]:
+        """The numbers of the validation sets that are corpora of their own."""
+        sets = enumerate(self._config.data.valid_sets)
+        return [number for number, corpus in sets if not isinstance(corpus, FromTrainCorpus)]
+
+    def _validation(self, number: int) -> list[EvaluationSentence]:
+        corpus = self._config.data.valid_sets[number]
+        if not isinstance(corpus, FromTrainCorpus):
+            say(f"reading {corpus.describe_access()} (validation)")
+        return validation_sentences(corpus, self._config.data, self._folder)
+
+    def _left_out(self) -> LeftOut:
+        keys = evaluation_keys(self._config.data)
+        scored = frozenset(self._inherited.scored.exact.tolist())
+        return LeftOut(frozenset(keys.sources), frozenset(keys.targets), scored)
+
+    def _write_held_out_sets(self, rows: HeldOutRows) -> None:
+        def is_known(pair: Pair) -> bool:
+            return bool(self._inherited.knows([(pair[0], (pair[1],))])[0])
+
+        data = self._config.data
+        held_out = rows.find(splits := splits_of(data.valid_sets, data.test, is_known))
+        for split in splits:
+            name = held_out_file(self._folder, split.name).name
+            self._store.write(name, as_lines(self._pairs_of(split)).encode())
+        rows.write(held_out)
+
+    def _pairs_of(self, split: HeldOutSplit) -> list[Pair]:
+        if pairs := split.pairs():
+            return pairs
+        data, key = self._config.data, f"data.{split.name}.from_train"
+        if not any(may_be_scored(entry, data) for entry in data.entries):
+            raise InputError(
+                f"{key} must have a training corpus of {data.main_objective} without tag that is not "
+                "synthetic, but there is none; name a file"
+            )
+        if not self._inherited.is_empty:
+            raise InputError(
+                f"{key} must hold out a pair that is new to the models that this training starts from, "
+                "but has none; name a file of other pairs"
+            )
+        raise InputError(
+            f"{key} must hold out at least one pair, but no hash is small enough; raise its share"
+        )
+
+    def _learn(self, sample: Sample, text: TextBlocks) -> None:
+        self._run_stage(sample)
+        tokenizer = self._tokenizer or learnt_tokenizer(self._config, sample, text)
+        for piece in self._config.data.control_pieces:
+            tokenizer.control_id(piece)  # InputError now if a resumed vocabulary does not have it
+        with TemporaryDirectory() as temporary:
+            tokenizer.save(Path(temporary))
+            for file in Path(temporary).iterdir():
+                self._store.write(file.name, file.read_bytes())
+        facts = {"several_sentences": several_sentences(self._config, sample, text)}
+        self._store.write(_LEARNT, json.dumps(facts).encode())
+
+    def _encode_validation(
+        self, number: int, sentences: list[EvaluationSentence] | None, tokenizer: Tokenizer
+    ) -> str:
+        """Write a validation set; returns a fingerprint of its ids."""
+        data, corpus = self._config.data, self._config.data.valid_sets[number]
+        sentences = sentences or self._validation(number)
+        pairs = ((src.strip(), tgt.strip()) for src, references in sentences for tgt in references)
+        before, before_tgt = data.pieces_before(corpus), data.target_piece(data.languages_of(corpus))
+        has_labels = data.objective_of(corpus) == "classification"
+        chunks = encoded_chunks(pairs, tokenizer, data, Counter(), before, before_tgt, has_labels)
+        with pyarrow.BufferOutputStream() as file:
+            fingerprint = write_chunks(file, chunks, tokenizer.num_ids)
+            self._store.write(f"valid-{number}.arrow", file.getvalue().to_pybytes())
+        lines = as_lines([src, *references] for src, references in sentences)
+        self._store.write(f"valid-{number}.jsonl", lines.encode())
+        return fingerprint
+
+    def clean_up(self) -> None:
+        """Remove what complete data do not need."""
+        for stage in ("text", "clean", "duplicates", "sample", "seen"):
+            shutil.rmtree(self._folder / stage, ignore_errors=True)
+        for name in (HeldOutRows.NAME, _LEARNT, "train-*.json", ".*.tmp"):
+            for path in self._folder.glob(name):
+                path.unlink(missing_ok=True)
+
+
+def _sums(data: DataConfig, blocks: Sequence[EncodedBlock]) -> list[CorpusCounts]:
+    """The counts of each corpus."""
+    corpora = [CorpusCounts(entry.title, {}) for entry in data.entries]
+    for block in blocks:
+        corpus = corpora[block.corpus]
+        corpus.counts = dict(Counter(corpus.counts) + Counter(block.counts))
+        corpus.source_tokens += block.source_tokens
+        corpus.target_tokens += block.target_tokens
+    return corpora
+
+
+def corpus_table(corpora: Sequence[CorpusCounts], weights: Sequence[float] = ()) -> str:
+    """Kept and dropped pairs: one corpus by reason, several as a table."""
+    if len(corpora) == 1:
+        return drop_reasons.reason_table(Counter(corpora[0].counts))
+    used = [reason for reason in drop_reasons.REASONS if any(corpus.counts.get(reason) for corpus in corpora)]
+    names = [
+        drop_reasons.READ,
+        *(reason for reason in used if reason != drop_reasons.KEPT),
+        drop_reasons.KEPT,
+    ]
+    rows = [
+        [
+            corpus.name,
+            *(f"{corpus.counts.get(name, 0):,}" for name in names),
+            f"{corpus.source_tokens:,}",
+            f"{corpus.target_tokens:,}",
+            *([f"{weights[number]:g}"] if weights else []),
+        ]
+        for number, corpus in enumerate(corpora)
+    ]
+    head = ["corpus", *names, "source tokens", "target tokens", *(["uses per epoch"] if weights else [])]
+    return table(rows, head)

@@ -1,0 +1,167 @@
+"""The drop reason of each row, found block by block; duplicates and lone sides are found later, from keys."""
+
+import json
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
+
+import numpy as np
+
+from transformer_mt.config import DataConfig
+from transformer_mt.corpora.held_out import splits_of
+from transformer_mt.corpora.kind import Corpus
+from transformer_mt.data.cleaning.drop_reasons import COPY, EMPTY, HELD_OUT, KEPT, LEAKED, REASONS
+from transformer_mt.data.cleaning.rules import rules_of
+from transformer_mt.data.preparation.split import TextBlocks
+from transformer_mt.data.preparation.store import Store
+from transformer_mt.data.preparation.tables import array_bytes, arrays_of
+from transformer_mt.data.preparation.training_pairs import lone_side, may_be_scored
+from transformer_mt.text.hashes import pair_key, sentence_key
+from transformer_mt.text.pair import Pair
+
+KEY = np.dtype([("key", np.uint64), ("row", np.uint64)])
+"""A key of a row's text, and the row's number."""
+_SHARE = 128
+"""Blocks whose keys are sorted at a time: 13 million keys, 200 MB."""
+_HEADER = np.dtype(np.uint64)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Keys of sentences that training rows must not have."""
+
+    sources: frozenset[int]
+    """Sources of the validation and test sets."""
+    targets: frozenset[int]
+    """Their targets, for rows whose source is elsewhere."""
+    inherited: frozenset[int]
+    """Sentences by which the models that the training begins from were scored."""
+
+
+class _Rows:
+    """The rows of one block of a corpus: the reason to drop each, and what is held out of them."""
+
+    def __init__(self, data: DataConfig, entry: Corpus, left_out: LeftOut) -> None:
+        self._splits = splits_of(data.valid_sets, data.test)
+        self._left_out, self._side = left_out, lone_side(entry)
+        self._left_out_targets: Set[int] = frozenset()
+        if self._side is not None:
+            self._left_out_targets = left_out.targets | left_out.inherited
+        rules = rules_of(data.filter_of(entry), data.languages_of(entry))
+        self._rules = [rule for rule in rules if rule.reason != COPY or not entry.is_text]
+        self._may_be_scored = may_be_scored(entry, data)
+        self._has_lone_sides = any(lone_side(other) is not None for other in data.entries)
+        self.scored: list[tuple[int, int, int, Pair]] = []
+        """(split, key of the source, row, pair) of held-out pairs that may be scored."""
+        self.targets: list[int] = []
+        """Keys of the targets that are held out."""
+        self.lone: list[tuple[int, int]] = []
+        """(key, row) of texts that may be held out as the target of a pair elsewhere."""
+
+    def reason(self, row: int, pair: Pair, pair_source: str) -> str:
+        """Why this row is dropped; KEPT if no reason is known yet."""
+        reason = self._reason(row, pair, pair_source)
+        if reason == KEPT and self._splits and self._side is not None:
+            self.lone.append((sentence_key(pair[self._side]), row))
+        return reason
+
+    def _reason(self, row: int, pair: Pair, pair_source: str) -> str:
+        src, tgt = pair
+        if not src or not tgt:
+            return EMPTY
+        if self._left_out.sources or self._splits or self._left_out.inherited:
+            key = sentence_key(src)
+            if key in self._left_out.sources:
+                return LEAKED
+            if self._left_out_targets and sentence_key(tgt) in self._left_out_targets:
+                return LEAKED
+            if self._is_held_out(row, pair, sentence_key(pair_source) if pair_source else key):
+                return HELD_OUT
+            if key in self._left_out.inherited:
+                return LEAKED
+        return next((rule.reason for rule in self._rules if rule.drops(src, tgt)), KEPT)
+
+    def _is_held_out(self, row: int, pair: Pair, source_key: int) -> bool:
+        """Before the rules: a filter must not change the sets that compare it with another."""
+        number = next((i for i, split in enumerate(self._splits) if split.takes(source_key)), None)
+        if number is None:
+            return False
+        if self._may_be_scored:
+            self.scored.append((number, source_key, row, pair))
+        if self._has_lone_sides and self._side is None:
+            self.targets.append(sentence_key(pair[1]))
+        return True
+
+
+class Clean:
+    """The stage that finds the drop reasons that a row has by itself."""
+
+    what = "cleaning"
+
+    def __init__(self, data: DataConfig, text: TextBlocks, left_out: LeftOut, store: Store) -> None:
+        self._data, self._text, self._left_out, self._store = data, text, left_out, store
+        self.sizes = text.sizes
+        self.num_shares = -(-len(text) // _SHARE)
+
+    def result(self, number: int) -> str:
+        return f"clean/{number:05d}.npz"
+
+    def run(self, number: int) -> None:
+        entry = self._text.entry(number)
+        rows, language = _Rows(self._data, entry, self._left_out), self._target_language(entry)
+        is_near = self._data.remove_duplicates == "near"
+        reasons, keys = list[int](), list[tuple[int, int]]()
+        pairs, sources = self._text.pairs_and_sources(number)
+        for row, (pair, source) in enumerate(zip(pairs, sources), self._text.starts[number]):
+            reason = rows.reason(row, pair, source)
+            reasons.append(REASONS.index(reason))
+            if reason == KEPT:
+                # The same target in two languages, such as Norwegian's two, is two pairs.
+                target = f"{language}\n{pair[1]}" if language else pair[1]
+                keys.append((pair_key((pair[0], target), is_near), row))
+        self._store.write(f"clean/{number:05d}.keys", self._in_shares(np.array(keys, KEY)))
+        self._store.write(f"clean/{number:05d}.held.json", json.dumps(rows.scored).encode())
+        targets, lone = np.array(rows.targets, np.uint64), np.array(rows.lone, KEY)
+        content = array_bytes(reasons=np.array(reasons, np.uint8), targets=targets, lone=lone)
+        self._store.write(self.result(number), content)
+
+    def _target_language(self, entry: Corpus) -> str:
+        language = self._data.languages_of(entry)[1] if len(self._data.targets) > 1 else ""
+        if entry.is_text and len(self._data.objectives) > 1:
+            language += entry.objective  # the same text may be learned from in several ways
+        return language
+
+    def _in_shares(self, keys: np.ndarray) -> bytes:
+        """The keys by their share of all keys, after the numbers of rows before each share."""
+        share = keys["key"] % np.uint64(max(1, self.num_shares))
+        order = np.argsort(share, kind="stable")
+        bounds = np.searchsorted(share[order], np.arange(self.num_shares + 1)).astype(_HEADER)
+        return bounds.tobytes() + keys[order].tobytes()
+
+    def num_keys(self, block: int) -> int:
+        """The rows of a block that no rule dropped."""
+        return (self._store.size(f"clean/{block:05d}.keys") - self._header) // KEY.itemsize
+
+    @property
+    def _header(self) -> int:
+        return _HEADER.itemsize * (self.num_shares + 1)
+
+    def keys(self, block: int, share: int) -> np.ndarray:
+        """The keys of a block in a share of all keys, and their rows, in order."""
+        name = f"clean/{block:05d}.keys"
+        ends = self._store.read_range(name, _HEADER.itemsize * share, _HEADER.itemsize * (share + 2))
+        begin, end = np.frombuffer(ends, _HEADER).tolist()
+        size = KEY.itemsize
+        return np.frombuffer(
+            self._store.read_range(name, self._header + size * begin, self._header + size * end), KEY
+        )
+
+    def arrays(self, block: int) -> dict[str, np.ndarray]:
+        """Results for a block: the `reasons` of its rows as indices into REASONS, and what is held out of it:
+        keys of its `targets`, and keys and rows of `lone` sides.
+        """
+        return arrays_of(self._store.read(self.result(block)))
+
+    def held_out(self, block: int) -> Iterator[tuple[int, int, int, Pair]]:
+        """(split, key of the source, row, pair) of the held-out pairs of a block that may be scored."""
+        for *numbers, pair in json.loads(self._store.read(f"clean/{block:05d}.held.json")):
+            yield *numbers, tuple(pair)

@@ -1,0 +1,150 @@
+"""The kept rows as piece ids, block by block."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import pyarrow
+
+from transformer_mt.config import DataConfig
+from transformer_mt.corpora.kind import Corpus
+from transformer_mt.corpora.seen_sentences import Sentences
+from transformer_mt.data.batches.encoded_pairs import Chunk, write_chunks
+from transformer_mt.data.cleaning.drop_reasons import KEPT, READ, REASONS
+from transformer_mt.data.preparation.encode import encoded_chunks
+from transformer_mt.data.preparation.reasons import Reasons
+from transformer_mt.data.preparation.split import TextBlocks
+from transformer_mt.data.preparation.store import Store
+from transformer_mt.data.preparation.tables import array_bytes, arrays_of
+from transformer_mt.data.preparation.training_pairs import lone_side
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.text.key_set import KeySet
+
+
+@dataclass(frozen=True)
+class EncodedBlock:
+    """A block of the training data."""
+
+    corpus: int
+    """The number of its corpus."""
+    counts: dict[str, int]
+    """Rows by drop reason, `read` and `kept` included."""
+    source_tokens: int
+    """Pieces of the kept pairs, end-of-sentence counted."""
+    target_tokens: int
+    longest: int
+    """Pieces of the longest side of a pair, end-of-sentence counted."""
+    fingerprint: str
+    """A hash of the ids."""
+    sha256: str
+    """A hash of the file."""
+
+    @property
+    def rows(self) -> int:
+        """Pairs that are trained on."""
+        return self.counts.get(KEPT, 0)
+
+
+class EncodeBlocks:
+    """The stage that writes the training data."""
+
+    what = "encoding"
+
+    def __init__(
+        self, data: DataConfig, text: TextBlocks, reasons: Reasons, tokenizer: Tokenizer, store: Store
+    ) -> None:
+        self._data, self._text, self._reasons = data, text, reasons
+        self._tokenizer, self._store = tokenizer, store
+        self.sizes = text.sizes
+
+    def result(self, number: int) -> str:
+        return f"train-{number:05d}.json"
+
+    def run(self, number: int) -> None:
+        entry, reasons = self._text.entry(number), self._reasons.of(number)
+        kept = REASONS.index(KEPT)
+        counts = Counter(dict(zip(REASONS, np.bincount(reasons, minlength=len(REASONS)).tolist())))
+        counts[READ], counts[KEPT] = len(reasons), 0
+        pairs = self._text.pairs(number, np.flatnonzero(reasons == kept).tolist())
+        before, before_tgt = (
+            self._data.pieces_before(entry),
+            self._data.target_piece(self._data.languages_of(entry)),
+        )
+        has_labels, threads = entry.objective == "classification", 1 if len(self._text) > 1 else None
+        keys, measured = list[np.ndarray](), _Measured()
+        chunks = encoded_chunks(
+            pairs, self._tokenizer, self._data, counts, before, before_tgt, has_labels, keys, threads
+        )
+        with pyarrow.BufferOutputStream() as file:
+            fingerprint = write_chunks(file, measured.of(chunks), self._tokenizer.num_ids)
+            content = file.getvalue().to_pybytes()
+        self._store.write(train_file(number), content)
+        self._store.write(_seen_file(number), array_bytes(**_seen(entry, keys)))
+        sha256, corpus = hashlib.sha256(content).hexdigest(), self._text.corpus(number)
+        block = EncodedBlock(corpus, dict(+counts), *measured.tokens, measured.longest, fingerprint, sha256)
+        self._store.write(self.result(number), json.dumps(asdict(block)).encode())
+
+    def block(self, number: int) -> EncodedBlock:
+        """The description of a block that is done."""
+        return EncodedBlock(**json.loads(self._store.read(self.result(number))))
+
+    def trained_sentences(self) -> Sentences:
+        """The sentences of all blocks."""
+        names = [_seen_file(number) for number in range(len(self.sizes))]
+        return Sentences(*(KeySet.of_arrays(_Arrays(self._store, names, of)) for of in ("trained", "alone")))
+
+
+class _Arrays(Sequence[np.ndarray]):
+    """An array of each file, in memory only while it is used."""
+
+    def __init__(self, store: Store, names: Sequence[str], array: str) -> None:
+        self._store, self._names, self._array = store, names, array
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, number: int) -> np.ndarray:  # type: ignore[override]
+        return arrays_of(self._store.read(self._names[number]))[self._array]
+
+
+def train_file(block: int) -> str:
+    """The file of its ids."""
+    return f"train-{block:05d}.arrow"
+
+
+def _seen_file(block: int) -> str:
+    return f"seen/{block:05d}.npz"
+
+
+class _Measured:
+    """The sizes of what passes through."""
+
+    def __init__(self) -> None:
+        self.tokens: tuple[int, int] = 0, 0
+        """Pieces of each side, end-of-sentence counted."""
+        self.longest = 1
+        """Pieces of the longest side of a pair."""
+
+    def of(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+        """The chunks."""
+        for chunk in chunks:
+            src, tgt = (len(column.values) + len(column.lengths) for column in chunk)
+            self.tokens = self.tokens[0] + src, self.tokens[1] + tgt
+            longest = (int(column.lengths.max(initial=0)) + 1 for column in chunk)
+            self.longest = max(self.longest, *longest)
+            yield chunk
+
+
+def _seen(entry: Corpus, keys: list[np.ndarray]) -> dict[str, np.ndarray]:
+    """Keys of sentences as `Sentences` has them; `keys` are (pairs, 2) of both sides."""
+    src, tgt = np.concatenate([np.empty((0, 2), np.uint64), *keys]).T
+    if entry.is_text:
+        return {"trained": src[:0], "alone": src}
+    if entry.objective != "translation":
+        return {"trained": src, "alone": src[:0]}
+    if lone_side(entry) is None:
+        return {"trained": np.concatenate([src, tgt]), "alone": src[:0]}
+    return {"trained": src, "alone": tgt}

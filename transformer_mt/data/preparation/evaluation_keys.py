@@ -1,0 +1,61 @@
+"""The validation and test sets: their text, and the sentences that training pairs must not have."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformer_mt.config import DataConfig
+from transformer_mt.corpora.evaluation_sets import read_set
+from transformer_mt.corpora.held_out import AnySet, FromTrainCorpus
+from transformer_mt.corpora.hub import UnknownSplitError
+from transformer_mt.corpora.kind import EvaluationSentence
+from transformer_mt.errors import InputError
+from transformer_mt.messages import say, say_once
+from transformer_mt.text.hashes import sentence_key
+
+
+@dataclass(frozen=True)
+class EvaluationKeys:
+    """Keys of the validation and test sets that are corpora of their own."""
+
+    sources: set[int]
+    """Keys of their sources; with several directions also of their targets, which another one reads."""
+    targets: set[int]
+
+
+def evaluation_keys(data: DataConfig) -> EvaluationKeys:
+    """The sentences that training pairs must not have."""
+    keys = EvaluationKeys(set(), set())
+    for corpus in (*data.valid_sets, *data.test):
+        if isinstance(corpus, FromTrainCorpus):
+            continue
+        try:
+            for src, tgt in corpus.read(data.languages):
+                for side, known in ((src, keys.sources), (tgt, keys.targets)):
+                    if side.strip():
+                        known.add(sentence_key(side))
+        except UnknownSplitError as error:
+            if any(corpus is valid for valid in data.valid_sets):
+                raise
+            # Training does not need it; `evaluate` will refuse.
+            say(f"warning: test set left out of the leak check: {error}")
+    if len(data.directions) > 1:
+        both = keys.sources | keys.targets
+        return EvaluationKeys(both, both)
+    return keys
+
+
+def validation_sentences(corpus: AnySet, data: DataConfig, folder: Path) -> list[EvaluationSentence]:
+    """A validation set as text, without empty sources and references. InputError if nothing is left."""
+    kept, read = [], 0
+    for src, references in read_set(corpus, data.languages, folder, "valid"):
+        read += 1
+        references = tuple(reference for reference in references if reference.strip())
+        if src.strip() and references:
+            kept.append((src, references))
+    if not kept:
+        raise InputError(
+            f"{corpus.describe()}: the validation set must have sentence pairs, but all have an empty side"
+        )
+    if len(kept) < read:
+        say_once(f"note: {corpus.describe()}: {read - len(kept):,} of {read:,} pairs have an empty side")
+    return kept

@@ -1,0 +1,94 @@
+"""The drop reasons that depend on other rows: duplicates, and targets of pairs that are held out."""
+
+import numpy as np
+
+from transformer_mt.corpora.held_out import HeldOutSplit
+from transformer_mt.data.cleaning.drop_reasons import DUPLICATE, HELD_OUT, REASONS
+from transformer_mt.data.preparation.clean import Clean
+from transformer_mt.data.preparation.split import TextBlocks
+from transformer_mt.data.preparation.store import Store
+
+_ROW = np.dtype(np.uint64)
+
+
+class RowsByBlock:
+    """Files of row numbers, from which those of one block are read without the others."""
+
+    def __init__(self, text: TextBlocks, store: Store) -> None:
+        self._text, self._store = text, store
+        self._header = _ROW.itemsize * len(text.starts)
+
+    def write(self, name: str, rows: np.ndarray) -> None:
+        """Write the numbers, which are in order, after how many there are before each block."""
+        bounds = np.searchsorted(rows, np.array(self._text.starts, _ROW)).astype(_ROW)
+        self._store.write(name, bounds.tobytes() + rows.astype(_ROW).tobytes())
+
+    def read(self, name: str, block: int) -> np.ndarray:
+        """The rows of a block, counted from its first."""
+        size = _ROW.itemsize
+        ends = self._store.read_range(name, size * block, size * (block + 2))
+        begin, end = np.frombuffer(ends, _ROW).tolist()
+        content = self._store.read_range(name, self._header + size * begin, self._header + size * end)
+        return (np.frombuffer(content, _ROW) - np.uint64(self._text.starts[block])).astype(np.int64)
+
+    def read_all(self, name: str) -> np.ndarray:
+        """The rows of all blocks."""
+        return np.frombuffer(self._store.read(name)[self._header :], _ROW)
+
+
+class HeldOutRows:
+    """The rows of lone sides that are the target of a pair that is held out elsewhere."""
+
+    NAME = "held_out_rows"
+
+    def __init__(self, clean: Clean, text: TextBlocks, store: Store) -> None:
+        self._clean, self._blocks, self._rows = clean, range(len(text)), RowsByBlock(text, store)
+
+    def find(self, splits: list[HeldOutSplit]) -> np.ndarray:
+        """The rows; the splits get the pairs that may be scored."""
+        for block in self._blocks:
+            for split, key, row, pair in self._clean.held_out(block):
+                splits[split].add(key, row, pair)
+        targets = np.unique(np.concatenate([self._clean.arrays(block)["targets"] for block in self._blocks]))
+        lone = (self._clean.arrays(block)["lone"] for block in self._blocks)
+        return np.concatenate([of["row"][np.isin(of["key"], targets)] for of in lone])
+
+    def write(self, rows: np.ndarray) -> None:
+        self._rows.write(self.NAME, rows)
+
+
+class Duplicates:
+    """The stage that finds rows with the key of an earlier row; a task looks at a share of all keys."""
+
+    what = "duplicates"
+
+    def __init__(self, clean: Clean, text: TextBlocks, store: Store) -> None:
+        self._clean, self._text, self._rows = clean, text, RowsByBlock(text, store)
+        self.sizes = [text.starts[-1] // clean.num_shares] * clean.num_shares  # about
+
+    def result(self, number: int) -> str:
+        return f"duplicates/{number:05d}"
+
+    def run(self, number: int) -> None:
+        table = np.concatenate([self._clean.keys(block, number) for block in range(len(self._text))])
+        table = table[~np.isin(table["row"], self._rows.read_all(HeldOutRows.NAME))]
+        order = np.argsort(table["key"], kind="stable")  # rows are in order: the first stays the first
+        repeated = table["key"][order][1:] == table["key"][order][:-1]
+        self._rows.write(self.result(number), np.sort(table["row"][order[1:][repeated]]))
+
+
+class Reasons:
+    """The drop reasons of rows, all but those of their lengths, which encoding finds."""
+
+    def __init__(self, clean: Clean, text: TextBlocks, store: Store, removes_duplicates: bool) -> None:
+        self._clean, self._rows = clean, RowsByBlock(text, store)
+        shares = range(clean.num_shares) if removes_duplicates else ()
+        self._duplicates = [Duplicates(clean, text, store).result(share) for share in shares]
+
+    def of(self, block: int) -> np.ndarray:
+        """The reasons of a block's rows, as indices into REASONS."""
+        reasons = self._clean.arrays(block)["reasons"]
+        reasons[self._rows.read(HeldOutRows.NAME, block)] = REASONS.index(HELD_OUT)
+        for name in self._duplicates:
+            reasons[self._rows.read(name, block)] = REASONS.index(DUPLICATE)
+        return reasons

@@ -1,0 +1,104 @@
+"""The training corpora as blocks of text: each corpus is read once, and all later stages read blocks."""
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, islice, repeat
+
+from transformer_mt.config import DataConfig
+from transformer_mt.corpora.kind import Corpus
+from transformer_mt.data.cleaning.rules import repaired
+from transformer_mt.data.preparation.store import Store
+from transformer_mt.data.preparation.tables import text_bytes, text_columns
+from transformer_mt.messages import say
+from transformer_mt.progress_bar import show_progress
+from transformer_mt.text.pair import Pair
+
+BLOCK = 100_000
+"""Rows; what dies loses at most the work on one."""
+
+
+class Split:
+    """The stage that divides the corpora; a task reads one."""
+
+    what = "reading"
+
+    def __init__(self, data: DataConfig, store: Store) -> None:
+        self._data, self._store = data, store
+        self.sizes = [0] * len(data.entries)  # nobody knows yet
+
+    def result(self, number: int) -> str:
+        return f"text/{number:05d}.json"
+
+    def run(self, number: int) -> None:
+        entry = self._data.entries[number]
+        say(f"reading {entry.describe_access()} (training)")
+        pairs = show_progress(entry.read(self._data.languages), "reading", unit="pairs")
+        sources: Iterator[str] = repeat("")
+        if has_pair_sources(entry, self._data):
+            sources = (src for src, _ in entry.as_translations().read(self._data.languages))
+        sizes, rows = list[int](), zip(pairs, sources)
+        while block := list(islice(rows, BLOCK)):
+            columns = {"src": [src for (src, _), _ in block], "tgt": [tgt for (_, tgt), _ in block]}
+            if has_pair_sources(entry, self._data):
+                columns["source"] = [source for _, source in block]
+            self._store.write(_name(number, len(sizes)), text_bytes(columns))
+            sizes.append(len(block))
+        self._store.write(self.result(number), json.dumps(sizes).encode())
+
+
+def _name(corpus: int, part: int) -> str:
+    return f"text/{corpus:05d}-{part:05d}.arrow"
+
+
+def has_pair_sources(entry: Corpus, data: DataConfig) -> bool:
+    """True if a corpus is one side of pairs some of which are held out, by their source."""
+    is_split = any(corpus.is_held_out for corpus in (*data.valid_sets, *data.test))
+    return entry.is_text and entry.has_both_sides and is_split
+
+
+class TextBlocks:
+    """The blocks that `Split` wrote, in the order of the corpora."""
+
+    def __init__(self, data: DataConfig, store: Store) -> None:
+        self._data, self._store = data, store
+        split = Split(data, store)
+        of_corpora = [json.loads(store.read(split.result(i))) for i in range(len(data.entries))]
+        self._parts = [
+            (corpus, part) for corpus, sizes in enumerate(of_corpora) for part in range(len(sizes))
+        ]
+        self.sizes: list[int] = [size for sizes in of_corpora for size in sizes]
+        """Rows of each block."""
+        self.starts: list[int] = list(accumulate(self.sizes, initial=0))
+        """Rows before each block, and the number of all."""
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def corpus(self, block: int) -> int:
+        """The number of its corpus."""
+        return self._parts[block][0]
+
+    def entry(self, block: int) -> Corpus:
+        """Its corpus."""
+        return self._data.entries[self.corpus(block)]
+
+    def pairs(self, block: int, rows: Sequence[int] | None = None) -> list[Pair]:
+        """The pairs of a block, or some of them, as training reads them, without white space around."""
+        return list(self.pairs_and_sources(block, rows)[0])
+
+    def pairs_and_sources(
+        self, block: int, rows: Sequence[int] | None = None
+    ) -> tuple[Iterator[Pair], Iterator[str]]:
+        """The pairs, and the source of the pair that each is a side of; "" for those that are no side."""
+        columns = text_columns(self._store.read(_name(*self._parts[block])))
+        entry = self.entry(block)
+        raw = list(zip(columns["src"], columns["tgt"]))
+        pairs = self._repaired(raw if rows is None else [raw[row] for row in rows], entry)
+        if "source" not in columns:
+            return pairs, repeat("")
+        sources = [(source, source) for source in columns["source"]]
+        return pairs, (source for source, _ in self._repaired(sources, entry.as_translations()))
+
+    def _repaired(self, pairs: list[Pair], entry: Corpus) -> Iterator[Pair]:
+        whole = repaired(pairs, self._data.filter_of(entry), self._data.languages_of(entry))
+        return ((src.strip(), tgt.strip()) for src, tgt in whole)

@@ -1,0 +1,75 @@
+"""A stage of a preparation: the same function of every number of some range, and what does its tasks."""
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from transformer_mt.cpu import usable_cores
+from transformer_mt.data.preparation.store import FACTS_FILE, Store
+from transformer_mt.messages import say
+from transformer_mt.processes import in_forks, may_fork
+from transformer_mt.progress_bar import show_progress
+
+_SAID_FROM = 1_000_000  # rows; fewer take no time worth a line of a log
+
+
+class Stage(Protocol):
+    """One kind of work, in tasks that depend on the results of earlier stages only: whoever does a task, and
+    however often, the files it writes have the same bytes.
+    """
+
+    what: str
+    """The word for its work, for a progress bar."""
+    sizes: list[int]
+    """Rows of each task."""
+
+    def result(self, number: int) -> str:
+        """The file that a task writes last: where it is, the task is done."""
+        ...
+
+    def run(self, number: int) -> None:
+        """Do a task."""
+        ...
+
+
+class Engine(Protocol):
+    """Something that does tasks, in any order."""
+
+    def run(self, task: Callable[[int], object], numbers: Sequence[int]) -> Iterable[int]:
+        """The numbers of the tasks as they are done. WorkError where one cannot be."""
+        ...
+
+
+class LocalEngine:
+    """The cores of this machine."""
+
+    def run(self, task: Callable[[int], object], numbers: Sequence[int]) -> Iterable[int]:
+        workers = min(usable_cores(), len(numbers))
+        if workers > 1 and may_fork():
+            yield from in_forks(task, numbers, workers)
+            return
+        for number in numbers:
+            task(number)
+            yield number
+
+
+def run_stage(stage: Stage, engine: Engine, store: Store) -> None:
+    """Do the tasks of a stage that are not done yet."""
+
+    def task(number: int) -> None:
+        # Another preparation may have done it meanwhile, or all.
+        if not store.exists(stage.result(number)) and not store.exists(FACTS_FILE):
+            stage.run(number)
+
+    numbers = [n for n in range(len(stage.sizes)) if not store.exists(stage.result(n))]
+    random.shuffle(numbers)  # several preparations of the same data share the work
+    total = sum(stage.sizes)
+    done = total - sum(stage.sizes[n] for n in numbers)
+    bar = show_progress(None, stage.what, total, done, unit="pairs")
+    for number in engine.run(task, numbers):
+        tenths = 10 * done // max(1, total)
+        done += stage.sizes[number]
+        bar.update(stage.sizes[number])
+        if total >= _SAID_FROM and 10 * done // total > tenths:
+            say(f"{stage.what}: {done:,} of {total:,} pairs")
+    bar.close()
