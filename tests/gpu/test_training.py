@@ -205,7 +205,7 @@ def test_the_largest_budget_fits(cuda, config):
         tokens = find_budget(run.config, run.data, cuda)
         torch.cuda.empty_cache()
         reset_peak(cuda)
-        batch = longest_batch(run.data.train.src_lengths, run.data.train.tgt_lengths, tokens)
+        batch = longest_batch(run.data.longest, tokens)
         run.updater.update([batch], 0.01).result()
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)

@@ -36,8 +36,8 @@ ALLOWED = {
     "data.batches": {"config", "data.vocabulary"},
     "data.alignment": {"text"},
     "data.preparation": {
-        "config", "corpora", "data.alignment", "data.batches", "data.cleaning", "data.vocabulary", "settings",
-        "text",
+        "config", "corpora", "data.alignment", "data.batches", "data.changes", "data.cleaning",
+        "data.vocabulary", "settings", "text",
     },
     "model": {"model.kernels"},
     "model.kernels": set(),
@@ -125,7 +125,7 @@ ALLOWED = {
         "runs", "serving", "serving.http", "settings", "text", "training.parallel", "training.planning",
         "training.reporting", "translation",
     },
-    "data.changes": {"config", "data.batches", "data.vocabulary", "settings", "terms", "text"},
+    "data.changes": {"config", "corpora", "data.batches", "data.vocabulary", "settings", "terms", "text"},
 }  # fmt: skip
 
 

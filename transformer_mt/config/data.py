@@ -92,6 +92,10 @@ class DataConfig(Section):
     """Keep only the first of identical training pairs; near: also of those that differ only in capitals,
     spacing, punctuation and the values of digits.
     """
+    window_pairs: Positive = 16_000_000
+    """Maximum number of pairs that are shuffled together: a larger corpus is trained on in windows of so
+    many, made of other blocks in each epoch, so that neither memory nor disk must hold all of it.
+    """
     filter: FilterConfig = FilterConfig()
     """Cleaning rules of the training corpora."""
     augment: Changeable[AugmentConfig] = AugmentConfig()

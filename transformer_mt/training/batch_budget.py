@@ -68,12 +68,11 @@ def find_budget(config: Config, data: PreparedData, device: torch.device) -> int
     updater = build_trial_updater(config, model, device, dtype, may_halve=False)
     limit = free_memory(device)
 
-    src_lengths, tgt_lengths = data.train.src_lengths, data.train.tgt_lengths
-
     def measure(tokens: int) -> int:
         reset_peak(device)
         try:
-            updater.update([trial_batch(config, src_lengths, tgt_lengths, tokens)], 1e-6).result()
+            shape = data.shape(tokens, data.longest)
+            updater.update([trial_batch(config, tokens, data.longest, shape)], 1e-6).result()
         except (torch.OutOfMemoryError, WorkError):
             return 2 * limit
         return peak_memory(device)
@@ -82,19 +81,16 @@ def find_budget(config: Config, data: PreparedData, device: torch.device) -> int
     return largest_budget(measure, limit, least, config.train.update_tokens)
 
 
-def trial_batch(config: Config, src_lengths: np.ndarray, tgt_lengths: np.ndarray, tokens: int) -> Batch:
-    """The batch of `tokens` tokens that needs the most memory, packed or padded."""
+def trial_batch(config: Config, tokens: int, longest: int, shape: RowShape) -> Batch:
+    """The batch of `tokens` tokens that needs the most memory, packed in this shape, or padded."""
     if config.train.packed is not True:
-        return longest_batch(src_lengths, tgt_lengths, tokens)
-    longest = int(np.maximum(src_lengths, tgt_lengths).max())
-    shape = RowShape.of(tokens, src_lengths, tgt_lengths, longest)
+        return longest_batch(longest, tokens)
     src, tgt = (Column.of([np.full(n - 1, 4)] * shape.rows) for n in (shape.src, shape.tgt))
     return make_packed_batch(src, tgt, np.arange(shape.rows), shape)
 
 
-def longest_batch(src_lengths: np.ndarray, tgt_lengths: np.ndarray, tokens: int) -> Batch:
-    """The padded batch of `tokens` tokens that needs the most memory: it has the longest sentences."""
-    longest = int(np.maximum(src_lengths, tgt_lengths).max())
+def longest_batch(longest: int, tokens: int) -> Batch:
+    """The padded batch of `tokens` tokens with the longest sentences, which needs the most memory."""
     ids = np.full(longest - 1, 4)
     rows = [ids] * max(1, tokens // longest)
     return make_batch(rows, rows)

@@ -2,16 +2,13 @@
 
 from typing import Any
 
-import numpy as np
 import torch
 
 from transformer_mt.checkpoint import Checkpoint
 from transformer_mt.config import Config
 from transformer_mt.corpora.seen_sentences import Sentences
 from transformer_mt.data.batches.batching import TrainingBatches
-from transformer_mt.data.batches.mixture import Mixture
 from transformer_mt.data.batches.prefetch import BatchPrefetcher
-from transformer_mt.data.changes.build import training_rows
 from transformer_mt.data.preparation.prepare import PreparedData, prepare
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.device import keep_freed_memory
@@ -103,10 +100,13 @@ class Preparation:
         if self._batches is not None:
             return self._batches
         train, data = config.train, self.data
-        changing = training_rows(config, data.train, data.sizes, data.tokenizer, data.links)
-        longest = config.data.max_length  # in other epochs other pairs may be the longest
-        if changing is None:
-            longest = int(np.maximum(data.train.src_lengths, data.train.tgt_lengths).max(initial=1))
+        mixture = data.mixture(config)
+        changing = data.changing(config, mixture)
+        shape = None
+        if train.packed is True:
+            # In other epochs other pairs may be the longest.
+            longest = data.longest if changing is None else config.data.max_length
+            shape = data.shape(train.update_tokens or int(train.batch_tokens), longest)
         plan = TrainingBatches(
             data.train,
             int(train.batch_tokens),
@@ -114,9 +114,9 @@ class Preparation:
             self._ranks.rank,
             self._ranks.size,
             changing,
-            Mixture(data.sizes, data.weights, config.seed),
+            mixture,
             train.update_tokens,
-            longest if train.packed is True else 0,
+            shape,
         )
         own_process = self.is_on_gpu and config.tokenizer.bpe_dropout > 0
         self._batches = BatchPrefetcher(plan, train.accumulate, self._device, own_process)

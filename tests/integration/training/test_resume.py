@@ -224,6 +224,31 @@ def test_other_settings_resume_as_exactly(change, tmp_path):
     same_end(tmp_path / "b", tmp_path / "a")
 
 
+def in_windows(*moment: object) -> None:
+    """Windows of a few small blocks, and perhaps a moment to be killed at."""
+    from transformer_mt.data.batches import mixture
+    from transformer_mt.data.preparation import split
+
+    split.BLOCK, mixture._LEAST_BATCHES = 40, 1
+    if moment:
+        kill_at(*moment)
+
+
+@pytest.mark.parametrize("change", [SEVERAL_CORPORA, {**SEVERAL_CORPORA, "packed": True}, MASKED, DENOISED])
+def test_a_run_in_windows_resumes_as_exactly(change, tmp_path):
+    change = {**change, "data": {**change["data"], "window_pairs": 120, "max_length_ratio": 3.8}}
+    for name in ("a", "b"):
+        config_in(tmp_path / name, **change)
+    killed_there = in_windows, *MOMENTS["in an update"]
+    for name, before in (("b", killed_there), ("a", (in_windows,)), ("b", (in_windows,))):
+        result = run_command("train", "tiny.yaml", cwd=tmp_path / name, before=before)
+        assert result.status == (-signal.SIGKILL if before is killed_there else 0), result.err
+    same_end(tmp_path / "b", tmp_path / "a")
+    newest = max((tmp_path / "a/runs/tiny/checkpoints").glob("step-*")) / "state.json"
+    place = json.loads(newest.read_text(encoding="utf-8"))["batches"]
+    assert place["windows"] > 2 and (place["epoch"] or place["window"])
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_leaves_with_one_line(number, straight, tmp_path):
     config_in(tmp_path)

@@ -1,6 +1,5 @@
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from transformer_mt.data.batches.batching import (
 )
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, row_kind, write_chunks
 from transformer_mt.data.batches.mixture import Mixture
+from transformer_mt.data.batches.packing import RowShape
 from transformer_mt.data.batches.prefetch import BatchPrefetcher
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD
@@ -232,7 +232,7 @@ def test_an_epoch_of_a_mixture_has_its_rows_as_often_as_the_weights_say(pairs):
     while batches.epoch == 0:
         seen += rows_of(batches.next_update())
         batches.epochs  # noqa: B018 - as the log asks for it
-        if batches.index >= len(batches._batches_of(0)):
+        if batches.index >= len(batches._batches):
             break
     expected = [(src_of(pairs, i), tgt_of(pairs, i)) for i in mixture.rows(0)]
     assert sorted(seen) == sorted(expected) and len(seen) == 450
@@ -250,12 +250,12 @@ def test_the_plan_of_the_next_epoch_is_made_ahead(pairs, monkeypatch):
     planned = []
     original = TrainingBatches._plan
     monkeypatch.setattr(
-        TrainingBatches, "_plan", lambda self, epoch: (planned.append(epoch), original(self, epoch))[1]
+        TrainingBatches, "_plan", lambda self, *of: (planned.append(of), original(self, *of))[1]
     )
     batches = TrainingBatches(pairs, 200, 1)
     batches.next_update()
-    batches._plans[1].result(10)
-    assert planned == [0, 1] and batches.epoch == 0
+    batches._plans[1, 0].result(10)
+    assert planned == [(0, 0), (1, 0)] and batches.epoch == 0
 
 
 def test_bounds_of_batches_are_those_of_the_plain_loop(lengths):
@@ -272,26 +272,23 @@ def test_bounds_of_batches_are_those_of_the_plain_loop(lengths):
 
 
 class ManyPairs:
-    """More pairs than 32 bits can number, all of three tokens."""
+    """More pairs than 32 bits can number, all of three tokens; those of one block are looked at."""
 
     def __len__(self):
         return 3 << 31
 
-    class Threes:
-        def __getitem__(self, rows):
-            return np.full(len(rows), 3, np.int32)
-
-        def sum(self, dtype):
-            return 3 * len(ManyPairs())
-
-    src_lengths = tgt_lengths = Threes()
+    def lengths(self, side, rows):
+        assert len(rows) <= 2**17
+        return np.full(len(rows), 3, np.int32)
 
 
-@pytest.mark.parametrize("longest", [0, 20])
-def test_rows_above_two_to_the_31_do_not_wrap(longest):
-    used = np.array([0, 2**31 - 1, 2**31, 3 * 2**31 - 1])
-    mixture = SimpleNamespace(rows=lambda epoch: used)
-    batches = TrainingBatches(ManyPairs(), 64, seed=1, mixture=mixture, longest=longest)
-    plan = [batch[:, 1] if longest else batch for batch in batches._plan(0)]
-    assert sorted(np.concatenate(plan)) == used.tolist()
+@pytest.mark.parametrize("shape", [None, RowShape(4, 128, 128)])
+def test_rows_above_two_to_the_31_do_not_wrap(shape):
+    blocks = 3 << 14  # of 2^17 rows
+    mixture = Mixture([2**17] * blocks, [1.0] * blocks, seed=1, windows=blocks // 2)
+    batches = TrainingBatches(ManyPairs(), 64, seed=1, mixture=mixture, shape=shape)
+    for window in (0, blocks // 2 - 1):
+        plan = [batch[:, 1] if shape else batch for batch in batches._plan(1, window)]
+        used = [row for part in mixture.parts(1, window) for row in part]
+        assert sorted(np.concatenate(plan).tolist()) == used and max(used) > 2**31
     assert row_kind(2**31) == np.int32 and row_kind(2**31 + 1) == np.int64

@@ -36,6 +36,13 @@ def pairs(tmp_path: Path) -> EncodedPairs:
     return EncodedPairs([tmp_path / "a", tmp_path / "b"])
 
 
+def packed(pairs, batch_tokens, seed=1, *ranks, update_tokens=0, **others):
+    shape = RowShape.of(update_tokens or batch_tokens, pairs.src_lengths, pairs.tgt_lengths, 64)
+    return TrainingBatches(
+        pairs, batch_tokens, seed, *ranks, update_tokens=update_tokens, shape=shape, **others
+    )
+
+
 def sentences(batch):
     """The (source, target) pairs of a packed batch, EOS left out, and what they must look like."""
     src_numbers, src_positions, tgt_numbers, tgt_positions = batch.packing
@@ -68,7 +75,7 @@ def epoch(batches):
 
 
 def test_an_epoch_has_each_pair_once_in_batches_of_one_shape(pairs):
-    made = epoch(TrainingBatches(pairs, 1024, seed=1, longest=64))
+    made = epoch(packed(pairs, 1024, seed=1))
     assert {(batch.src.shape, batch.tgt_in.shape, batch.tgt_out.shape) for batch in made} == {
         ((8, 128), (8, 128), (8, 128))
     }
@@ -79,13 +86,13 @@ def test_an_epoch_has_each_pair_once_in_batches_of_one_shape(pairs):
 
 def test_order_and_content_are_a_function_of_seed_and_epoch(pairs):
     def first(seed, updates=1):
-        batches = TrainingBatches(pairs, 1024, seed, longest=64)
+        batches = packed(pairs, 1024, seed)
         return [batches.next_update()[0].src for _ in range(updates)]
 
     assert torch.equal(first(1)[0], first(1)[0])
     assert not torch.equal(first(1)[0], first(2)[0])
     straight = first(1, updates=60)
-    resumed = TrainingBatches(pairs, 1024, 1, longest=64)
+    resumed = packed(pairs, 1024, 1)
     resumed.load_state_dict({"epoch": 0, "index": 20})
     assert all(torch.equal(resumed.next_update()[0].src, batch) for batch in straight[20:])
 
@@ -126,7 +133,7 @@ def test_pairs_as_long_as_a_row_have_one_of_their_own():
 
 
 def test_weights_of_corpora_are_kept(pairs):
-    batches = TrainingBatches(pairs, 1024, 1, mixture=Mixture([1000, 200], [1.0, 3.0], seed=1), longest=64)
+    batches = packed(pairs, 1024, mixture=Mixture([1000, 200], [1.0, 3.0], seed=1))
     of_epoch = [pair for batch in epoch(batches) for pair in sentences(batch)]
     rows = [(tuple(pairs.src(i).tolist()), tuple(pairs.tgt(i).tolist())) for i in (0, 999, 1000)]
     assert [of_epoch.count(row) for row in rows] == [1, 1, 3]
@@ -134,8 +141,8 @@ def test_weights_of_corpora_are_kept(pairs):
 
 def test_ranks_share_an_update_in_batches_of_one_shape(pairs):
     """With `update_tokens` an update is the same on any number of ranks, in as many passes on each."""
-    alone = TrainingBatches(pairs, 100_000, 1, update_tokens=2560, longest=64)
-    ranks = [TrainingBatches(pairs, 512, 1, rank, 3, update_tokens=2560, longest=64) for rank in range(3)]
+    alone = packed(pairs, 100_000, 1, update_tokens=2560)
+    ranks = [packed(pairs, 512, 1, rank, 3, update_tokens=2560) for rank in range(3)]
     for _ in range(4):
         (whole,) = alone.next_update()
         shares = [batches.next_update() for batches in ranks]
@@ -149,10 +156,10 @@ def test_ranks_share_an_update_in_batches_of_one_shape(pairs):
 def test_a_rank_without_rows_computes_without_adding_anything(pairs):
     """At an epoch's end an update may have fewer rows than there are ranks."""
     for index in range(1000):
-        ranks = [TrainingBatches(pairs, 512, 1, rank, 7, update_tokens=1024, longest=64) for rank in range(7)]
-        if index >= len(ranks[0]._batches_of(0)):
+        ranks = [packed(pairs, 512, 1, rank, 7, update_tokens=1024) for rank in range(7)]
+        if index >= len(ranks[0]._batches):
             break
-        if len(set(ranks[0]._batches_of(0)[index][:, 0])) < 7:
+        if len(set(ranks[0]._batches[index][:, 0])) < 7:
             for batches in ranks:
                 batches.load_state_dict({"epoch": 0, "index": index})
             shares = [batches.next_update() for batches in ranks]
@@ -163,7 +170,7 @@ def test_a_rank_without_rows_computes_without_adding_anything(pairs):
 
 
 def test_parts_of_a_batch_have_one_shape(pairs):
-    (batch,) = TrainingBatches(pairs, 128 * 10, 1, longest=64).next_update()
+    (batch,) = packed(pairs, 128 * 10, 1).next_update()
     assert batch.split(10_000) == [batch]
     for most in (128, 400, 1000):
         parts = batch.split(most)
@@ -185,7 +192,7 @@ def test_rows_are_gathered_as_they_are_read_one_by_one(pairs):
 def test_a_process_makes_the_same_batches_and_resumes(pairs):
     sources = []
     for own_process in (False, True):
-        batches = BatchPrefetcher(TrainingBatches(pairs, 1024, 1, longest=64), 2, CPU, own_process)
+        batches = BatchPrefetcher(packed(pairs, 1024, 1), 2, CPU, own_process)
         made = [batches.next_update() for _ in range(3)]
         batches.load_state_dict(batches.state_dict())
         made.append(batches.next_update())
@@ -200,7 +207,7 @@ def test_a_process_makes_the_same_batches_and_resumes(pairs):
 
 
 def test_the_end_of_the_process_is_one_line(pairs):
-    batches = BatchPrefetcher(TrainingBatches(pairs, 1024, 1, longest=64), 1, CPU, own_process=True)
+    batches = BatchPrefetcher(packed(pairs, 1024, 1), 1, CPU, own_process=True)
     batches.next_update()
     assert batches._process is not None
     batches._process._fork._process.kill()

@@ -258,7 +258,7 @@ def test_a_cache_that_may_not_be_read_is_not_deleted(corpus_config, monkeypatch,
     prepare(corpus_config)
     (folder,) = cached()
 
-    def forbidden(paths):
+    def forbidden(paths, sizes):
         raise PermissionError(13, "Permission denied", str(paths[0]))
 
     with monkeypatch.context() as patch:

@@ -1,6 +1,5 @@
 """The largest budget that fits the memory."""
 
-import numpy as np
 import pytest
 import torch
 
@@ -65,7 +64,7 @@ def test_no_more_is_tried_than_an_update_has():
 
 
 def test_the_batch_tried_is_of_the_longest_sentences():
-    batch = longest_batch(np.array([5, 9]), np.array([12, 3]), 600)
+    batch = longest_batch(12, 600)
     assert tuple(batch.src.shape) == tuple(batch.tgt_in.shape) == (50, 12)
     assert batch.num_tokens == 600
 

@@ -34,8 +34,7 @@ def lengths(pairs=20_000, copies=1.0, seed=0):
 
 
 def memory(chosen, tokens=4096, length=16):
-    sides = np.full(1, length)
-    return update_memory(chosen, VOCABULARY, longest_batch(sides, sides, tokens), torch.bfloat16)
+    return update_memory(chosen, VOCABULARY, longest_batch(length, tokens), torch.bfloat16)
 
 
 def keys(plan):

@@ -17,6 +17,7 @@ from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, row_
 from transformer_mt.data.batches.mixture import Mixture
 from transformer_mt.data.batches.packing import RowShape, packed_side, plan_packed_epoch
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD
+from transformer_mt.errors import InputError, Setting
 
 # Target lengths that share a bucket. Two keep 95 % of the tokens of a 4,096-token batch of Multi30k real, and
 # still let the random order decide which sentences share a batch; one keeps less (batches span buckets),
@@ -27,8 +28,8 @@ _BUCKET = 2
 class ChangingPairs(Protocol):
     """Pairs whose pieces change from epoch to epoch."""
 
-    def lengths(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """Lengths of the sources and of the targets of all rows, EOS counted."""
+    def lengths(self, epoch: int, part: range | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Lengths of the sources and of the targets of a part of the rows, by default of all, EOS counted."""
         ...
 
     def rows(self, epoch: int, rows: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -170,13 +171,18 @@ def _part(tensor: Tensor, number: int, count: int) -> Tensor:
 
 
 def plan_epoch(
-    src_lengths: np.ndarray, tgt_lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int
+    src_lengths: np.ndarray,
+    tgt_lengths: np.ndarray,
+    batch_tokens: int,
+    seed: int,
+    epoch: int,
+    window: int = 0,
 ) -> list[np.ndarray]:
-    """The batches of one epoch, each an array of row numbers, each pair once.
+    """The batches of one epoch, or of one of its windows, each an array of row numbers, each pair once.
 
     In a batch, sentences x longest side (of both sides) is at most `batch_tokens`.
     """
-    rng = np.random.default_rng([seed, epoch])
+    rng = np.random.default_rng([seed, epoch, *([window] if window else [])])
     # Buckets by target length; inside them by source length, up in one and down in the next, so that a batch
     # that spans two buckets meets like with like. The grid of buckets moves from epoch to epoch.
     bucket = (tgt_lengths + rng.integers(_BUCKET)) // _BUCKET
@@ -255,11 +261,12 @@ def _pad(rows: Sequence[np.ndarray], add: int, first: bool) -> Tensor:
 
 
 class TrainingBatches:
-    """Endless batches over the epochs. Its state is two numbers; any position is reached by one `plan_epoch`.
+    """Endless batches over the epochs. Its state is three numbers; any position is reached by one plan, of an
+    epoch or of one of its windows.
 
     All ranks iterate over the same plan and each builds only its own batches. So the position is the same on
-    all ranks, and stays valid if a run is resumed with another number of ranks. The plan of the next epoch is
-    made ahead of time by a thread.
+    all ranks, and stays valid if a run is resumed with another number of ranks. The next plan is made
+    ahead of time by a thread.
     """
 
     def __init__(
@@ -272,23 +279,20 @@ class TrainingBatches:
         changing: ChangingPairs | None = None,
         mixture: Mixture | None = None,
         update_tokens: int = 0,
-        longest: int = 0,
+        shape: RowShape | None = None,
     ) -> None:
         """With `changing`, batches are planned and made of the pieces it gives the pairs in an epoch; a
         `mixture` chooses the pairs of an epoch. With `update_tokens` the plan is one of whole updates of so
-        many padded tokens, and `batch_tokens` only limits what a rank computes at a time. With `longest`,
-        which no side of a pair exceeds in any epoch, batches are packed.
+        many padded tokens, and `batch_tokens` only limits what a rank computes at a time. With a `shape`,
+        which has room for each pair in any epoch, batches are packed.
         """
         self._pairs, self._batch_tokens, self._seed = pairs, batch_tokens, seed
         self._rank, self._num_ranks, self._changing = rank, num_ranks, changing
-        self._mixture, self._update_tokens = mixture, update_tokens
-        self.shape: RowShape | None = None
-        if longest:
-            lengths = pairs.src_lengths, pairs.tgt_lengths
-            self.shape = RowShape.of(update_tokens or batch_tokens, *lengths, longest)
-        self.epoch, self.index = 0, 0
+        self._mixture, self._update_tokens = mixture or Mixture([len(pairs)], [1.0], seed), update_tokens
+        self.shape = shape
+        self.epoch, self.window, self.index = 0, 0, 0
         self._planner = ThreadPoolExecutor(1, "plan")
-        self._plans: dict[int, Future[list[np.ndarray]]] = {}
+        self._plans: dict[tuple[int, int], Future[list[np.ndarray]]] = {}
 
     def next_update(self, accumulate: int = 1) -> list[Batch]:
         """This rank's batches of the next update: `accumulate`, or with `update_tokens` as many as needed."""
@@ -338,36 +342,52 @@ class TrainingBatches:
         return make_batch([self._pairs.src(i) for i in rows], [self._pairs.tgt(i) for i in rows])
 
     def _next_rows(self) -> np.ndarray:
-        while self.index >= len(self._batches_of(self.epoch)):  # a small weight leaves whole epochs empty
-            self.epoch, self.index = self.epoch + 1, 0
-        rows = self._batches_of(self.epoch)[self.index]
+        while self.index >= len(self._batches):  # a small weight leaves whole epochs empty
+            (self.epoch, self.window), self.index = self._after(self.epoch, self.window), 0
+        rows = self._batches[self.index]
         self.index += 1
         return rows
 
-    def _batches_of(self, epoch: int) -> list[np.ndarray]:
-        """The plan of the epoch. Plans of earlier epochs are dropped, and that of the next is begun."""
-        for number in (epoch, epoch + 1):
-            if number not in self._plans:
-                self._plans[number] = self._planner.submit(self._plan, number)
-        self._plans = {number: plan for number, plan in self._plans.items() if number >= epoch}
-        return self._plans[epoch].result()
+    def _after(self, epoch: int, window: int) -> tuple[int, int]:
+        """The next epoch and window."""
+        return (epoch, window + 1) if window + 1 < self._mixture.windows else (epoch + 1, 0)
 
-    def _lengths(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+    @property
+    def _batches(self) -> list[np.ndarray]:
+        """The plan of the present window. Those before are dropped, and that of the next is begun."""
+        present = self.epoch, self.window
+        needed = present, self._after(*present)
+        if self._plans.keys() - needed:
+            self._plans = {of: plan for of, plan in self._plans.items() if of in needed}
+            self._pairs.close_all_but(part for of in needed for part in self._mixture.parts(*of))
+        for of in needed:
+            if of not in self._plans:
+                self._plans[of] = self._planner.submit(self._plan, *of)
+        return self._plans[present].result()
+
+    def _lengths(self, epoch: int, part: range) -> tuple[np.ndarray, np.ndarray]:
         if self._changing is not None:
-            return self._changing.lengths(epoch)
-        return self._pairs.src_lengths, self._pairs.tgt_lengths
+            return self._changing.lengths(epoch, part)
+        return self._pairs.lengths(0, part), self._pairs.lengths(1, part)
 
-    def _plan(self, epoch: int) -> list[np.ndarray]:
-        lengths, budget = self._lengths(epoch), self._update_tokens or self._batch_tokens
-        kind = row_kind(len(self._pairs))
-        rows = self._mixture.rows(epoch) if self._mixture else None
-        src_lengths, tgt_lengths = lengths if rows is None else (side[rows] for side in lengths)
+    def _plan(self, epoch: int, window: int) -> list[np.ndarray]:
+        budget, kind = self._update_tokens or self._batch_tokens, row_kind(len(self._pairs))
+        if not (parts := self._mixture.parts(epoch, window)):  # blocks may be larger than a window
+            return []
+        lengths = [self._lengths(epoch, part) for part in parts]
+        src_lengths, tgt_lengths = map(np.concatenate, zip(*lengths))
+        rows = self._mixture.rows(epoch, window)
+        if rows is not None:
+            src_lengths, tgt_lengths = src_lengths[rows], tgt_lengths[rows]
+        if self._mixture.windows > 1:
+            of_data = np.concatenate([np.arange(part.start, part.stop, dtype=kind) for part in parts])
+            rows = of_data if rows is None else of_data[rows]
         if self.shape is not None:
-            plan = plan_packed_epoch(src_lengths, tgt_lengths, self.shape, self._seed, epoch)
+            plan = plan_packed_epoch(src_lengths, tgt_lengths, self.shape, self._seed, epoch, window)
             if rows is not None:
                 plan = [np.stack([batch[:, 0], rows[batch[:, 1]]], axis=1).astype(kind) for batch in plan]
             return plan
-        plan = plan_epoch(src_lengths, tgt_lengths, budget, self._seed, epoch)
+        plan = plan_epoch(src_lengths, tgt_lengths, budget, self._seed, epoch, window)
         return plan if rows is None else [rows[batch].astype(kind) for batch in plan]
 
     def settle(self) -> None:
@@ -380,21 +400,32 @@ class TrainingBatches:
         self._planner.shutdown(wait=False, cancel_futures=True)
 
     def updates_of_first_epoch(self, accumulate: int) -> float:
-        """The updates in which the first epoch is trained."""
+        """The updates in which the first epoch is trained; of several windows about."""
         # A resumed run has no other use for the plan of the first epoch.
-        batches = len(self._batches_of(0) if self.epoch == 0 else self._plan(0))
+        is_first = (self.epoch, self.window) == (0, 0)
+        batches = len(self._batches if is_first else self._plan(0, 0)) * self._mixture.windows
         return batches if self._update_tokens else batches / (accumulate * self._num_ranks)
 
     @property
     def epochs(self) -> float:
         """Epochs done, with the fraction of the present one."""
-        return self.epoch + self.index / max(1, len(self._batches_of(self.epoch)))
+        of_window = self.index / max(1, len(self._batches))
+        return self.epoch + (self.window + of_window) / self._mixture.windows
 
     def state_dict(self) -> dict[str, int]:
-        return {"epoch": self.epoch, "index": self.index}
+        windows = self._mixture.windows
+        return {"epoch": self.epoch, "window": self.window, "windows": windows, "index": self.index}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        self.epoch, self.index = state["epoch"], state["index"]
+        """InputError if the position is one in other windows."""
+        before, windows = state.get("windows", 1), self._mixture.windows
+        if before != windows:
+            raise InputError(
+                f"data.window_pairs must divide an epoch into as many windows as when this run began, "
+                f"{before:,}, but gives {windows:,}; restore it and the size of batches, or start over with ",
+                Setting("fresh", True),
+            )
+        self.epoch, self.window, self.index = state["epoch"], state.get("window", 0), state["index"]
         self._plans = {}
 
 

@@ -4,8 +4,9 @@ costs nothing.
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
@@ -44,6 +45,12 @@ class Column:
     def row(self, i: int) -> np.ndarray:
         return self.values[self.offsets[i] : self.offsets[i + 1]]
 
+    def part(self, begin: int, end: int) -> "Column":
+        """The rows from the first to before the last."""
+        offsets = self.offsets[begin : end + 1]
+        values = self.values[offsets[0] : offsets[-1]].astype(np.int32, copy=False)
+        return Column(offsets - offsets[0], values)
+
 
 Chunk = tuple[Column, Column]
 
@@ -69,45 +76,85 @@ def write_chunks(file: Path | pyarrow.NativeFile, chunks: Iterable[Chunk], num_i
     return hashlib.sha256(b"".join(fingerprint.digest() for fingerprint in fingerprints)).hexdigest()
 
 
+def _column(column: pyarrow.ListArray) -> Column:
+    return Column(column.offsets.to_numpy(), column.values.to_numpy())
+
+
+class _File:
+    """The chunks of one file, mapped into memory."""
+
+    def __init__(self, path: Path) -> None:
+        file = pyarrow.memory_map(str(path))
+        reader = pyarrow.ipc.open_file(file)
+        file.seek(0)
+        buffer = file.read_buffer()
+        kind = np.dtype(reader.schema.field(0).type.value_type.to_pandas_dtype())
+        self.offsets = np.frombuffer(buffer, np.int32, file.size() // 4)
+        """The whole file as offsets, and as ids."""
+        self.ids = np.frombuffer(buffer, kind, file.size() // kind.itemsize)
+        batches = (reader.get_batch(i).columns for i in range(reader.num_record_batches))
+        self.chunks: list[Chunk] = [(_column(src), _column(tgt)) for src, tgt in batches]
+        sizes = [len(src.offsets) - 1 for src, _ in self.chunks]
+        self.first_rows = np.cumsum([0, *sizes])
+        """Rows before each chunk, and the number of all."""
+        begin = _address(self.offsets)
+        arrays = [(src.offsets, src.values, tgt.offsets, tgt.values) for src, tgt in self.chunks]
+        addresses = [[(_address(a) - begin) // a.itemsize for a in parts] for parts in arrays]
+        self._addresses = np.array(addresses, np.int64).reshape(-1, 4)
+
+    def row(self, side: int, i: int) -> np.ndarray:
+        chunk = int(np.searchsorted(self.first_rows, i, "right")) - 1
+        return self.chunks[chunk][side].row(i - self.first_rows[chunk]).astype(np.int32, copy=False)
+
+    def lengths(self, side: int) -> np.ndarray:
+        parts = [chunk[side].lengths.astype(np.int32) + 1 for chunk in self.chunks]
+        return np.concatenate([np.zeros(0, np.int32), *parts])
+
+    def places(self, side: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The places of the first piece of some rows in `ids`, and of the first one behind."""
+        chunk = np.searchsorted(self.first_rows, rows, "right") - 1
+        offsets_at, values_at = self._addresses[chunk][:, [2 * side, 2 * side + 1]].T
+        offsets_at = offsets_at + rows - self.first_rows[chunk]
+        return values_at + self.offsets[offsets_at], values_at + self.offsets[offsets_at + 1]
+
+
 class EncodedPairs:
     """Random access to the pairs of files written by `write_chunks`, one file after the other.
 
     `src_lengths` and `tgt_lengths` count the EOS that batches add.
     """
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self._chunks: list[Chunk] = []
-        self._files: list[tuple[np.ndarray, np.ndarray]] = []  # as offsets of 32 bits, and as ids
-        addresses: list[list[int]] = []
-        for number, path in enumerate(paths):
-            file = pyarrow.memory_map(str(path))
-            reader = pyarrow.ipc.open_file(file)
-            file.seek(0)
-            buffer = file.read_buffer()
-            kind = np.dtype(reader.schema.field(0).type.value_type.to_pandas_dtype())
-            numbers = np.frombuffer(buffer, np.int32, file.size() // 4)
-            ids = np.frombuffer(buffer, kind, file.size() // kind.itemsize)
-            self._files.append((numbers, ids))
-            for i in range(reader.num_record_batches):
-                src, tgt = (
-                    Column(c.offsets.to_numpy(), c.values.to_numpy()) for c in reader.get_batch(i).columns
-                )
-                self._chunks.append((src, tgt))
-                arrays = src.offsets, src.values, tgt.offsets, tgt.values
-                begin = _address(numbers)
-                addresses.append([number, *((_address(a) - begin) // a.itemsize for a in arrays)])
-        self._addresses = np.array(addresses, np.int64).reshape(-1, 5)
-        self.src_lengths, self.tgt_lengths = self._lengths(0), self._lengths(1)
-        sizes = [len(src.offsets) - 1 for src, _ in self._chunks]
-        self._starts = np.cumsum([0, *sizes])[:-1].tolist()
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        sizes: Sequence[int] | None = None,
+        fetch: Callable[[int], None] = lambda number: None,
+    ) -> None:
+        """With the pairs of each file as `sizes`, a file is opened when it is used first, after `fetch` was
+        called with its number.
+        """
+        self._paths, self._fetch = paths, fetch
+        self._files: dict[int, _File] = {}
+        if sizes is None:
+            sizes = [int(self._file(number).first_rows[-1]) for number in range(len(paths))]
+        self._starts: list[int] = np.cumsum([0, *sizes]).tolist()
         self._first_rows = np.array(self._starts, np.int64)
 
-    def _lengths(self, side: int) -> np.ndarray:
-        parts = [chunk[side].lengths.astype(np.int32) + 1 for chunk in self._chunks]
-        return np.concatenate(parts) if parts else np.zeros(0, np.int32)
-
     def __len__(self) -> int:
-        return len(self.src_lengths)
+        return self._starts[-1]
+
+    @cached_property
+    def src_lengths(self) -> np.ndarray:
+        return self.lengths(0, range(len(self)))
+
+    @cached_property
+    def tgt_lengths(self) -> np.ndarray:
+        return self.lengths(1, range(len(self)))
+
+    def lengths(self, side: int, rows: range) -> np.ndarray:
+        """The lengths of the sources (0) or targets (1) of some rows."""
+        parts = [self._file(number).lengths(side)[part] for number, part in self._parts(rows)]
+        return np.concatenate([np.zeros(0, np.int32), *parts])
 
     def src(self, i: int) -> np.ndarray:
         """Source piece ids of pair i, without EOS."""
@@ -117,35 +164,61 @@ class EncodedPairs:
         """Target piece ids of pair i, without BOS and EOS."""
         return self._row(1, i)
 
-    def columns(self, side: int) -> Iterator[Column]:
-        """All sources (0) or targets (1), a part of the rows after the other."""
-        for chunk in self._chunks:
-            yield Column(chunk[side].offsets, chunk[side].values.astype(np.int32, copy=False))
+    def chunks(self, rows: range) -> Iterator[Chunk]:
+        """Some rows, a part after the other."""
+        for number, part in self._parts(rows):
+            file = self._file(number)
+            for chunk, first in zip(file.chunks, file.first_rows):
+                begin, end = part.start - first, part.stop - first
+                size = len(chunk[0].lengths)
+                if begin < size and end > 0:
+                    src, tgt = (column.part(max(0, begin), min(size, end)) for column in chunk)
+                    yield src, tgt
 
     def gathered(self, side: int, rows: np.ndarray) -> Column:
         """The ids of the sources (0) or targets (1) of some rows, without a loop over rows or chunks, which
         would hold Python's lock.
         """
-        chunk = np.searchsorted(self._first_rows, rows, "right") - 1
-        file, offsets_at, values_at = self._addresses[chunk][:, [0, 1 + 2 * side, 2 + 2 * side]].T
-        offsets_at = offsets_at + rows - self._first_rows[chunk]
-        offsets, ends = np.zeros(len(rows) + 1, np.int64), np.zeros(len(rows), np.int64)
-        starts = np.zeros(len(rows), np.int64)
-        for number in np.unique(file):
-            is_here, numbers = file == number, self._files[number][0]
-            starts[is_here], ends[is_here] = (numbers[offsets_at[is_here] + i] for i in (0, 1))
+        number = np.searchsorted(self._first_rows, rows, "right") - 1
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        starts, ends = np.zeros((2, len(rows)), np.int64)
+        used = np.unique(number).tolist()
+        for file in used:
+            is_here = number == file
+            starts[is_here], ends[is_here] = self._file(file).places(side, rows[is_here] - self._starts[file])
         lengths = ends - starts
         np.cumsum(lengths, out=offsets[1:])
-        index = np.repeat(values_at + starts - offsets[:-1], lengths) + np.arange(offsets[-1])
-        values, files = np.empty(offsets[-1], np.int32), np.repeat(file, lengths)
-        for number in np.unique(file):
-            is_here = files == number
-            values[is_here] = self._files[number][1][index[is_here]]
+        index = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
+        values, files = np.empty(offsets[-1], np.int32), np.repeat(number, lengths)
+        for file in used:
+            is_here = files == file
+            values[is_here] = self._file(file).ids[index[is_here]]
         return Column(offsets, values)
 
+    def close_all_but(self, rows: Iterable[range]) -> None:
+        """Close the files that have none of these rows; they are opened again where one is used."""
+        kept = {number for some in rows for number, _ in self._parts(some)}
+        for number in list(self._files):  # a thread may open others meanwhile
+            if number not in kept:
+                self._files.pop(number, None)
+
+    def _parts(self, rows: range) -> Iterator[tuple[int, slice]]:
+        """The files with some of these rows, and which of theirs."""
+        number = bisect_right(self._starts, rows.start) - 1
+        while number < len(self._paths) and (first := self._starts[number]) < rows.stop:
+            size = self._starts[number + 1] - first
+            yield number, slice(max(0, rows.start - first), min(size, rows.stop - first))
+            number += 1
+
+    def _file(self, number: int) -> _File:
+        if (file := self._files.get(number)) is None:
+            self._fetch(number)
+            file = self._files[number] = _File(self._paths[number])
+        return file
+
     def _row(self, side: int, i: int) -> np.ndarray:
-        chunk = bisect_right(self._starts, i) - 1
-        return self._chunks[chunk][side].row(i - self._starts[chunk]).astype(np.int32, copy=False)
+        number = bisect_right(self._starts, i) - 1
+        return self._file(number).row(side, i - self._starts[number])
 
 
 def _address(array: np.ndarray) -> int:

@@ -21,7 +21,7 @@ _FULL = 0.97
 # The positions at which attention costs as much as all else in a layer: a tenth of it in rows of 128 (base).
 _ATTENTION = 1280
 # Pairs that are packed together: a permutation is packed in parts of this many, whose numbers fit the cache.
-_WINDOW = 2**17
+_TOGETHER = 2**17
 # Neighbours in size among which a row is given the pair that fits its free source and target best.
 _NEIGHBOURS = 64
 
@@ -40,10 +40,15 @@ class RowShape:
     def of(
         cls, batch_tokens: int, src_lengths: np.ndarray, tgt_lengths: np.ndarray, longest: int
     ) -> "RowShape":
-        """Rows for pairs of these lengths, none of them above `longest` in any epoch: those in which an epoch
-        costs least.
-        """
+        """Rows for pairs of these lengths, none of them above `longest` in any epoch."""
         src_total, tgt_total = (int(side.sum(dtype=np.int64)) for side in (src_lengths, tgt_lengths))
+        return cls.of_totals(batch_tokens, src_total, tgt_total, longest)
+
+    @classmethod
+    def of_totals(cls, batch_tokens: int, src_total: int, tgt_total: int, longest: int) -> "RowShape":
+        """Rows for pairs with so many pieces on each side, none of them above `longest` in any epoch: those
+        in which an epoch costs least.
+        """
         least = max(1, math.ceil(longest / _STEP))
         sides = range(least, max(least, LONGEST_ROW // _STEP) + 1)
 
@@ -61,16 +66,16 @@ class RowShape:
 
 
 def plan_packed_epoch(
-    src_lengths: np.ndarray, tgt_lengths: np.ndarray, shape: RowShape, seed: int, epoch: int
+    src_lengths: np.ndarray, tgt_lengths: np.ndarray, shape: RowShape, seed: int, epoch: int, window: int = 0
 ) -> list[np.ndarray]:
-    """The batches of one epoch, each pair once: arrays (pairs, 2), the row of the batch and the
-    number of the pair, in the order of the rows.
+    """The batches of one epoch, or of one of its windows, each pair once: arrays (pairs, 2), the row of the
+    batch and the number of the pair, in the order of the rows.
     """
-    rng = np.random.default_rng([seed, epoch])
+    rng = np.random.default_rng([seed, epoch, *([window] if window else [])])
     order = rng.permutation(len(src_lengths)).astype(row_kind(len(src_lengths)))
     first, parts = 0, []
-    for window in np.split(order, range(_WINDOW, len(order), _WINDOW)):
-        row = packed_rows(src_lengths[window], tgt_lengths[window], shape)
+    for part in np.split(order, range(_TOGETHER, len(order), _TOGETHER)):
+        row = packed_rows(src_lengths[part], tgt_lengths[part], shape)
         parts.append(first + row)
         first += int(row.max(initial=-1)) + 1
     row = rng.permutation(first)[np.concatenate(parts)] if first else np.zeros(0, np.int64)

@@ -7,6 +7,9 @@ from transformer_mt.data.changes.change import Change, Lengths, Rows, Sides
 from transformer_mt.data.changes.subword_dropout import MOST_WORDS, SubwordDropout
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 
+_LEARNT = 16_000_000
+"""Rows whose words are learnt beforehand, where they are."""
+
 
 class BpeDropout(Change):
     """Segments all rows. A side that would be over-long keeps its usual pieces."""
@@ -21,8 +24,8 @@ class BpeDropout(Change):
         text_changes: bool,
         most_words: int = MOST_WORDS,
     ) -> None:
-        """`text_changes` where the rows before it bring new words in every epoch: then only the words of the
-        unchanged corpus have other segmentations.
+        """`text_changes` where the rows before it bring new words in every epoch, or come in another order in
+        each: then only the words of the unchanged corpus have other segmentations.
         """
         super().__init__(before)
         self._max_length = max_length
@@ -32,14 +35,14 @@ class BpeDropout(Change):
         self._sides = [SubwordDropout(side, dropout, seed, most_words) for side in sides]
         if text_changes:
             for number, side in enumerate(self._sides):
-                for column in self.pairs.columns(number):
-                    side.learn(column)
+                for chunk in self.pairs.chunks(range(min(len(self.pairs), _LEARNT))):
+                    side.learn(chunk[number])
                 side.end_learning()
 
-    def lengths(self, epoch: int) -> Lengths:
+    def lengths(self, epoch: int, part: range | None = None) -> Lengths:
         of_parts: tuple[list[np.ndarray], list[np.ndarray]] = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
-        first = 0
-        for chunk in self.before.chunks(epoch):
+        first = self.part(part).start
+        for chunk in self.before.chunks(epoch, self.part(part)):
             rows = np.arange(first, first + len(chunk[0].lengths))
             for side, column in enumerate(chunk):
                 usual = column.lengths

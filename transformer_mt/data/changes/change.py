@@ -12,7 +12,7 @@ _BLOCK = 10_000
 Sides = tuple[list[np.ndarray], list[np.ndarray]]
 """Piece ids of the sources and of the targets of some rows, without BOS and EOS."""
 Lengths = tuple[np.ndarray, np.ndarray]
-"""(R,) of the sources and of the targets of all rows, the EOS counted that batches add."""
+"""(R,) of the sources and of the targets, the EOS counted that batches add."""
 
 
 class Rows:
@@ -23,15 +23,20 @@ class Rows:
     def __init__(self, pairs: EncodedPairs) -> None:
         self.pairs = pairs
 
-    def lengths(self, epoch: int) -> Lengths:
-        return self.pairs.src_lengths, self.pairs.tgt_lengths
+    def lengths(self, epoch: int, part: range | None = None) -> Lengths:
+        """The lengths of a part of the data, by default of all."""
+        return self.pairs.lengths(0, self.part(part)), self.pairs.lengths(1, self.part(part))
+
+    def part(self, part: range | None) -> range:
+        """The rows of a part of the data, by default all."""
+        return range(len(self.pairs)) if part is None else part
 
     def rows(self, epoch: int, rows: np.ndarray) -> Sides:
         return [self.pairs.src(i) for i in rows], [self.pairs.tgt(i) for i in rows]
 
-    def chunks(self, epoch: int) -> Iterator[Chunk]:
-        """All rows, in order."""
-        return zip(self.pairs.columns(0), self.pairs.columns(1))
+    def chunks(self, epoch: int, part: range) -> Iterator[Chunk]:
+        """The rows of a part, in order."""
+        return self.pairs.chunks(part)
 
     def batch(self, epoch: int, rows: np.ndarray) -> Batch:
         return make_batch(*self.rows(epoch, rows))
@@ -44,15 +49,15 @@ class Change(Rows):
         super().__init__(before.pairs)
         self.before = before
 
-    def lengths(self, epoch: int) -> Lengths:
-        return self.before.lengths(epoch)
+    def lengths(self, epoch: int, part: range | None = None) -> Lengths:
+        return self.before.lengths(epoch, part)
 
     def rows(self, epoch: int, rows: np.ndarray) -> Sides:
         return self.before.rows(epoch, rows)
 
-    def chunks(self, epoch: int) -> Iterator[Chunk]:
-        for start in range(0, len(self.pairs), _BLOCK):
-            src, tgt = self.rows(epoch, np.arange(start, min(start + _BLOCK, len(self.pairs))))
+    def chunks(self, epoch: int, part: range) -> Iterator[Chunk]:
+        for start in range(part.start, part.stop, _BLOCK):
+            src, tgt = self.rows(epoch, np.arange(start, min(start + _BLOCK, part.stop)))
             yield Column.of(src), Column.of(tgt)
 
 
@@ -77,13 +82,14 @@ class ChangeOfSome(Change):
                 src[i], tgt[i] = pair
         return src, tgt
 
-    def lengths(self, epoch: int) -> Lengths:
-        every = np.arange(len(self.pairs))
+    def lengths(self, epoch: int, part: range | None = None) -> Lengths:
+        first = self.part(part).start
+        every = np.arange(first, self.part(part).stop)
         chosen = every[self.chosen(epoch, every)]
-        lengths = self.before.lengths(epoch)
+        lengths = self.before.lengths(epoch, part)
         lengths = lengths[0].copy(), lengths[1].copy()
         for start in range(0, len(chosen), _BLOCK):
             rows = chosen[start : start + _BLOCK]
             for side, ids in zip(lengths, self.rows(epoch, rows)):
-                side[rows] = [len(row) + 1 for row in ids]
+                side[rows - first] = [len(row) + 1 for row in ids]
         return lengths

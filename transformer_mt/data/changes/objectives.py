@@ -102,17 +102,17 @@ class EncoderRows(_ObjectiveRows):
         if self._is_masked.any():
             self._masking = Masking(self._tokenizer, self._tokenizer.control_id(MASK), settings.mask)
         if self._has_next:
-            count = int(self._starts[-1])
-            self._is_followed = np.ones(count, bool) if neighbours is None else neighbours.src_lengths > 1
+            self._neighbours = neighbours
             self._next_ids = [self._tokenizer.control_id(label_piece(label)) for label in NEXT]
 
-    def lengths(self, epoch: int) -> Lengths:
-        lengths = self.before.lengths(epoch)[0] + 1  # <s>
+    def lengths(self, epoch: int, part: range | None = None) -> Lengths:
+        lengths = self.before.lengths(epoch, part)[0] + 1  # <s>
         if self._has_next:
-            rows = np.arange(len(lengths))
+            first = self.part(part).start
+            rows = np.arange(first, first + len(lengths))
             partner, _ = self._partners(epoch, rows)
             texts = lengths - 2
-            both = np.minimum(texts + texts[partner], self._most) + 3
+            both = np.minimum(texts + texts[partner - first], self._most) + 3
             lengths = np.where(self._is_masked[self._corpora(rows)], both, lengths)
         return lengths, lengths
 
@@ -143,13 +143,19 @@ class EncoderRows(_ObjectiveRows):
     def batch(self, epoch: int, rows: np.ndarray) -> Batch:
         return make_encoder_batch(*self.rows(epoch, rows))
 
+    def _is_followed(self, rows: np.ndarray) -> np.ndarray:
+        """(R,) True where the next row is the next text of its document, if it is in the same corpus."""
+        if self._neighbours is None:
+            return np.ones(len(rows), bool)
+        return self._neighbours.gathered(0, rows).lengths > 0
+
     def _partners(self, epoch: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(R,) the row of the second text of each row, and (R,) whether it is the next one of the corpus."""
         corpora = self._corpora(rows)
         starts, ends = self._starts[corpora], self._starts[corpora + 1]
         random = random_bits(self._config.seed, epoch, rows, _PARTNER) % (ends - starts).astype(np.uint64)
         is_chosen = uniforms(self._config.seed, epoch, rows, _FOLLOWS) < 0.5
-        is_next = is_chosen & self._is_followed[rows] & (rows + 1 < ends)
+        is_next = is_chosen & self._is_followed(rows) & (rows + 1 < ends)
         return np.where(is_next, rows + 1, starts + random.astype(np.int64)), is_next
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from transformer_mt.config import Config
+from transformer_mt.corpora.kind import Corpus
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.changes.change import ChangeOfSome, Rows, Sides
 from transformer_mt.data.changes.row_random import uniforms
@@ -32,11 +33,11 @@ class TermAnnotation(ChangeOfSome):
         self,
         before: Rows,
         config: Config,
-        sizes: Sequence[int],
+        parts: Sequence[tuple[int, Corpus]],
         tokenizer: Tokenizer,
         links: EncodedPairs | None,
     ) -> None:
-        """`sizes` are the pairs of each corpus, in order; `links` are needed without a glossary."""
+        """`parts` are pairs of a corpus each, in order; `links` are needed without a glossary."""
         super().__init__(before)
         pieces = TermPieces.of(tokenizer)
         if pieces is None or not tokenizer.shared:
@@ -53,9 +54,9 @@ class TermAnnotation(ChangeOfSome):
         has_terms = [
             entry.objective == "translation"
             and (data.terms.file is None or data.languages_of(entry) == data.languages)
-            for entry in data.entries
+            for _, entry in parts
         ]
-        self._has_terms, self._ends = np.array(has_terms), np.cumsum(sizes)
+        self._has_terms, self._ends = np.array(has_terms), np.cumsum([size for size, _ in parts])
 
     def chosen(self, epoch: int, rows: np.ndarray) -> np.ndarray:
         is_chosen = uniforms(self._seed, epoch, rows, _CHOSEN) < self._share

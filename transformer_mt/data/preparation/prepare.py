@@ -19,12 +19,15 @@ from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.held_out import AnySet, held_out_file, rows_of, splits_of
 from transformer_mt.corpora.kind import EvaluationSentence
 from transformer_mt.corpora.seen_sentences import NOTHING_SEEN, Sentences
+from transformer_mt.data.batches.batching import ChangingPairs
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
-from transformer_mt.data.batches.mixture import effective_weights
+from transformer_mt.data.batches.mixture import Mixture, effective_weights, num_windows
+from transformer_mt.data.batches.packing import RowShape
+from transformer_mt.data.changes.build import training_rows
 from transformer_mt.data.cleaning import drop_reasons
 from transformer_mt.data.preparation.build import SEEN_FILE, Build, CorpusCounts, corpus_table
 from transformer_mt.data.preparation.change_facts import change_facts, neighbours_of_set
-from transformer_mt.data.preparation.encode_blocks import train_file
+from transformer_mt.data.preparation.encode_blocks import EncodedBlock, train_file
 from transformer_mt.data.preparation.store import FACTS_FILE
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
@@ -33,6 +36,8 @@ from transformer_mt.messages import messages_to, say
 from transformer_mt.settings.objective import Objective
 from transformer_mt.text.pair import Pair
 
+_CHECKED_AT_ONCE = 2**31
+"""Bytes: their check takes two seconds."""
 FORMAT = 11  # of the cache: raise it when a change in this package alters what is written
 
 
@@ -72,6 +77,8 @@ class PreparedData:
     """Share of the training sources with more than one sentence."""
     held_out: dict[str, list[Pair]]
     """The sets held out of the training corpora, by name: valid, test."""
+    blocks: list[EncodedBlock]
+    """The parts of `train`, each of one corpus."""
     seen_file: Path
     """The record of the sentences of the training pairs."""
     links: EncodedPairs | None = None
@@ -81,6 +88,37 @@ class PreparedData:
     def sizes(self) -> list[int]:
         """Kept pairs of each corpus: they follow one another in `train`."""
         return [corpus.counts.get(drop_reasons.KEPT, 0) for corpus in self.corpora]
+
+    @property
+    def longest(self) -> int:
+        """The longest side of a training pair, EOS counted."""
+        return max((block.longest for block in self.blocks), default=1)
+
+    def shape(self, batch_tokens: int, longest: int) -> RowShape:
+        """The shape of packed batches of so many tokens, for pairs that are never above `longest`."""
+        src, tgt = (sum(side) for side in zip(*((of.source_tokens, of.target_tokens) for of in self.corpora)))
+        return RowShape.of_totals(batch_tokens, src, tgt, longest)
+
+    def mixture(self, config: Config) -> Mixture:
+        """The rows of each epoch, in windows where they are many."""
+        uses = [size * weight for size, weight in zip(self.sizes, self.weights)]
+        counted = ((of.source_tokens + of.target_tokens) / 2 for of in self.corpora)
+        tokens = sum(weight * count for weight, count in zip(self.weights, counted))
+        budget = config.train.update_tokens or int(config.train.batch_tokens)
+        windows = num_windows(sum(uses), tokens, config.data.window_pairs, budget)
+        windows = min(windows, len(self.blocks))
+        if windows == 1:
+            return Mixture(self.sizes, self.weights, config.seed)
+        weights = [self.weights[block.corpus] for block in self.blocks]
+        return Mixture([block.rows for block in self.blocks], weights, config.seed, windows)
+
+    def changing(self, config: Config, mixture: Mixture) -> ChangingPairs | None:
+        """The training pairs as the config changes them, for epochs of this mixture."""
+        if mixture.windows == 1:
+            return training_rows(config, self.train, self.sizes, self.tokenizer, self.links)
+        of_blocks = [config.data.entries[block.corpus] for block in self.blocks]
+        sizes = [block.rows for block in self.blocks]
+        return training_rows(config, self.train, sizes, self.tokenizer, self.links, of_blocks)
 
 
 def prepare(
@@ -147,12 +185,11 @@ def _open(data: DataConfig, folder: Path) -> PreparedData | None:
         return None
     try:
         facts = json.loads((folder / FACTS_FILE).read_text(encoding="utf-8"))
-        train = EncodedPairs([folder / train_file(number) for number in range(len(facts["blocks"]))])
+        blocks = [EncodedBlock(**block) for block in facts["blocks"]]
+        train = _open_blocks(folder, blocks)
         names = (entry.title for entry in data.entries)  # another name is no other data
         corpora = [CorpusCounts(**{**counts, "name": name}) for counts, name in zip(facts["corpora"], names)]
         sizes = [corpus.counts.get(drop_reasons.KEPT, 0) for corpus in corpora]
-        if len(train) != sum(sizes):
-            raise ValueError(f"{len(train):,} of its {sum(sizes):,} pairs are left")
         weights = effective_weights(
             [entry.weight for entry in data.entries], sizes, data.temperature, data.temperature_groups
         )
@@ -168,6 +205,7 @@ def _open(data: DataConfig, folder: Path) -> PreparedData | None:
                 split.name: _pairs(held_out_file(folder, split.name))
                 for split in splits_of(data.valid_sets, data.test)
             },
+            blocks=blocks,
             seen_file=_seen_file(folder),
         )
     except (OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException) as error:
@@ -180,6 +218,31 @@ def _open(data: DataConfig, folder: Path) -> PreparedData | None:
             ) from None
         say(f"the cache {folder} is damaged ({error}); it is rebuilt")
         return None
+
+
+def _open_blocks(folder: Path, blocks: Sequence[EncodedBlock]) -> EncodedPairs:
+    """The training pairs. ValueError if a block is damaged; where reading all would take long, WorkError when
+    the block is used.
+    """
+    paths = [folder / train_file(number) for number in range(len(blocks))]
+    sizes = [path.stat().st_size for path in paths]
+
+    def check(number: int) -> None:
+        with paths[number].open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != blocks[number].sha256:
+                raise ValueError(f"{paths[number].name} is not as it was written")
+
+    def check_late(number: int) -> None:
+        try:
+            check(number)
+        except (OSError, ValueError) as error:
+            raise WorkError(f"{folder}: {error}; remove this folder, and start again") from None
+
+    is_quick = sum(sizes) <= _CHECKED_AT_ONCE
+    for number in range(len(blocks)) if is_quick else ():
+        check(number)
+    of_blocks = [block.rows for block in blocks]
+    return EncodedPairs(paths, of_blocks) if is_quick else EncodedPairs(paths, of_blocks, check_late)
 
 
 def _seen_file(folder: Path) -> Path:

@@ -6,7 +6,7 @@ import numpy as np
 
 from transformer_mt.config import Config
 from transformer_mt.data.batches.mixture import Mixture
-from transformer_mt.data.changes.build import training_rows
+from transformer_mt.data.changes.change import Rows
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.runs.resolve import Origin, with_origin
@@ -37,9 +37,15 @@ def lengths_of(config: Config, find_parent: FindParent = run_in_folder) -> tuple
     folder = parent.folder if parent else None
     seen = seen_before(config, RunFolder(""), folder, is_resumed=False)
     data = prepare(config, tokenizer, seen.inherited)
-    changing = training_rows(config, data.train, data.sizes, data.tokenizer, data.links)
-    lengths = changing.lengths(0) if changing else (data.train.src_lengths, data.train.tgt_lengths)
-    rows = Mixture(data.sizes, data.weights, config.seed).rows(0)
-    src, tgt = lengths if rows is None else (side[rows] for side in lengths)
+    mixture = Mixture(data.sizes, data.weights, config.seed)
+    uses = sum(size * weight for size, weight in zip(data.sizes, data.weights))
+    part, copies = range(len(data.train)), 1.0
+    if uses > config.data.window_pairs:
+        part = range(min(len(data.train), config.data.window_pairs))
+        copies = uses / len(part)
+    changing = data.changing(config, mixture) or Rows(data.train)
+    src, tgt = changing.lengths(0, part)
+    if copies == 1.0 and (rows := mixture.rows(0)) is not None:
+        src, tgt = src[rows], tgt[rows]
     vocab_size = max(data.tokenizer.src.vocab_size(), data.tokenizer.tgt.vocab_size())
-    return config, Lengths(np.asarray(src), np.asarray(tgt), vocab_size)
+    return config, Lengths(np.asarray(src), np.asarray(tgt), vocab_size, copies)

@@ -117,7 +117,9 @@ class _Planner:
         return self._memory(tokens).peak_bytes
 
     def _memory(self, tokens: int) -> UpdateMemory:
-        batch = trial_batch(self.config, self.lengths.src, self.lengths.tgt, tokens)
+        src, tgt = self.lengths.src, self.lengths.tgt
+        longest = int(np.maximum(src, tgt).max())
+        batch = trial_batch(self.config, tokens, longest, RowShape.of(tokens, src, tgt, longest))
         on_gpu = self.device.type == "cuda"
         return update_memory(self.config, self.lengths.vocab_size, batch, self.dtype, on_gpu)
 
