@@ -88,7 +88,7 @@ class Build:
             self._run_stage(Duplicates(clean, text, store))
         reasons = Reasons(clean, text, store, bool(data.remove_duplicates))
         if not store.exists(_LEARNT):
-            self._learn(Sample(clean, text, reasons, store), text)
+            self._learn(Sample(clean, text, reasons, store))
         tokenizer = Tokenizer.load(self._folder)
         self._run_stage(encode := EncodeBlocks(data, text, reasons, tokenizer, store))
         blocks = [encode.block(number) for number in range(len(text))]
@@ -156,16 +156,16 @@ class Build:
             f"{key} must hold out at least one pair, but no hash is small enough; raise its share"
         )
 
-    def _learn(self, sample: Sample, text: TextBlocks) -> None:
+    def _learn(self, sample: Sample) -> None:
         self._run_stage(sample)
-        tokenizer = self._tokenizer or learnt_tokenizer(self._config, sample, text)
+        tokenizer = self._tokenizer or learnt_tokenizer(self._config, sample)
         for piece in self._config.data.control_pieces:
             tokenizer.control_id(piece)  # InputError now if a resumed vocabulary does not have it
         with TemporaryDirectory() as temporary:
             tokenizer.save(Path(temporary))
             for file in Path(temporary).iterdir():
                 self._store.write(file.name, file.read_bytes())
-        facts = {"several_sentences": several_sentences(self._config, sample, text)}
+        facts = {"several_sentences": several_sentences(self._config, sample)}
         self._store.write(_LEARNT, json.dumps(facts).encode())
 
     def _encode_validation(

@@ -110,8 +110,8 @@ class Clean:
         rows, language = _Rows(self._data, entry, self._left_out), self._target_language(entry)
         is_near = self._data.remove_duplicates == "near"
         reasons, keys = list[int](), list[tuple[int, int]]()
-        pairs, sources = self._text.pairs_and_sources(number)
-        for row, (pair, source) in enumerate(zip(pairs, sources), self._text.starts[number]):
+        pairs = zip(self._text.pairs(number), self._text.pair_sources(number))
+        for row, (pair, source) in enumerate(pairs, self._text.starts[number]):
             reason = rows.reason(row, pair, source)
             reasons.append(REASONS.index(reason))
             if reason == KEPT:

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import compress
 
 import numpy as np
 import pyarrow
@@ -68,7 +69,7 @@ class EncodeBlocks:
         kept = REASONS.index(KEPT)
         counts = Counter(dict(zip(REASONS, np.bincount(reasons, minlength=len(REASONS)).tolist())))
         counts[READ], counts[KEPT] = len(reasons), 0
-        pairs = self._text.pairs(number, np.flatnonzero(reasons == kept).tolist())
+        pairs = compress(self._text.pairs(number), reasons == kept)
         before, before_tgt = (
             self._data.pieces_before(entry),
             self._data.target_piece(self._data.languages_of(entry)),

@@ -1,8 +1,12 @@
 """The vocabulary, learnt of evenly spaced rows."""
 
+from itertools import chain, compress, repeat
+from typing import Any
+
 import numpy as np
 
 from transformer_mt.config import Config
+from transformer_mt.corpora.kind import Corpus
 from transformer_mt.data.cleaning.drop_reasons import KEPT, REASONS
 from transformer_mt.data.preparation.clean import Clean
 from transformer_mt.data.preparation.reasons import Reasons
@@ -41,41 +45,36 @@ class Sample:
         kept = REASONS.index(KEPT)
         rows = np.flatnonzero(self._clean.arrays(number)["reasons"] == kept)
         rows = rows[-self._before[number] % self._stride :: self._stride]
-        pairs = self._text.pairs(number, rows.tolist())
-        columns = {
-            "src": [src for src, _ in pairs],
-            "tgt": [tgt for _, tgt in pairs],
-            "is_kept": (self._reasons.of(number)[rows] == kept).tolist(),
-        }
+        pairs, is_kept = self._text.pairs(number), self._reasons.of(number) == kept
+        src, tgt = ([pairs[row][side] for row in rows.tolist()] for side in (0, 1))
+        columns = {"src": src, "tgt": tgt, "is_kept": is_kept[rows].tolist()}
         self._store.write(self.result(number), text_bytes(columns))
 
-    def pairs(self, block: int) -> list[tuple[Pair, bool]]:
-        """The pairs of a block, and whether each is trained on."""
-        columns = text_columns(self._store.read(self.result(block)))
-        return list(zip(zip(columns["src"], columns["tgt"]), columns["is_kept"]))
+    def blocks(self) -> list[tuple[Corpus, dict[str, list[Any]]]]:
+        """The corpus of each block and its columns: src, tgt, and is_kept, whether a pair is trained on."""
+        numbers = range(len(self._text))
+        return [(self._text.entry(n), text_columns(self._store.read(self.result(n)))) for n in numbers]
 
 
-def learnt_tokenizer(config: Config, sample: Sample, text: TextBlocks) -> Tokenizer:
+def learnt_tokenizer(config: Config, sample: Sample) -> Tokenizer:
     """The vocabulary of the sampled pairs that are trained on."""
     data = config.data
-    once = config.tokenizer.shared  # both sides of plain text are the same
     names = ", ".join(entry.title for entry in data.entries)
     say(f"learning {config.tokenizer.vocab_size:,} {config.tokenizer.kind} tokens from {names}")
-    learnt_from = [
-        (pair[0], "") if once and text.entry(block).is_text else pair
-        for block in range(len(text))
-        for pair, is_kept in sample.pairs(block)
-        if is_kept
-    ]
+    learnt_from = list[Pair]()
+    for entry, columns in sample.blocks():
+        once = config.tokenizer.shared and entry.is_text  # both sides of plain text are the same
+        tgt = repeat("") if once else columns["tgt"]
+        learnt_from += compress(zip(columns["src"], tgt), columns["is_kept"])
     if not learnt_from:
         raise InputError(f"{names}: no training pair is left after cleaning; all are empty or held out")
     return Tokenizer.train(learnt_from, config.tokenizer, data.control_pieces)
 
 
-def several_sentences(config: Config, sample: Sample, text: TextBlocks) -> float:
+def several_sentences(config: Config, sample: Sample) -> float:
     """The share of the sampled sources with more than one sentence."""
     data = config.data
-    blocks = [n for n in range(len(text)) if not (data.directions and text.entry(n).is_text)]
-    sources = [src for block in blocks for (src, _), _ in sample.pairs(block)]
+    blocks = [columns["src"] for entry, columns in sample.blocks() if not (data.directions and entry.is_text)]
+    sources = list(chain.from_iterable(blocks))
     sources = sources[:: -(-len(sources) // _SENTENCES) or 1]
     return sum(has_several_sentences(src, data.source_lang) for src in sources) / max(1, len(sources))

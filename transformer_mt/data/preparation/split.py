@@ -1,7 +1,7 @@
 """The training corpora as blocks of text: each corpus is read once, and all later stages read blocks."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import accumulate, islice, repeat
 
 from transformer_mt.config import DataConfig
@@ -70,6 +70,8 @@ class TextBlocks:
         """Rows of each block."""
         self.starts: list[int] = list(accumulate(self.sizes, initial=0))
         """Rows before each block, and the number of all."""
+        self._last: tuple[int, list[Pair]] = -1, []
+        """The block that was read last."""
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -82,23 +84,23 @@ class TextBlocks:
         """Its corpus."""
         return self._data.entries[self.corpus(block)]
 
-    def pairs(self, block: int, rows: Sequence[int] | None = None) -> list[Pair]:
-        """The pairs of a block, or some of them, as training reads them, without white space around."""
-        return list(self.pairs_and_sources(block, rows)[0])
+    def pairs(self, block: int) -> list[Pair]:
+        """The pairs of a block as training reads them, without white space around."""
+        if self._last[0] != block:  # a corpus of one block is repaired once
+            columns, entry = self._columns(block), self.entry(block)
+            self._last = block, list(self._repaired(zip(columns["src"], columns["tgt"]), entry))
+        return self._last[1]
 
-    def pairs_and_sources(
-        self, block: int, rows: Sequence[int] | None = None
-    ) -> tuple[Iterator[Pair], Iterator[str]]:
-        """The pairs, and the source of the pair that each is a side of; "" for those that are no side."""
-        columns = text_columns(self._store.read(_name(*self._parts[block])))
-        entry = self.entry(block)
-        raw = list(zip(columns["src"], columns["tgt"]))
-        pairs = self._repaired(raw if rows is None else [raw[row] for row in rows], entry)
-        if "source" not in columns:
-            return pairs, repeat("")
-        sources = [(source, source) for source in columns["source"]]
-        return pairs, (source for source, _ in self._repaired(sources, entry.as_translations()))
+    def pair_sources(self, block: int) -> Iterable[str]:
+        """The source of the pair that each text of a block is a side of; "" for those that are no side."""
+        if not has_pair_sources(entry := self.entry(block), self._data):
+            return repeat("")
+        sources = ((source, source) for source in self._columns(block)["source"])
+        return (source for source, _ in self._repaired(sources, entry.as_translations()))
 
-    def _repaired(self, pairs: list[Pair], entry: Corpus) -> Iterator[Pair]:
+    def _columns(self, block: int) -> dict[str, list[str]]:
+        return text_columns(self._store.read(_name(*self._parts[block])))
+
+    def _repaired(self, pairs: Iterable[Pair], entry: Corpus) -> Iterator[Pair]:
         whole = repaired(pairs, self._data.filter_of(entry), self._data.languages_of(entry))
         return ((src.strip(), tgt.strip()) for src, tgt in whole)
