@@ -30,6 +30,7 @@ from transformer_mt.cli import (
     inspect,
     new,
     plot,
+    prepare,
     score,
     serve,
     sweep,
@@ -49,6 +50,7 @@ from transformer_mt.version import __version__
 _INTERMIXED = (
     "new",
     "inspect",
+    "prepare",
     "train",
     "translate",
     "backtranslate",
@@ -63,7 +65,7 @@ _INTERMIXED = (
 
 
 _COMMANDS = {
-    "start": ("new", "inspect", "config"),
+    "start": ("new", "inspect", "prepare", "config"),
     "train": ("train", "import", "backtranslate", "distill", "sweep"),
     "use": ("translate", "evaluate", "score", "serve", "export", "completion"),
     "research": ("compare", "plot", "fill", "complete", "classify"),
@@ -79,6 +81,7 @@ def build_parser() -> Parser:
     for module in (
         new,
         inspect,
+        prepare,
         train,
         translate,
         evaluate,

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from transformer_mt.config.augment import AugmentConfig
+from transformer_mt.config.preparation import PreparationConfig
 from transformer_mt.config.pretraining import DenoiseConfig, MaskedLmConfig
 from transformer_mt.corpora.held_out import AnySet
 from transformer_mt.corpora.hub import HubCorpus
@@ -96,6 +97,8 @@ class DataConfig(Section):
     """Maximum number of pairs that are shuffled together: a larger corpus is trained on in windows of so
     many, made of other blocks in each epoch, so that neither memory nor disk must hold all of it.
     """
+    preparation: Location[PreparationConfig] = PreparationConfig()
+    """Preparation of large corpora."""
     filter: FilterConfig = FilterConfig()
     """Cleaning rules of the training corpora."""
     augment: Changeable[AugmentConfig] = AugmentConfig()

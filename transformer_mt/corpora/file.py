@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -10,6 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from transformer_mt.corpora.kind import Corpus, Languages
 from transformer_mt.corpora.moses import read_moses_zip
+from transformer_mt.corpora.remote import facts_of, is_url, matching
 from transformer_mt.corpora.tables import (
     TWO_COLUMNS,
     Columns,
@@ -45,7 +47,9 @@ class FileCorpus(Corpus):
     EXAMPLE: ClassVar[str] = "{file: ...}"
 
     file: str
-    """The file; its ending sets the format."""
+    """The file, or a pattern of several (`part-*.tsv.gz`); the ending sets the format. For .parquet also a
+    URL: `s3://bucket/part-*.parquet`.
+    """
     columns: Annotated[Columns | None, BeforeValidator(_check_columns)] = None
     """Source and target columns, or the text column, by name, or by number from 1 for a table without
     header; by default the languages. For .tmx and .zip these are language codes.
@@ -75,11 +79,28 @@ class FileCorpus(Corpus):
     def describe(self) -> str:
         return self.file
 
+    @property
+    def is_remote(self) -> bool:
+        return is_url(self.file)
+
     def local_files(self) -> list[Path]:
-        return [Path(self.file)]
+        return [] if self.is_remote else [Path(file) for file in matching(self.file)]
+
+    def identity(self) -> dict[str, Any]:
+        facts = super().identity()
+        return facts | {"urls": [facts_of(url) for url in matching(self.file)]} if self.is_remote else facts
+
+    def parts(self) -> list[Corpus]:
+        return [self.model_copy(update={"file": file}) for file in matching(self.file)]
 
     def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
+        files = matching(self.file)
+        if len(files) > 1:
+            parts = (self.model_copy(update={"file": file}) for file in files)
+            return chain.from_iterable(part.stored_pairs(languages) for part in parts)
         suffix = Path(without_compression(self.file)).suffix.lower()
+        if self.is_remote and suffix != ".parquet":
+            raise InputError(f"{self.file}: a file by its URL must be .parquet; copy others to this machine")
         columns = self._both_columns(languages)
         if suffix in _TABLES:
             return self._rows(columns, suffix)

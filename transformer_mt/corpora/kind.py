@@ -95,6 +95,10 @@ class Corpus(Section):
         """
         raise NotImplementedError
 
+    def parts(self) -> list["Corpus"]:
+        """Corpora that are this one when they follow one another: those of its files, if it has several."""
+        return [self]
+
     def damaged(self, languages: Languages) -> dict[int, str]:
         """Row number to its problem, for rows that hold no pair. `languages` are those of the config."""
         return {}

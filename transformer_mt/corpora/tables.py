@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from transformer_mt.corpora.remote import is_url, open_file
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing
 from transformer_mt.text.lines import read_lines
@@ -194,7 +195,7 @@ def _parquet_rows(path: str) -> Iterator[dict[str, Any]]:
     import pyarrow.parquet
 
     try:
-        table = pyarrow.parquet.ParquetFile(path)
+        table = pyarrow.parquet.ParquetFile(open_file(path) if is_url(path) else path)
     except FileNotFoundError:
         raise InputError(missing(path)) from None
     except (OSError, pyarrow.ArrowException) as error:

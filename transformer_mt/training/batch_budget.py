@@ -11,7 +11,7 @@ from transformer_mt.config import Config
 from transformer_mt.data.batches.batching import Batch, make_batch, make_packed_batch
 from transformer_mt.data.batches.encoded_pairs import Column
 from transformer_mt.data.batches.packing import RowShape
-from transformer_mt.data.preparation.prepare import PreparedData
+from transformer_mt.data.preparation.prepared_data import PreparedData
 from transformer_mt.device import choose_precision
 from transformer_mt.errors import WorkError
 from transformer_mt.memory import free_memory, peak_memory, reset_peak

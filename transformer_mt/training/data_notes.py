@@ -10,7 +10,7 @@ from transformer_mt.corpora.kind import Corpus
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.changes.augmentation import unchanged_by
 from transformer_mt.data.cleaning.drop_reasons import EMPTY, LONG, RATIO, length_reason
-from transformer_mt.data.preparation.prepare import PreparedData, ValidationSet
+from transformer_mt.data.preparation.prepared_data import PreparedData, ValidationSet
 from transformer_mt.data.preparation.training_pairs import training_pairs
 from transformer_mt.data.vocabulary.composition import COMPOSE
 from transformer_mt.data.vocabulary.lost_letters import lost_letters_notes

@@ -9,7 +9,8 @@ from transformer_mt.config import Config
 from transformer_mt.corpora.seen_sentences import Sentences
 from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.prefetch import BatchPrefetcher
-from transformer_mt.data.preparation.prepare import PreparedData, prepare
+from transformer_mt.data.preparation.prepare import prepare
+from transformer_mt.data.preparation.prepared_data import PreparedData
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.device import keep_freed_memory
 from transformer_mt.errors import InputError, Setting

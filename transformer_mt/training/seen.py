@@ -9,7 +9,7 @@ from transformer_mt.config import Config
 from transformer_mt.corpora.evaluation_sets import read_set
 from transformer_mt.corpora.kind import EvaluationSentence
 from transformer_mt.corpora.seen_sentences import NOTHING_SEEN, SeenSentences, Sentences, keys_of
-from transformer_mt.data.preparation.prepare import PreparedData
+from transformer_mt.data.preparation.prepared_data import PreparedData
 from transformer_mt.errors import InputError
 from transformer_mt.messages import messages_to, say
 from transformer_mt.runs.folder import RunFolder, makers_of

@@ -14,7 +14,7 @@ from transformer_mt.checkpoint import Checkpoint
 from transformer_mt.config import Config
 from transformer_mt.config.dump import dump_config
 from transformer_mt.corpora.held_out import as_lines, held_out_file
-from transformer_mt.data.preparation.prepare import PreparedData
+from transformer_mt.data.preparation.prepared_data import PreparedData
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_text
 from transformer_mt.locks import FolderLock, lock_folder, set_aside

@@ -13,7 +13,7 @@ from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.batches.batching import ChangingPairs, validation_batches
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.changes.build import held_out_rows
-from transformer_mt.data.preparation.prepare import PreparedData, ValidationSet
+from transformer_mt.data.preparation.prepared_data import PreparedData, ValidationSet
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.classifier import Classifier
 from transformer_mt.evaluation.metric import Metric, Score

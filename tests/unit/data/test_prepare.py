@@ -7,8 +7,7 @@ import pytest
 
 from transformer_mt.cache import cache_root
 from transformer_mt.config.load import load_config
-from transformer_mt.data.preparation import prepare as prepare_module
-from transformer_mt.data.preparation import split
+from transformer_mt.data.preparation import block_files, split
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
@@ -262,7 +261,7 @@ def test_a_cache_that_may_not_be_read_is_not_deleted(corpus_config, monkeypatch,
         raise PermissionError(13, "Permission denied", str(paths[0]))
 
     with monkeypatch.context() as patch:
-        patch.setattr(prepare_module, "EncodedPairs", forbidden)
+        patch.setattr(block_files, "EncodedPairs", forbidden)
         with pytest.raises(
             WorkError, match="the cache cannot be read: Permission denied; .*TRANSFORMER_MT_CACHE"
         ):

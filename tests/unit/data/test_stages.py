@@ -14,7 +14,7 @@ from transformer_mt.config.load import load_config
 from transformer_mt.data.preparation import clean, sample, split, stage
 from transformer_mt.data.preparation.encode_blocks import EncodeBlocks
 from transformer_mt.data.preparation.prepare import prepare
-from transformer_mt.data.preparation.store import Store
+from transformer_mt.data.preparation.store import LocalStore
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import WorkError
 
@@ -113,7 +113,7 @@ def test_several_workers_write_the_same_bytes(config, monkeypatch):
 def test_killed_at_any_write_it_goes_on_where_it_was(config, monkeypatch, tenth):
     written = []
 
-    def write(self, name, content, write=Store.write):
+    def write(self, name, content, write=LocalStore.write):
         if len(written) == last:
             raise KeyboardInterrupt
         written.append(name)
@@ -121,7 +121,7 @@ def test_killed_at_any_write_it_goes_on_where_it_was(config, monkeypatch, tenth)
 
     last = 1000
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "write", write)
+        patch.setattr(LocalStore, "write", write)
         whole = files_of(config)
         last, total = len(written) * tenth // 10, len(written)
         written.clear()
@@ -154,14 +154,14 @@ def test_a_full_disk_is_one_line_and_nothing_half_written_is_taken(config, monke
     whole = files_of(config)
     workers(monkeypatch, count)
 
-    def full(self, name, content, write=Store.write):
+    def full(self, name, content, write=LocalStore.write):
         if name.startswith("train-") and name.endswith("2.arrow"):
-            (self.folder / f".{name}.tmp").write_bytes(content[: len(content) // 2])
+            (self._folder / f".{name}.tmp").write_bytes(content[: len(content) // 2])
             raise OSError(28, "No space left on device")
         write(self, name, content)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "write", full)
+        patch.setattr(LocalStore, "write", full)
         with pytest.raises(WorkError, match="could not write the encoded data: .*No space left.*it resumes"):
             prepare(config)
     assert files_of(config) == whole

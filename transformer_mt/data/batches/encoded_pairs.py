@@ -129,11 +129,12 @@ class EncodedPairs:
         paths: Sequence[Path],
         sizes: Sequence[int] | None = None,
         fetch: Callable[[int], None] = lambda number: None,
+        release: Callable[[int], None] = lambda number: None,
     ) -> None:
         """With the pairs of each file as `sizes`, a file is opened when it is used first, after `fetch` was
-        called with its number.
+        called with its number; `release` is called when it is closed.
         """
-        self._paths, self._fetch = paths, fetch
+        self._paths, self._fetch, self._release = paths, fetch, release
         self._files: dict[int, _File] = {}
         if sizes is None:
             sizes = [int(self._file(number).first_rows[-1]) for number in range(len(paths))]
@@ -201,6 +202,7 @@ class EncodedPairs:
         for number in list(self._files):  # a thread may open others meanwhile
             if number not in kept:
                 self._files.pop(number, None)
+                self._release(number)
 
     def _parts(self, rows: range) -> Iterator[tuple[int, slice]]:
         """The files with some of these rows, and which of theirs."""

@@ -6,7 +6,7 @@ was interrupted goes on where it was, and several of the same data at once share
 
 import hashlib
 import json
-import shutil
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -26,14 +26,16 @@ from transformer_mt.data.preparation.clean import Clean, LeftOut
 from transformer_mt.data.preparation.encode import encoded_chunks
 from transformer_mt.data.preparation.encode_blocks import EncodeBlocks, EncodedBlock
 from transformer_mt.data.preparation.evaluation_keys import evaluation_keys, validation_sentences
+from transformer_mt.data.preparation.ray_engine import RayEngine
 from transformer_mt.data.preparation.reasons import Duplicates, HeldOutRows, Reasons
 from transformer_mt.data.preparation.sample import Sample, learnt_tokenizer, several_sentences
 from transformer_mt.data.preparation.split import Split, TextBlocks
-from transformer_mt.data.preparation.stage import LocalEngine, Stage, run_stage
-from transformer_mt.data.preparation.store import FACTS_FILE, Store
+from transformer_mt.data.preparation.stage import Engine, LocalEngine, Stage, run_stage
+from transformer_mt.data.preparation.store import FACTS_FILE, LocalStore, Store
 from transformer_mt.data.preparation.training_pairs import check_tags, may_be_scored
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
+from transformer_mt.files import write_bytes
 from transformer_mt.markdown import table
 from transformer_mt.messages import say
 from transformer_mt.text.pair import Pair
@@ -59,13 +61,16 @@ class Build:
     """A preparation of the data of a config in a folder."""
 
     def __init__(
-        self, config: Config, folder: Path, tokenizer: Tokenizer | None, inherited: Sentences
+        self, config: Config, store: Store, folder: Path, tokenizer: Tokenizer | None, inherited: Sentences
     ) -> None:
-        """Training rows with a source that an `inherited` model was scored by are left out, and what it was
+        """The files are made in the `store`; `folder` is on this machine, and the same where it can be.
+        Training rows with a source that an `inherited` model was scored by are left out, and what it was
         trained on is in no held-out set.
         """
         self._config, self._tokenizer, self._inherited = config, tokenizer, inherited
-        self._folder, self._store, self._engine = folder, Store(folder), LocalEngine()
+        self._folder, self._store = folder, store
+        chosen = config.data.preparation
+        self._engine: Engine = RayEngine(chosen.address) if chosen.engine == "ray" else LocalEngine()
 
     def run(self, check: Callable[[], None]) -> None:
         """Do what is not done yet; `check` raises InputError if the corpora have changed since it began."""
@@ -89,6 +94,7 @@ class Build:
         reasons = Reasons(clean, text, store, bool(data.remove_duplicates))
         if not store.exists(_LEARNT):
             self._learn(Sample(clean, text, reasons, store))
+        mirror(store, self._folder)
         tokenizer = Tokenizer.load(self._folder)
         self._run_stage(encode := EncodeBlocks(data, text, reasons, tokenizer, store))
         blocks = [encode.block(number) for number in range(len(text))]
@@ -100,6 +106,7 @@ class Build:
         for number in range(len(data.valid_sets)):
             fingerprints.append(self._encode_validation(number, valid.get(number), tokenizer))
         SeenSentences(encode.trained_sentences()).write(self._folder / SEEN_FILE)
+        store.write(SEEN_FILE, (self._folder / SEEN_FILE).read_bytes())
         facts = {
             "fingerprint": hashlib.sha256("".join(fingerprints).encode()).hexdigest(),
             "corpora": [asdict(corpus) for corpus in corpora],
@@ -187,11 +194,19 @@ class Build:
 
     def clean_up(self) -> None:
         """Remove what complete data do not need."""
-        for stage in ("text", "clean", "duplicates", "sample", "seen"):
-            shutil.rmtree(self._folder / stage, ignore_errors=True)
-        for name in (HeldOutRows.NAME, _LEARNT, "train-*.json", ".*.tmp"):
-            for path in self._folder.glob(name):
-                path.unlink(missing_ok=True)
+        marks = [name for name in self._store.sizes("") if re.fullmatch(r"train-\d+\.json|\..*\.tmp", name)]
+        stages = ("text", "clean", "duplicates", "sample", "seen")
+        for name in (*stages, HeldOutRows.NAME, _LEARNT, *marks):
+            self._store.remove(name)
+
+
+def mirror(store: Store, folder: Path) -> None:
+    """Copy all files but the pairs from a store to a folder of this machine, unless it is the same."""
+    if isinstance(store, LocalStore):
+        return
+    for name in sorted(store.sizes(""), key=lambda name: name == FACTS_FILE):  # the manifest last
+        if not name.startswith("train-"):
+            write_bytes(folder / name, store.read(name))
 
 
 def _sums(data: DataConfig, blocks: Sequence[EncodedBlock]) -> list[CorpusCounts]:

@@ -137,9 +137,11 @@ class Clean:
         bounds = np.searchsorted(share[order], np.arange(self.num_shares + 1)).astype(_HEADER)
         return bounds.tobytes() + keys[order].tobytes()
 
-    def num_keys(self, block: int) -> int:
-        """The rows of a block that no rule dropped."""
-        return (self._store.size(f"clean/{block:05d}.keys") - self._header) // KEY.itemsize
+    def num_keys(self) -> list[int]:
+        """The rows of each block that no rule dropped."""
+        sizes = self._store.sizes("clean")
+        bytes_of = [sizes[f"clean/{block:05d}.keys"] for block in range(len(self.sizes))]
+        return [(count - self._header) // KEY.itemsize for count in bytes_of]
 
     @property
     def _header(self) -> int:
@@ -148,11 +150,11 @@ class Clean:
     def keys(self, block: int, share: int) -> np.ndarray:
         """The keys of a block in a share of all keys, and their rows, in order."""
         name = f"clean/{block:05d}.keys"
-        ends = self._store.read_range(name, _HEADER.itemsize * share, _HEADER.itemsize * (share + 2))
+        ends = self._store.read(name, _HEADER.itemsize * share, _HEADER.itemsize * (share + 2))
         begin, end = np.frombuffer(ends, _HEADER).tolist()
         size = KEY.itemsize
         return np.frombuffer(
-            self._store.read_range(name, self._header + size * begin, self._header + size * end), KEY
+            self._store.read(name, self._header + size * begin, self._header + size * end), KEY
         )
 
     def arrays(self, block: int) -> dict[str, np.ndarray]:

@@ -26,9 +26,9 @@ class RowsByBlock:
     def read(self, name: str, block: int) -> np.ndarray:
         """The rows of a block, counted from its first."""
         size = _ROW.itemsize
-        ends = self._store.read_range(name, size * block, size * (block + 2))
+        ends = self._store.read(name, size * block, size * (block + 2))
         begin, end = np.frombuffer(ends, _ROW).tolist()
-        content = self._store.read_range(name, self._header + size * begin, self._header + size * end)
+        content = self._store.read(name, self._header + size * begin, self._header + size * end)
         return (np.frombuffer(content, _ROW) - np.uint64(self._text.starts[block])).astype(np.int64)
 
     def read_all(self, name: str) -> np.ndarray:

@@ -33,7 +33,7 @@ class Sample:
     def __init__(self, clean: Clean, text: TextBlocks, reasons: Reasons, store: Store) -> None:
         self._clean, self._text, self._reasons, self._store = clean, text, reasons, store
         self.sizes = text.sizes
-        self._before = np.cumsum([0, *(clean.num_keys(block) for block in range(len(text)))])
+        self._before = np.cumsum([0, *clean.num_keys()])
         self._stride = 1
         while -(-self._before[-1] // self._stride) > ROWS:
             self._stride *= 2

@@ -18,26 +18,28 @@ BLOCK = 100_000
 
 
 class Split:
-    """The stage that divides the corpora; a task reads one."""
+    """The stage that divides the corpora; a task reads one, or one of its files."""
 
     what = "reading"
 
     def __init__(self, data: DataConfig, store: Store) -> None:
-        self._data, self._store = data, store
-        self.sizes = [0] * len(data.entries)  # nobody knows yet
+        self._data, self._store, self._block = data, store, BLOCK
+        self.parts = [(i, part) for i, entry in enumerate(data.entries) for part in entry.parts()]
+        """The number of a corpus, and a part of it."""
+        self.sizes = [0] * len(self.parts)  # nobody knows yet
 
     def result(self, number: int) -> str:
         return f"text/{number:05d}.json"
 
     def run(self, number: int) -> None:
-        entry = self._data.entries[number]
+        _, entry = self.parts[number]
         say(f"reading {entry.describe_access()} (training)")
         pairs = show_progress(entry.read(self._data.languages), "reading", unit="pairs")
         sources: Iterator[str] = repeat("")
         if has_pair_sources(entry, self._data):
             sources = (src for src, _ in entry.as_translations().read(self._data.languages))
         sizes, rows = list[int](), zip(pairs, sources)
-        while block := list(islice(rows, BLOCK)):
+        while block := list(islice(rows, self._block)):
             columns = {"src": [src for (src, _), _ in block], "tgt": [tgt for (_, tgt), _ in block]}
             if has_pair_sources(entry, self._data):
                 columns["source"] = [source for _, source in block]
@@ -46,8 +48,8 @@ class Split:
         self._store.write(self.result(number), json.dumps(sizes).encode())
 
 
-def _name(corpus: int, part: int) -> str:
-    return f"text/{corpus:05d}-{part:05d}.arrow"
+def _name(part: int, block: int) -> str:
+    return f"text/{part:05d}-{block:05d}.arrow"
 
 
 def has_pair_sources(entry: Corpus, data: DataConfig) -> bool:
@@ -62,11 +64,10 @@ class TextBlocks:
     def __init__(self, data: DataConfig, store: Store) -> None:
         self._data, self._store = data, store
         split = Split(data, store)
-        of_corpora = [json.loads(store.read(split.result(i))) for i in range(len(data.entries))]
-        self._parts = [
-            (corpus, part) for corpus, sizes in enumerate(of_corpora) for part in range(len(sizes))
-        ]
-        self.sizes: list[int] = [size for sizes in of_corpora for size in sizes]
+        of_parts = [json.loads(store.read(split.result(i))) for i in range(len(split.parts))]
+        self._corpora = [corpus for (corpus, _), sizes in zip(split.parts, of_parts) for _ in sizes]
+        self._names = [_name(i, n) for i, sizes in enumerate(of_parts) for n in range(len(sizes))]
+        self.sizes: list[int] = [size for sizes in of_parts for size in sizes]
         """Rows of each block."""
         self.starts: list[int] = list(accumulate(self.sizes, initial=0))
         """Rows before each block, and the number of all."""
@@ -78,7 +79,7 @@ class TextBlocks:
 
     def corpus(self, block: int) -> int:
         """The number of its corpus."""
-        return self._parts[block][0]
+        return self._corpora[block]
 
     def entry(self, block: int) -> Corpus:
         """Its corpus."""
@@ -99,7 +100,7 @@ class TextBlocks:
         return (source for source, _ in self._repaired(sources, entry.as_translations()))
 
     def _columns(self, block: int) -> dict[str, list[str]]:
-        return text_columns(self._store.read(_name(*self._parts[block])))
+        return text_columns(self._store.read(self._names[block]))
 
     def _repaired(self, pairs: Iterable[Pair], entry: Corpus) -> Iterator[Pair]:
         whole = repaired(pairs, self._data.filter_of(entry), self._data.languages_of(entry))

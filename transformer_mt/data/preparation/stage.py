@@ -61,7 +61,8 @@ def run_stage(stage: Stage, engine: Engine, store: Store) -> None:
         if not store.exists(stage.result(number)) and not store.exists(FACTS_FILE):
             stage.run(number)
 
-    numbers = [n for n in range(len(stage.sizes)) if not store.exists(stage.result(n))]
+    there = store.sizes(stage.result(0).rpartition("/")[0])
+    numbers = [n for n in range(len(stage.sizes)) if stage.result(n) not in there]
     random.shuffle(numbers)  # several preparations of the same data share the work
     total = sum(stage.sizes)
     done = total - sum(stage.sizes[n] for n in numbers)

@@ -2,37 +2,134 @@
 one, with the same bytes.
 """
 
+import shutil
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
+from transformer_mt.corpora.remote import file_system
+from transformer_mt.errors import WorkError
 from transformer_mt.files import write_bytes
 
 FACTS_FILE = "facts.json"
 """The manifest; written last, it says that the data are complete."""
 
+_TRIES, _SECONDS = 6, 0.5
+"""Tries of a request, and the wait before the second one; it doubles each time."""
 
-class Store:
-    """The files in a folder, by their names in it."""
+T = TypeVar("T")
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+
+class Store(Protocol):
+    """Files by their names."""
+
+    location: str
+    """The path of a folder, or a URL."""
 
     def write(self, name: str, content: bytes) -> None:
-        path = self.folder / name
+        """Write a file; who reads it sees all of it, or none."""
+        ...
+
+    def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
+        """The content of a file, or its bytes from `begin` to before `end`. FileNotFoundError without it."""
+        ...
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """Bytes of the files in a folder, by their names."""
+        ...
+
+    def exists(self, name: str) -> bool: ...
+
+    def remove(self, name: str) -> None:
+        """Remove a file or a folder, if it is there."""
+        ...
+
+
+class LocalStore:
+    """Files in a folder of this machine, or of a file system that machines share."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self.location = folder, str(folder)
+
+    def write(self, name: str, content: bytes) -> None:
+        path = self._folder / name
         path.parent.mkdir(exist_ok=True)
         write_bytes(path, content)
 
-    def read(self, name: str) -> bytes:
-        return (self.folder / name).read_bytes()
-
-    def read_range(self, name: str, begin: int, end: int) -> bytes:
-        """The bytes from the first to before the last."""
-        with (self.folder / name).open("rb") as file:
+    def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
+        with (self._folder / name).open("rb") as file:
             file.seek(begin)
-            return file.read(end - begin)
+            return file.read(-1 if end is None else end - begin)
 
-    def size(self, name: str) -> int:
-        """Bytes of a file."""
-        return (self.folder / name).stat().st_size
+    def sizes(self, folder: str) -> dict[str, int]:
+        try:
+            files = [path for path in (self._folder / folder).iterdir() if path.is_file()]
+        except FileNotFoundError:
+            return {}
+        return {path.relative_to(self._folder).as_posix(): path.stat().st_size for path in files}
 
     def exists(self, name: str) -> bool:
-        return (self.folder / name).is_file()
+        return (self._folder / name).is_file()
+
+    def remove(self, name: str) -> None:
+        path = self._folder / name
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        path.unlink(missing_ok=True) if path.is_file() else None
+
+
+class RemoteStore:
+    """Objects of a store that fsspec knows, such as s3:// and gs://: a file appears when it is whole."""
+
+    def __init__(self, url: str) -> None:
+        self.location = url
+        file_system(url)  # InputError now for a package that is missing
+
+    def write(self, name: str, content: bytes) -> None:
+        self._request(lambda files, root: files.pipe_file(f"{root}/{name}", content))
+
+    def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
+        if end is not None and end <= begin:
+            return b""
+        part = {} if end is None else {"start": begin, "end": end}
+        content: bytes = self._request(lambda files, root: files.cat_file(f"{root}/{name}", **part))
+        return content
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        def listed(files: Any, root: str) -> dict[str, int]:
+            try:
+                infos = files.ls(f"{root}/{folder}".rstrip("/"), detail=True, refresh=True)
+            except FileNotFoundError:
+                return {}
+            sizes = {info["name"].lstrip("/"): info["size"] for info in infos if info["type"] == "file"}
+            return {name.removeprefix(f"{root.lstrip('/')}/"): size for name, size in sizes.items()}
+
+        return self._request(listed)
+
+    def exists(self, name: str) -> bool:
+        return self._request(lambda files, root: bool(files.exists(f"{root}/{name}")))
+
+    def remove(self, name: str) -> None:
+        def removed(files: Any, root: str) -> None:
+            if files.exists(path := f"{root}/{name}"):
+                files.rm(path, recursive=True)
+
+        self._request(removed)
+
+    def _request(self, ask: Callable[[Any, str], T]) -> T:
+        """The answer; a store that is busy or slow is asked again. WorkError if it stays so."""
+        for tried in range(1, _TRIES + 1):
+            try:
+                files, root = file_system(self.location)
+                return ask(files, root.rstrip("/"))
+            except (FileNotFoundError, PermissionError):
+                raise
+            except Exception as error:  # each kind of store has its own
+                if tried == _TRIES:
+                    raise WorkError(
+                        f"{self.location}: cannot be used: {error}; check network and store, and start "
+                        "again: it resumes from here"
+                    ) from None
+                time.sleep(_SECONDS * 2 ** (tried - 1))
+        raise AssertionError

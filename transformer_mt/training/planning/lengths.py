@@ -8,6 +8,7 @@ from transformer_mt.config import Config
 from transformer_mt.data.batches.mixture import Mixture
 from transformer_mt.data.changes.change import Rows
 from transformer_mt.data.preparation.prepare import prepare
+from transformer_mt.data.preparation.prepared_data import PreparedData
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.runs.resolve import Origin, with_origin
 from transformer_mt.training.seen import seen_before
@@ -27,7 +28,7 @@ class Lengths:
     """Pairs of the epoch for each pair here, where these are a sample."""
 
 
-def lengths_of(config: Config, find_parent: FindParent = run_in_folder) -> tuple[Config, Lengths]:
+def prepared(config: Config, find_parent: FindParent = run_in_folder) -> tuple[Config, PreparedData]:
     """Prepare the data as a training does, or find them prepared. Returns also the config with the keys that
     its parent or its vocabulary decides.
     """
@@ -36,7 +37,14 @@ def lengths_of(config: Config, find_parent: FindParent = run_in_folder) -> tuple
     config, tokenizer = with_origin(config, origin)
     folder = parent.folder if parent else None
     seen = seen_before(config, RunFolder(""), folder, is_resumed=False)
-    data = prepare(config, tokenizer, seen.inherited)
+    return config, prepare(config, tokenizer, seen.inherited)
+
+
+def lengths_of(config: Config, find_parent: FindParent = run_in_folder) -> tuple[Config, Lengths]:
+    """The lengths of the pairs that a training of the config uses, and the config as `prepared` returns
+    it.
+    """
+    config, data = prepared(config, find_parent)
     mixture = Mixture(data.sizes, data.weights, config.seed)
     uses = sum(size * weight for size, weight in zip(data.sizes, data.weights))
     part, copies = range(len(data.train)), 1.0

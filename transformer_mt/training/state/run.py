@@ -12,7 +12,7 @@ from transformer_mt import checkpoint
 from transformer_mt.checkpoint import Checkpoint, CheckpointError
 from transformer_mt.config import Config
 from transformer_mt.data.batches.prefetch import BatchPrefetcher
-from transformer_mt.data.preparation.prepare import PreparedData
+from transformer_mt.data.preparation.prepared_data import PreparedData
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import WorkError
 from transformer_mt.locks import FolderLock

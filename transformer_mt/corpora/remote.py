@@ -1,0 +1,66 @@
+"""Files by URLs such as s3://bucket/name, and files by a pattern, here or there."""
+
+import glob
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.errors import InputError
+
+
+def is_url(location: str) -> bool:
+    """True for a URL, such as s3://bucket/part-*.parquet."""
+    return "://" in location
+
+
+def file_system(url: str) -> tuple[Any, str]:
+    """The file system of a URL, as fsspec has it, and the path in it."""
+    import fsspec  # type: ignore[import-untyped]
+
+    try:
+        files, path = fsspec.core.url_to_fs(url, use_listings_cache=False)
+    except (ImportError, ValueError) as error:
+        raise InputError(
+            f"{url}: its kind of store needs a package: {error}; for s3:// install the extra: "
+            'pip install "transformer-mt[s3]"'
+        ) from None
+    return files, path
+
+
+def matching(pattern: str) -> list[str]:
+    """The files that a pattern stands for, in order; a name without *, ? and [ is a pattern for itself.
+    InputError without any.
+    """
+    if not glob.has_magic(pattern) or (not is_url(pattern) and Path(pattern).exists()):
+        return [pattern]
+    if is_url(pattern):
+        files, path = file_system(pattern)
+        found = [files.unstrip_protocol(name) for name in _asked(lambda: files.glob(path), pattern)]
+    else:
+        found = glob.glob(pattern)
+    if not found:
+        raise InputError(f"{pattern}: must match at least one file, but matches none")
+    return sorted(found)
+
+
+def facts_of(url: str) -> list[Any]:
+    """Facts that change when the file at a URL does."""
+    files, path = file_system(url)
+    info = _asked(lambda: files.info(path), url)
+    keys = (key for key in ("ETag", "etag", "mtime", "LastModified", "updated") if key in info)
+    return [url, info["size"], *(str(info[key]) for key in islice(keys, 1))]
+
+
+def open_file(url: str) -> Any:
+    """The file at a URL, to read bytes from."""
+    files, path = file_system(url)
+    return _asked(lambda: files.open(path, "rb"), url)
+
+
+def _asked(ask: Any, url: str) -> Any:
+    try:
+        return ask()
+    except FileNotFoundError:
+        raise InputError(f"{url}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{url}: cannot be read: {error}; check the address and the network") from None

@@ -1,0 +1,179 @@
+"""The data of a training, and how they are opened."""
+
+import errno
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow
+
+from transformer_mt.config import Config, DataConfig
+from transformer_mt.corpora.held_out import AnySet, held_out_file, rows_of, splits_of
+from transformer_mt.corpora.kind import EvaluationSentence
+from transformer_mt.data.batches.batching import ChangingPairs
+from transformer_mt.data.batches.encoded_pairs import EncodedPairs
+from transformer_mt.data.batches.mixture import Mixture, effective_weights, num_windows
+from transformer_mt.data.batches.packing import RowShape
+from transformer_mt.data.changes.build import training_rows
+from transformer_mt.data.cleaning import drop_reasons
+from transformer_mt.data.preparation.block_files import BlockFiles
+from transformer_mt.data.preparation.build import SEEN_FILE, CorpusCounts
+from transformer_mt.data.preparation.encode_blocks import EncodedBlock
+from transformer_mt.data.preparation.store import FACTS_FILE, Store
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.errors import WorkError
+from transformer_mt.messages import say
+from transformer_mt.settings.objective import Objective
+from transformer_mt.text.pair import Pair
+
+
+@dataclass(frozen=True)
+class ValidationSet:
+    """A validation set."""
+
+    name: str
+    pairs: EncodedPairs
+    """Pairs that fit a batch, for the loss; a source with several references is in as many."""
+    sentences: list[EvaluationSentence]
+    """The text, for BLEU and other metrics."""
+    tag: str | None
+    """Before each source."""
+    languages: tuple[str, str]
+    """Source and target."""
+    objective: Objective = "translation"
+    neighbours: EncodedPairs | None = None
+    """For next sentences: a piece for each text that the next row follows."""
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """The data as training needs them."""
+
+    tokenizer: Tokenizer
+    train: EncodedPairs
+    valid: list[ValidationSet]
+    """The validation sets, in the order of `data.valid`."""
+    fingerprint: str
+    """A hash of all training and validation ids: the same data gives the same."""
+    corpora: list[CorpusCounts]
+    """Kept and dropped pairs of each training corpus, in order."""
+    weights: list[float]
+    """Uses of each pair of a corpus per epoch."""
+    several_sentences: float
+    """Share of the training sources with more than one sentence."""
+    held_out: dict[str, list[Pair]]
+    """The sets held out of the training corpora, by name: valid, test."""
+    location: str
+    """The folder or the URL where they are."""
+    blocks: list[EncodedBlock]
+    """The parts of `train`, each of one corpus."""
+    seen_file: Path
+    """The record of the sentences of the training pairs."""
+    links: EncodedPairs | None = None
+    """For each training pair the source and the target positions of pieces that belong together."""
+
+    @property
+    def sizes(self) -> list[int]:
+        """Kept pairs of each corpus: they follow one another in `train`."""
+        return [corpus.counts.get(drop_reasons.KEPT, 0) for corpus in self.corpora]
+
+    @property
+    def longest(self) -> int:
+        """The longest side of a training pair, EOS counted."""
+        return max((block.longest for block in self.blocks), default=1)
+
+    def shape(self, batch_tokens: int, longest: int) -> RowShape:
+        """The shape of packed batches of so many tokens, for pairs that are never above `longest`."""
+        src, tgt = (sum(side) for side in zip(*((of.source_tokens, of.target_tokens) for of in self.corpora)))
+        return RowShape.of_totals(batch_tokens, src, tgt, longest)
+
+    def mixture(self, config: Config) -> Mixture:
+        """The rows of each epoch, in windows where they are many."""
+        uses = [size * weight for size, weight in zip(self.sizes, self.weights)]
+        counted = ((of.source_tokens + of.target_tokens) / 2 for of in self.corpora)
+        tokens = sum(weight * count for weight, count in zip(self.weights, counted))
+        budget = config.train.update_tokens or int(config.train.batch_tokens)
+        windows = num_windows(sum(uses), tokens, config.data.window_pairs, budget)
+        windows = min(windows, len(self.blocks))
+        if windows == 1:
+            return Mixture(self.sizes, self.weights, config.seed)
+        weights = [self.weights[block.corpus] for block in self.blocks]
+        return Mixture([block.rows for block in self.blocks], weights, config.seed, windows)
+
+    def changing(self, config: Config, mixture: Mixture) -> ChangingPairs | None:
+        """The training pairs as the config changes them, for epochs of this mixture."""
+        if mixture.windows == 1:
+            return training_rows(config, self.train, self.sizes, self.tokenizer, self.links)
+        of_blocks = [config.data.entries[block.corpus] for block in self.blocks]
+        sizes = [block.rows for block in self.blocks]
+        return training_rows(config, self.train, sizes, self.tokenizer, self.links, of_blocks)
+
+
+def open_data(data: DataConfig, folder: Path, store: Store) -> PreparedData | None:
+    """The data of a folder, whose pairs are in the store; None if they are not there or not complete. If they
+    are damaged, that is reported.
+    """
+    if not (folder / FACTS_FILE).exists():
+        return None
+    try:
+        facts = json.loads((folder / FACTS_FILE).read_text(encoding="utf-8"))
+        blocks = [EncodedBlock(**block) for block in facts["blocks"]]
+        train = BlockFiles(store, folder, blocks).open()
+        names = (entry.title for entry in data.entries)  # another name is no other data
+        corpora = [CorpusCounts(**{**counts, "name": name}) for counts, name in zip(facts["corpora"], names)]
+        sizes = [corpus.counts.get(drop_reasons.KEPT, 0) for corpus in corpora]
+        weights = effective_weights(
+            [entry.weight for entry in data.entries], sizes, data.temperature, data.temperature_groups
+        )
+        return PreparedData(
+            tokenizer=Tokenizer.load(folder),
+            train=train,
+            valid=[_open_validation(folder, i, corpus, data) for i, corpus in enumerate(data.valid_sets)],
+            fingerprint=_with_weights(facts["fingerprint"], weights),
+            corpora=corpora,
+            weights=weights,
+            several_sentences=facts["several_sentences"],
+            held_out={
+                split.name: _pairs(held_out_file(folder, split.name))
+                for split in splits_of(data.valid_sets, data.test)
+            },
+            location=store.location,
+            blocks=blocks,
+            seen_file=_seen_file(folder),
+        )
+    except (OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException) as error:
+        # A file cut short is an OSError without a number; one that may not be read, or a broken disk, is no
+        # reason to delete.
+        if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
+            raise WorkError(
+                f"{error.filename or folder}: the cache cannot be read: {error.strerror}; check the "
+                "disk and the folder's permissions, or set TRANSFORMER_MT_CACHE to another folder"
+            ) from None
+        say(f"the cache {folder} is damaged ({error}); it is rebuilt")
+        return None
+
+
+def _seen_file(folder: Path) -> Path:
+    if not (file := folder / SEEN_FILE).is_file():
+        raise ValueError(f"no {SEEN_FILE}")
+    return file
+
+
+def _pairs(file: Path) -> list[Pair]:
+    return [(src, tgt) for src, tgt in rows_of(file)]
+
+
+def _open_validation(folder: Path, number: int, corpus: AnySet, data: DataConfig) -> ValidationSet:
+    sentences = [(src, tuple(references)) for src, *references in rows_of(folder / f"valid-{number}.jsonl")]
+    pairs = EncodedPairs([folder / f"valid-{number}.arrow"])
+    languages, objective = data.languages_of(corpus), data.objective_of(corpus)
+    return ValidationSet(corpus.title, pairs, sentences, corpus.tag, languages, objective)
+
+
+def _with_weights(fingerprint: str, weights: Sequence[float]) -> str:
+    """The fingerprint of the data. Other weights are other data: they change the order of an epoch."""
+    if all(weight == 1.0 for weight in weights):
+        return fingerprint
+    return hashlib.sha256(json.dumps([fingerprint, *weights]).encode()).hexdigest()
