@@ -10,7 +10,7 @@ from typing import Any
 
 from transformer_mt.cache import cache_root
 from transformer_mt.corpora.hub_download import download
-from transformer_mt.errors import InputError
+from transformer_mt.corpora.tables import parquet_rows
 from transformer_mt.files import write_text
 
 _ADDRESS = re.compile(r"hf://datasets/(?P<repo>[^@]+)@(?P<commit>[^/]+)/(?P<path>.+\.parquet)$")
@@ -50,7 +50,9 @@ def rows_of_files(
     if (start or 0) < 0 or (stop or 0) < 0:
         total = sum(_num_rows(_fetch(url, described)) for url in urls)
         start, stop, _ = slice(start, stop).indices(total)
-    rows = chain.from_iterable(_rows(_fetch(url, described), columns, described) for url in urls)
+    # Other columns, of pictures perhaps, are not read. Where these are missing, the error names all.
+    wanted = columns, ["translation"]
+    rows = chain.from_iterable(parquet_rows(str(_fetch(url, described)), *wanted) for url in urls)
     return islice(rows, start or 0, stop)
 
 
@@ -58,21 +60,6 @@ def _num_rows(file: Path) -> int:
     import pyarrow.parquet
 
     return int(pyarrow.parquet.ParquetFile(file).metadata.num_rows)
-
-
-def _rows(file: Path, columns: list[str], described: str) -> Iterator[dict[str, Any]]:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        table = pyarrow.parquet.ParquetFile(file)
-        names = set(table.schema_arrow.names)
-        # Others, of pictures perhaps, are not read. Where these are missing, the error names all.
-        wanted = next((some for some in (columns, ["translation"]) if set(some) <= names), None)
-        for batch in table.iter_batches(batch_size=10_000, columns=wanted):
-            yield from batch.to_pylist()
-    except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
-        raise InputError(f"{described}: {file} is damaged or holds text that is not UTF-8: {error}") from None
 
 
 def _fetch(url: str, described: str) -> Path:

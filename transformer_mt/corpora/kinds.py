@@ -12,6 +12,7 @@ from transformer_mt.corpora.imported import ImportedCorpus
 from transformer_mt.corpora.kind import Corpus
 from transformer_mt.corpora.opus import OpusCorpus
 from transformer_mt.corpora.sacrebleu_sets import SacrebleuCorpus
+from transformer_mt.corpora.shards import ShardsCorpus
 from transformer_mt.corpora.text import TextCorpus
 from transformer_mt.corpora.toy import ToyCorpus
 
@@ -22,6 +23,7 @@ TRAINING: tuple[type[Corpus], ...] = (
     OpusCorpus,
     ToyCorpus,
     TextCorpus,
+    ShardsCorpus,
     ImportedCorpus,
 )
 """Kinds of training, validation and test sets."""

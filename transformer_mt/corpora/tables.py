@@ -85,7 +85,7 @@ def text_rows(path: str, suffix: str, delimiter: str | None) -> Iterator[tuple[i
 def named_rows(path: str, suffix: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """(number, values by column) of the rows of a .jsonl or .parquet file."""
     if suffix == ".parquet":
-        yield from enumerate(_parquet_rows(path), start=1)
+        yield from enumerate(parquet_rows(path), start=1)
         return
     for number, line in enumerate(read_lines(path), start=1):
         if line.strip():
@@ -190,7 +190,8 @@ def _once(pairs: list[tuple[str, Any]], location: str) -> dict[str, Any]:
     return row
 
 
-def _parquet_rows(path: str) -> Iterator[dict[str, Any]]:
+def parquet_rows(path: str, *wanted: list[str]) -> Iterator[dict[str, Any]]:
+    """The rows of a parquet file, with the first of these lists of columns that it has; else with all."""
     import pyarrow
     import pyarrow.parquet
 
@@ -201,7 +202,9 @@ def _parquet_rows(path: str) -> Iterator[dict[str, Any]]:
     except (OSError, pyarrow.ArrowException) as error:
         raise InputError(f"{path}: must be a parquet file: {error}") from None
     _once([(name, None) for name in table.schema_arrow.names], path)
-    batches = table.iter_batches(batch_size=10_000)
+    names = set(table.schema_arrow.names)
+    columns = next((some for some in wanted if set(some) <= names), None)
+    batches = table.iter_batches(batch_size=10_000, columns=columns)
     while True:
         try:
             rows = next(batches).to_pylist()

@@ -1,6 +1,7 @@
 """Data prepared in an object store, and corpora read from one."""
 
 import os
+import re
 import shutil
 import time
 from pathlib import Path
@@ -171,6 +172,40 @@ def test_corpora_are_read_by_pattern_here_and_there(config, bucket, tmp_path, wr
     fsspec.filesystem("s3").pipe_file(f"{bucket}/corpus/x.tsv", b"en\tde\na\tb\n")
     with pytest.raises(InputError, match="x.tsv: a file by its URL must be .parquet"):
         prepare(read(f"{bucket}/corpus/x.tsv"))
+
+
+def with_data(config, **changes):
+    values = config.model_dump()
+    values["data"] |= {"preparation": {}, **changes}
+    return type(config).model_validate(values)
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_shards_are_trained_on_as_they_were_prepared(config, is_there, said, monkeypatch):
+    source = config if is_there else with_data(config)
+    whole = prepare(source)
+    monkeypatch.setattr(Tokenizer, "train", None)  # would raise
+    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(cache_root().with_name("elsewhere")))
+    shards = {"shards": whole.location}
+    for valid in ({"from_train": {"share": 0.05}}, {"toy": "valid", "size": 30}):
+        data = prepare(with_data(config, train=shards, valid=valid))
+        assert contents(data)[0] == contents(whole)[0]
+        assert data.tokenizer.fingerprint == whole.tokenizer.fingerprint and data.valid[0].sentences
+    assert not any(text.startswith("warning") for text in said)
+    assert prepare(with_data(config, train=shards, valid=valid)).fingerprint == data.fingerprint
+    prepare(with_data(config, train=shards, valid={"toy": "train", "size": 40}))
+    assert any(re.match(r"warning: \d+ of 40 validation sentences are in", text) for text in said)
+
+
+def test_shards_that_do_not_fit_are_refused(config, tmp_path):
+    shards = {"shards": prepare(with_data(config)).location}
+    for changes, message in (
+        ({"train": {"shards": str(tmp_path)}}, "must be what .* printed, but has no facts.json"),
+        ({"train": [shards, {"toy": "train"}]}, "must be the only training corpus"),
+        ({"train": shards, "max_length": 9}, "data.max_length must be at least"),
+    ):
+        with pytest.raises(InputError, match=message):
+            prepare(with_data(config, **changes))
 
 
 def test_a_package_that_is_missing_is_named(config):

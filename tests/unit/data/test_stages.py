@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import time
+from functools import partialmethod
 
 import pytest
 
@@ -109,27 +110,55 @@ def test_several_workers_write_the_same_bytes(config, monkeypatch):
     assert not multiprocessing.active_children()
 
 
+@pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("tenth", range(10))
-def test_killed_at_any_write_it_goes_on_where_it_was(config, monkeypatch, tenth):
-    written = []
+def test_killed_at_any_write_it_goes_on_where_it_was(config, monkeypatch, tmp_path, tenth, count):
+    """By SIGKILL, alone or with two workers, which end with it."""
+    log = tmp_path / "written"
+    log.touch()
 
-    def write(self, name, content, write=LocalStore.write):
-        if len(written) == last:
-            raise KeyboardInterrupt
-        written.append(name)
+    def written():
+        return log.read_text().splitlines()
+
+    def write(self, name, content, write=LocalStore.write, most=10_000):
+        with log.open("a") as file:
+            file.write(f"{name}\n")
+        if len(written()) > most:
+            os.kill(os.getpgrp(), signal.SIGKILL)  # the driver
+            os.kill(os.getpid(), signal.SIGKILL)
         write(self, name, content)
 
-    last = 1000
+    monkeypatch.setattr(LocalStore, "write", write)
+    whole = files_of(config)
+    most, total = len(written()) * tenth // 10, len(written())
+    log.write_text("")
+    workers(monkeypatch, count)
     with monkeypatch.context() as patch:
-        patch.setattr(LocalStore, "write", write)
-        whole = files_of(config)
-        last, total = len(written) * tenth // 10, len(written)
-        written.clear()
-        with pytest.raises(KeyboardInterrupt):
-            prepare(config)
-        last = 1000
-        assert files_of(config) == whole
-    assert len(written) <= total + 6  # what a task had written before its last file
+        patch.setattr(LocalStore, "write", partialmethod(write, most=most))
+        driver = multiprocessing.get_context("fork").Process(target=in_group, args=(prepare, config))
+        driver.start()
+        driver.join(60)
+    assert driver.exitcode == -signal.SIGKILL
+    deadline = time.monotonic() + 20
+    while is_running(driver.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_running(driver.pid)
+    assert files_of(config) == whole
+    assert len(written()) <= total + 6 * count  # what a task had written before its last file
+
+
+def in_group(work, *arguments):
+    os.setpgid(0, 0)
+    work(*arguments)
+
+
+def is_running(group):
+    """Whether a process of the group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def test_the_end_of_a_worker_is_one_line_and_costs_its_block(config, monkeypatch, tmp_path):

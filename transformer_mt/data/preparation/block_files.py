@@ -19,8 +19,9 @@ class BlockFiles:
 
     def __init__(self, store: Store, folder: Path, blocks: Sequence[EncodedBlock]) -> None:
         self._store, self._folder, self._blocks = store, folder, blocks
-        self._paths = [folder / train_file(number) for number in range(len(blocks))]
         self._is_here = isinstance(store, LocalStore)
+        where = Path(store.location) if self._is_here else folder
+        self._paths = [where / train_file(number) for number in range(len(blocks))]
 
     def open(self) -> EncodedPairs:
         """The pairs. ValueError or FileNotFoundError now for a block that is damaged or missing, as far as

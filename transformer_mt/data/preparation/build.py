@@ -9,7 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,7 +22,7 @@ from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences
 from transformer_mt.data.batches.encoded_pairs import write_chunks
 from transformer_mt.data.cleaning import drop_reasons
 from transformer_mt.data.cleaning.rules import check_filter
-from transformer_mt.data.preparation.clean import Clean, LeftOut
+from transformer_mt.data.preparation.clean import Clean
 from transformer_mt.data.preparation.encode import encoded_chunks
 from transformer_mt.data.preparation.encode_blocks import EncodeBlocks, EncodedBlock
 from transformer_mt.data.preparation.evaluation_keys import evaluation_keys, validation_sentences
@@ -30,7 +30,7 @@ from transformer_mt.data.preparation.ray_engine import RayEngine
 from transformer_mt.data.preparation.reasons import Duplicates, HeldOutRows, Reasons
 from transformer_mt.data.preparation.sample import Sample, learnt_tokenizer, several_sentences
 from transformer_mt.data.preparation.split import Split, TextBlocks
-from transformer_mt.data.preparation.stage import Engine, LocalEngine, Stage, run_stage
+from transformer_mt.data.preparation.stage import LocalEngine, Stage, run_stage
 from transformer_mt.data.preparation.store import FACTS_FILE, LocalStore, Store
 from transformer_mt.data.preparation.training_pairs import check_tags, may_be_scored
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
@@ -70,7 +70,7 @@ class Build:
         self._config, self._tokenizer, self._inherited = config, tokenizer, inherited
         self._folder, self._store = folder, store
         chosen = config.data.preparation
-        self._engine: Engine = RayEngine(chosen.address) if chosen.engine == "ray" else LocalEngine()
+        self._engine = RayEngine(chosen.address) if chosen.engine == "ray" else LocalEngine()
 
     def run(self, check: Callable[[], None]) -> None:
         """Do what is not done yet; `check` raises InputError if the corpora have changed since it began."""
@@ -80,7 +80,8 @@ class Build:
         for entry in data.entries:
             check_filter(data.filter_of(entry), data.languages_of(entry))
         valid = {number: self._validation(number) for number in self._separate_sets()}  # before hours of work
-        left_out = self._left_out()
+        scored = frozenset(self._inherited.scored.exact.tolist())
+        left_out = replace(evaluation_keys(data), inherited=scored)
         if store.exists(Split(data, store).result(0)):
             say("resuming a preparation of the data that was begun before")
         self._run_stage(Split(data, store))
@@ -107,13 +108,44 @@ class Build:
             fingerprints.append(self._encode_validation(number, valid.get(number), tokenizer))
         SeenSentences(encode.trained_sentences()).write(self._folder / SEEN_FILE)
         store.write(SEEN_FILE, (self._folder / SEEN_FILE).read_bytes())
+        several = json.loads(store.read(_LEARNT))["several_sentences"]
+        self._write_manifest(fingerprints, blocks, several)
+
+    def adopt(self, source: Store) -> None:
+        """Take the training pairs and the vocabulary of data that are prepared in another store; the pairs
+        stay there.
+        """
+        data = self._config.data
+        facts = json.loads(source.read(FACTS_FILE))
+        for name in source.sizes(""):
+            if not name.startswith(("train-", "valid-", ".", FACTS_FILE)):
+                self._store.write(name, source.read(name))
+        tokenizer = Tokenizer.load(self._folder)
+        for piece in data.control_pieces:
+            tokenizer.control_id(piece)
+        if tokenizer.shared != self._config.tokenizer.shared:
+            raise InputError(
+                f"tokenizer.shared must be {str(tokenizer.shared).lower()}, as in {source.location}"
+            )
+        blocks = [EncodedBlock(**{**block, "corpus": 0}) for block in facts["blocks"]]
+        if (longest := max(block.longest for block in blocks)) > data.max_length:
+            raise InputError(
+                f"data.max_length must be at least {longest}, the longest side in {source.location}, but is "
+                f"{data.max_length}"
+            )
+        fingerprints = [facts["fingerprint"]]
+        for number in range(len(data.valid_sets)):
+            fingerprints.append(self._encode_validation(number, None, tokenizer))
+        self._write_manifest(fingerprints, blocks, facts["several_sentences"])
+
+    def _write_manifest(self, fingerprints: list[str], blocks: list[EncodedBlock], several: float) -> None:
         facts = {
             "fingerprint": hashlib.sha256("".join(fingerprints).encode()).hexdigest(),
-            "corpora": [asdict(corpus) for corpus in corpora],
-            "several_sentences": json.loads(store.read(_LEARNT))["several_sentences"],
+            "corpora": [asdict(corpus) for corpus in _sums(self._config.data, blocks)],
+            "several_sentences": several,
             "blocks": [asdict(block) for block in blocks],
         }
-        store.write(FACTS_FILE, json.dumps(facts).encode())
+        self._store.write(FACTS_FILE, json.dumps(facts).encode())
 
     def _run_stage(self, stage: Stage) -> None:
         run_stage(stage, self._engine, self._store)
@@ -128,11 +160,6 @@ class Build:
         if not isinstance(corpus, FromTrainCorpus):
             say(f"reading {corpus.describe_access()} (validation)")
         return validation_sentences(corpus, self._config.data, self._folder)
-
-    def _left_out(self) -> LeftOut:
-        keys = evaluation_keys(self._config.data)
-        scored = frozenset(self._inherited.scored.exact.tolist())
-        return LeftOut(frozenset(keys.sources), frozenset(keys.targets), scored)
 
     def _write_held_out_sets(self, rows: HeldOutRows) -> None:
         def is_known(pair: Pair) -> bool:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Set
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from transformer_mt.corpora.held_out import splits_of
 from transformer_mt.corpora.kind import Corpus
 from transformer_mt.data.cleaning.drop_reasons import COPY, EMPTY, HELD_OUT, KEPT, LEAKED, REASONS
 from transformer_mt.data.cleaning.rules import rules_of
+from transformer_mt.data.preparation.evaluation_keys import EvaluationKeys
 from transformer_mt.data.preparation.split import TextBlocks
 from transformer_mt.data.preparation.store import Store
 from transformer_mt.data.preparation.tables import array_bytes, arrays_of
@@ -25,22 +25,10 @@ _SHARE = 128
 _HEADER = np.dtype(np.uint64)
 
 
-@dataclass(frozen=True)
-class LeftOut:
-    """Keys of sentences that training rows must not have."""
-
-    sources: frozenset[int]
-    """Sources of the validation and test sets."""
-    targets: frozenset[int]
-    """Their targets, for rows whose source is elsewhere."""
-    inherited: frozenset[int]
-    """Sentences by which the models that the training begins from were scored."""
-
-
 class _Rows:
     """The rows of one block of a corpus: the reason to drop each, and what is held out of them."""
 
-    def __init__(self, data: DataConfig, entry: Corpus, left_out: LeftOut) -> None:
+    def __init__(self, data: DataConfig, entry: Corpus, left_out: EvaluationKeys) -> None:
         self._splits = splits_of(data.valid_sets, data.test)
         self._left_out, self._side = left_out, lone_side(entry)
         self._left_out_targets: Set[int] = frozenset()
@@ -97,7 +85,7 @@ class Clean:
 
     what = "cleaning"
 
-    def __init__(self, data: DataConfig, text: TextBlocks, left_out: LeftOut, store: Store) -> None:
+    def __init__(self, data: DataConfig, text: TextBlocks, left_out: EvaluationKeys, store: Store) -> None:
         self._data, self._text, self._left_out, self._store = data, text, left_out, store
         self.sizes = text.sizes
         self.num_shares = -(-len(text) // _SHARE)

@@ -15,15 +15,20 @@ from transformer_mt.text.hashes import sentence_key
 
 @dataclass(frozen=True)
 class EvaluationKeys:
-    """Keys of the validation and test sets that are corpora of their own."""
+    """Keys of sentences that training pairs must not have."""
 
     sources: set[int]
-    """Keys of their sources; with several directions also of their targets, which another one reads."""
+    """Sources of the validation and test sets that are corpora of their own; with several directions also
+    their targets, which another one reads.
+    """
     targets: set[int]
+    """Their targets, for pairs whose source is elsewhere."""
+    inherited: frozenset[int] = frozenset()
+    """Sentences by which the models that the training begins from were scored."""
 
 
 def evaluation_keys(data: DataConfig) -> EvaluationKeys:
-    """The sentences that training pairs must not have."""
+    """The keys of the sets of a config."""
     keys = EvaluationKeys(set(), set())
     for corpus in (*data.valid_sets, *data.test):
         if isinstance(corpus, FromTrainCorpus):

@@ -16,11 +16,12 @@ import pyarrow
 from transformer_mt.cache import cache_root
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.held_out import splits_of
-from transformer_mt.corpora.seen_sentences import NOTHING_SEEN, Sentences
+from transformer_mt.corpora.seen_sentences import NOTHING_SEEN, SeenSentences, Sentences
+from transformer_mt.corpora.shards import ShardsCorpus
 from transformer_mt.data.preparation.build import Build, corpus_table, mirror
 from transformer_mt.data.preparation.change_facts import change_facts, neighbours_of_set
 from transformer_mt.data.preparation.prepared_data import PreparedData, open_data
-from transformer_mt.data.preparation.store import FACTS_FILE, LocalStore, RemoteStore, Store
+from transformer_mt.data.preparation.store import FACTS_FILE, LocalStore, Store, store_at
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.locks import wait_for_folder
@@ -52,6 +53,8 @@ def prepare(
 
 def _prepared(config: Config, tokenizer: Tokenizer | None, inherited: Sentences) -> PreparedData:
     """The data without links."""
+    if isinstance(shards := config.data.entries[0], ShardsCorpus) and len(config.data.entries) == 1:
+        return _adopted(config, shards, tokenizer, inherited)
     folder, store = _place(config, _key(config, None, inherited))
     if (data := _opened(config, folder, store)) and (
         tokenizer is None or data.tokenizer.fingerprint == tokenizer.fingerprint
@@ -64,13 +67,36 @@ def _prepared(config: Config, tokenizer: Tokenizer | None, inherited: Sentences)
     return _announce(_build(config, folder, store, tokenizer, inherited), f"cached in {folder}")
 
 
+def _adopted(
+    config: Config, shards: ShardsCorpus, tokenizer: Tokenizer | None, inherited: Sentences
+) -> PreparedData:
+    """The data with training pairs that are prepared elsewhere."""
+    source = store_at(shards.shards)
+    if not source.exists(FACTS_FILE):
+        raise InputError(
+            f"{shards.shards}: must be what `transformer-mt prepare` printed, but has no {FACTS_FILE}"
+        )
+    folder = cache_root() / _key(config, None, inherited)
+    if open_data(config.data, folder, source) is None:
+        folder.mkdir(parents=True, exist_ok=True)
+        Build(config, LocalStore(folder), folder, tokenizer, inherited).adopt(source)
+    data = open_data(config.data, folder, source)
+    if data is None:
+        raise WorkError(f"{shards.shards}: must read as it was written, but does not; prepare it again")
+    if tokenizer is not None and tokenizer.fingerprint != data.tokenizer.fingerprint:
+        raise InputError(f"{shards.shards}: must have the vocabulary of the model, but has another")
+    valid = [sentence for of in data.valid for sentence in of.sentences]
+    seen = SeenSentences.read(data.seen_file)
+    if seen is not None and (known := int(seen.own.knows(valid).sum())):
+        say(f"warning: {known:,} of {len(valid):,} validation sentences are in {shards.shards}")
+    return _announce(data, f"from {shards.shards}")
+
+
 def _place(config: Config, key: str) -> tuple[Path, Store]:
     """The folder of prepared data on this machine, and the store that keeps them: the same, or elsewhere."""
     chosen = config.data.preparation.folder
-    if chosen is not None and "://" in chosen:
-        return cache_root() / key, RemoteStore(f"{chosen.rstrip('/')}/{key}")
-    folder = (cache_root() if chosen is None else Path(chosen)) / key
-    return folder, LocalStore(folder)
+    store = store_at(f"{(chosen or str(cache_root())).rstrip('/')}/{key}")
+    return Path(store.location) if isinstance(store, LocalStore) else cache_root() / key, store
 
 
 def _opened(config: Config, folder: Path, store: Store) -> PreparedData | None:

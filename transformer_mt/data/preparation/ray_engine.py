@@ -37,8 +37,8 @@ class RayEngine:
         except (OSError, ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:200]
             raise InputError(
-                f"data.preparation.address must be a Ray cluster that runs, but {address} is none ({reason}); "
-                "start one with `ray start --head`, or use address: local"
+                f"data.preparation.address must be a Ray cluster that runs, but {address} is none "
+                f"({reason}); start one with `ray start --head`, or use address: local"
             ) from None
 
     def run(self, task: Callable[[int], object], numbers: Sequence[int]) -> Iterable[int]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from transformer_mt.cpu import usable_cores
+from transformer_mt.data.preparation.ray_engine import RayEngine
 from transformer_mt.data.preparation.store import FACTS_FILE, Store
 from transformer_mt.messages import say
 from transformer_mt.processes import in_forks, may_fork
@@ -32,18 +33,11 @@ class Stage(Protocol):
         ...
 
 
-class Engine(Protocol):
-    """Something that does tasks, in any order."""
-
-    def run(self, task: Callable[[int], object], numbers: Sequence[int]) -> Iterable[int]:
-        """The numbers of the tasks as they are done. WorkError where one cannot be."""
-        ...
-
-
 class LocalEngine:
     """The cores of this machine."""
 
     def run(self, task: Callable[[int], object], numbers: Sequence[int]) -> Iterable[int]:
+        """The numbers of the tasks as they are done, in any order. WorkError where one cannot be."""
         workers = min(usable_cores(), len(numbers))
         if workers > 1 and may_fork():
             yield from in_forks(task, numbers, workers)
@@ -53,7 +47,7 @@ class LocalEngine:
             yield number
 
 
-def run_stage(stage: Stage, engine: Engine, store: Store) -> None:
+def run_stage(stage: Stage, engine: LocalEngine | RayEngine, store: Store) -> None:
     """Do the tasks of a stage that are not done yet."""
 
     def task(number: int) -> None:

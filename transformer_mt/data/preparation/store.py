@@ -5,10 +5,11 @@ one, with the same bytes.
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from transformer_mt.corpora.remote import file_system
+from transformer_mt.corpora.remote import file_system, is_url
 from transformer_mt.errors import WorkError
 from transformer_mt.files import write_bytes
 
@@ -21,62 +22,37 @@ _TRIES, _SECONDS = 6, 0.5
 T = TypeVar("T")
 
 
-class Store(Protocol):
-    """Files by their names."""
-
-    location: str
-    """The path of a folder, or a URL."""
-
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file; who reads it sees all of it, or none."""
-        ...
-
-    def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
-        """The content of a file, or its bytes from `begin` to before `end`. FileNotFoundError without it."""
-        ...
-
-    def sizes(self, folder: str) -> dict[str, int]:
-        """Bytes of the files in a folder, by their names."""
-        ...
-
-    def exists(self, name: str) -> bool: ...
-
-    def remove(self, name: str) -> None:
-        """Remove a file or a folder, if it is there."""
-        ...
-
-
 class LocalStore:
-    """Files in a folder of this machine, or of a file system that machines share."""
+    """Files by their names in a folder of this machine, or of a file system that machines share."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self.location = folder, str(folder)
 
     def write(self, name: str, content: bytes) -> None:
+        """Write a file; who reads it sees all of it, or none."""
         path = self._folder / name
         path.parent.mkdir(exist_ok=True)
         write_bytes(path, content)
 
     def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
+        """The content of a file, or its bytes from `begin` to before `end`. FileNotFoundError without it."""
         with (self._folder / name).open("rb") as file:
             file.seek(begin)
             return file.read(-1 if end is None else end - begin)
 
     def sizes(self, folder: str) -> dict[str, int]:
-        try:
-            files = [path for path in (self._folder / folder).iterdir() if path.is_file()]
-        except FileNotFoundError:
-            return {}
+        """Bytes of the files in a folder, by their names; none where it is not there."""
+        files = filter(Path.is_file, (self._folder / folder).glob("*"))
         return {path.relative_to(self._folder).as_posix(): path.stat().st_size for path in files}
 
     def exists(self, name: str) -> bool:
         return (self._folder / name).is_file()
 
     def remove(self, name: str) -> None:
-        path = self._folder / name
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        path.unlink(missing_ok=True) if path.is_file() else None
+        """Remove a file or a folder, if it is there."""
+        shutil.rmtree(self._folder / name, ignore_errors=True)
+        with suppress(OSError):
+            (self._folder / name).unlink()
 
 
 class RemoteStore:
@@ -133,3 +109,11 @@ class RemoteStore:
                     ) from None
                 time.sleep(_SECONDS * 2 ** (tried - 1))
         raise AssertionError
+
+
+Store = LocalStore | RemoteStore
+
+
+def store_at(location: str) -> Store:
+    """The store at a path or a URL."""
+    return RemoteStore(location.rstrip("/")) if is_url(location) else LocalStore(Path(location))

@@ -1,0 +1,37 @@
+"""Pairs that `transformer-mt prepare` wrote elsewhere: cleaned and encoded, with their vocabulary."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+from transformer_mt.corpora.kind import Corpus, Languages
+from transformer_mt.corpora.remote import facts_of, is_url
+from transformer_mt.errors import InputError
+from transformer_mt.text.pair import Pair
+
+
+class ShardsCorpus(Corpus):
+    """Prepared training pairs, with their vocabulary."""
+
+    KEYS: ClassVar[tuple[str, ...]] = ("shards",)
+    EXAMPLE: ClassVar[str] = "{shards: ...}"
+
+    shards: str
+    """The folder or URL that `transformer-mt prepare` printed."""
+
+    def describe(self) -> str:
+        return self.shards
+
+    @property
+    def is_remote(self) -> bool:
+        return is_url(self.shards)
+
+    def local_files(self) -> list[Path]:
+        return [] if self.is_remote else [Path(self.shards) / "facts.json"]
+
+    def identity(self) -> dict[str, Any]:
+        facts = super().identity()
+        return facts | {"url": facts_of(f"{self.shards}/facts.json")} if self.is_remote else facts
+
+    def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
+        raise InputError(f"{self.shards}: must be the only training corpus, as its pairs are encoded already")
