@@ -79,7 +79,8 @@ class Build:
             check_tags(data)
         for entry in data.entries:
             check_filter(data.filter_of(entry), data.languages_of(entry))
-        valid = {number: self._validation(number) for number in self._separate_sets()}  # before hours of work
+        sets = enumerate(data.valid_sets)  # before hours of work
+        valid = {n: self._validation(n) for n, of in sets if not isinstance(of, FromTrainCorpus)}
         scored = frozenset(self._inherited.scored.exact.tolist())
         left_out = replace(evaluation_keys(data), inherited=scored)
         if store.exists(Split(data, store).result(0)):
@@ -149,11 +150,6 @@ class Build:
 
     def _run_stage(self, stage: Stage) -> None:
         run_stage(stage, self._engine, self._store)
-
-    def _separate_sets(self) -> list[int]:
-        """The numbers of the validation sets that are corpora of their own."""
-        sets = enumerate(self._config.data.valid_sets)
-        return [number for number, corpus in sets if not isinstance(corpus, FromTrainCorpus)]
 
     def _validation(self, number: int) -> list[EvaluationSentence]:
         corpus = self._config.data.valid_sets[number]
@@ -252,20 +248,11 @@ def corpus_table(corpora: Sequence[CorpusCounts], weights: Sequence[float] = ())
     if len(corpora) == 1:
         return drop_reasons.reason_table(Counter(corpora[0].counts))
     used = [reason for reason in drop_reasons.REASONS if any(corpus.counts.get(reason) for corpus in corpora)]
-    names = [
-        drop_reasons.READ,
-        *(reason for reason in used if reason != drop_reasons.KEPT),
-        drop_reasons.KEPT,
-    ]
-    rows = [
-        [
-            corpus.name,
-            *(f"{corpus.counts.get(name, 0):,}" for name in names),
-            f"{corpus.source_tokens:,}",
-            f"{corpus.target_tokens:,}",
-            *([f"{weights[number]:g}"] if weights else []),
-        ]
-        for number, corpus in enumerate(corpora)
-    ]
+    names = [drop_reasons.READ, *(of for of in used if of != drop_reasons.KEPT), drop_reasons.KEPT]
+    rows = []
+    for number, corpus in enumerate(corpora):
+        counts = [*(corpus.counts.get(name, 0) for name in names), corpus.source_tokens, corpus.target_tokens]
+        uses = [f"{weights[number]:g}"] if weights else []
+        rows.append([corpus.name, *(f"{count:,}" for count in counts), *uses])
     head = ["corpus", *names, "source tokens", "target tokens", *(["uses per epoch"] if weights else [])]
     return table(rows, head)

@@ -91,13 +91,13 @@ class PreparedData:
 
     def mixture(self, config: Config) -> Mixture:
         """The rows of each epoch, in windows where they are many."""
-        uses = [size * weight for size, weight in zip(self.sizes, self.weights)]
-        counted = ((of.source_tokens + of.target_tokens) / 2 for of in self.corpora)
-        tokens = sum(weight * count for weight, count in zip(self.weights, counted))
+        uses = sum(size * weight for size, weight in zip(self.sizes, self.weights))
+        tokens = sum(
+            w * (of.source_tokens + of.target_tokens) / 2 for w, of in zip(self.weights, self.corpora)
+        )
         budget = config.train.update_tokens or int(config.train.batch_tokens)
-        windows = num_windows(sum(uses), tokens, config.data.window_pairs, budget)
-        windows = min(windows, len(self.blocks))
-        if windows == 1:
+        windows = min(len(self.blocks), num_windows(uses, tokens, config.data.window_pairs, budget))
+        if windows <= 1:
             return Mixture(self.sizes, self.weights, config.seed)
         weights = [self.weights[block.corpus] for block in self.blocks]
         return Mixture([block.rows for block in self.blocks], weights, config.seed, windows)
