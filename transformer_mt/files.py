@@ -23,7 +23,8 @@ def write_bytes(path: Path, content: bytes) -> None:
         fsync(temporary)
         temporary.replace(path)
     except OSError as error:
-        error.filename, error.filename2 = str(path), None
+        error.filename = str(path)
+        del error.filename2  # None would be shown
         raise
     finally:
         temporary.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ import shutil
 import signal
 import time
 from functools import partialmethod
+from pathlib import Path
 
 import pytest
 
@@ -183,15 +184,15 @@ def test_a_full_disk_is_one_line_and_nothing_half_written_is_taken(config, monke
     whole = files_of(config)
     workers(monkeypatch, count)
 
-    def full(self, name, content, write=LocalStore.write):
-        if name.startswith("train-") and name.endswith("2.arrow"):
-            (self._folder / f".{name}.tmp").write_bytes(content[: len(content) // 2])
-            raise OSError(28, "No space left on device")
-        write(self, name, content)
+    def full(path, target, replace=Path.replace):
+        if path.name.endswith(".tmp") and target.name.endswith("2.arrow") and "train" in target.name:
+            path.write_bytes(path.read_bytes()[:100])
+            raise OSError(28, "No space left on device", str(path), None, str(target))
+        return replace(path, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr(LocalStore, "write", full)
-        with pytest.raises(WorkError, match="could not write the encoded data: .*No space left.*it resumes"):
+        patch.setattr(Path, "replace", full)
+        with pytest.raises(WorkError, match=r"could not write .*: .*No space left[^>]*; free .*it resumes"):
             prepare(config)
     assert files_of(config) == whole
 

@@ -38,7 +38,7 @@ class RayEngine:
             reason = " ".join(str(error).split())[:200]
             raise InputError(
                 f"data.preparation.address must be a Ray cluster that runs, but {address} is none "
-                f"({reason}); start one with `ray start --head`, or use address: local"
+                f"({reason}); start one with `ray start`, or use address: local"
             ) from None
 
     def run(self, task: Callable[[int], object], numbers: Sequence[int]) -> Iterable[int]:
