@@ -36,7 +36,7 @@ setup-dev: $(VENV)/ready-dev ## add what tests, checks and the documentation nee
 
 $(VENV)/ready-dev: $(VENV)/ready
 	@echo 'installing some 85 packages more for developers: 0.7 GB'
-	$(INSTALL) '.[huggingface,argos,metrics,tensorboard,docs,dev]'
+	$(INSTALL) '.[huggingface,argos,metrics,ray,s3,tensorboard,docs,dev]'
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $@
 
