@@ -1,6 +1,5 @@
 """One file of pairs: a kind of corpus. The file's ending says what it is."""
 
-from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain
@@ -88,15 +87,13 @@ class FileCorpus(Corpus):
 
     def identity(self) -> dict[str, Any]:
         facts = super().identity()
-        return facts | {"urls": [facts_of(url) for url in matching(self.file)]} if self.is_remote else facts
+        return facts | {"urls": facts_of(self.file)} if self.is_remote else facts
 
     def parts(self) -> list[Corpus]:
         return [self.model_copy(update={"file": file}) for file in matching(self.file)]
 
     def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
-        files = matching(self.file)
-        if len(files) > 1:
-            parts = (self.model_copy(update={"file": file}) for file in files)
+        if len(parts := self.parts()) > 1:
             return chain.from_iterable(part.stored_pairs(languages) for part in parts)
         suffix = Path(without_compression(self.file)).suffix.lower()
         if self.is_remote and suffix != ".parquet":
@@ -116,11 +113,14 @@ class FileCorpus(Corpus):
 
     def damaged(self, languages: Languages) -> dict[int, str]:
         suffix = Path(without_compression(self.file)).suffix.lower()
-        rows = DamagedRows()
-        if suffix in _TABLES:
-            columns = self._both_columns(self.stored_languages(languages))
-            deque(read_rows(self.file, columns, suffix, self.delimiter, rows), maxlen=0)
-        return rows.problems
+        problems: dict[int, str] = {}
+        before = 0
+        for file in matching(self.file) if suffix in _TABLES else ():
+            columns, rows = self._both_columns(self.stored_languages(languages)), DamagedRows()
+            count = sum(1 for _ in read_rows(file, columns, suffix, self.delimiter, rows))
+            problems |= {before + number: problem for number, problem in rows.problems.items()}
+            before += count + len(rows.problems)
+        return problems
 
     def _rows(self, columns: Columns, suffix: str) -> Iterator[Pair]:
         damaged = DamagedRows()

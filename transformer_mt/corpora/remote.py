@@ -31,24 +31,33 @@ def matching(pattern: str) -> list[str]:
     """The files that a pattern stands for, in order; a name without *, ? and [ is a pattern for itself.
     InputError without any.
     """
-    if not glob.has_magic(pattern) or (not is_url(pattern) and Path(pattern).exists()):
-        return [pattern]
     if is_url(pattern):
-        files, path = file_system(pattern)
-        found = [files.unstrip_protocol(name) for name in _asked(lambda: files.glob(path), pattern)]
-    else:
-        found = glob.glob(pattern)
-    if not found:
-        raise InputError(f"{pattern}: must match at least one file, but matches none")
-    return sorted(found)
+        return list(_listed(pattern)) if glob.has_magic(pattern) else [pattern]
+    if not glob.has_magic(pattern) or Path(pattern).exists():
+        return [pattern]
+    return sorted(glob.glob(pattern)) or _refuse(pattern)
 
 
-def facts_of(url: str) -> list[Any]:
-    """Facts that change when the file at a URL does."""
-    files, path = file_system(url)
-    info = _asked(lambda: files.info(path), url)
-    keys = (key for key in ("ETag", "etag", "mtime", "LastModified", "updated") if key in info)
-    return [url, info["size"], *(str(info[key]) for key in islice(keys, 1))]
+def facts_of(pattern: str) -> list[Any]:
+    """Facts that change when the files at a URL, or at those that a pattern stands for, do."""
+    facts = []
+    for url, info in _listed(pattern).items():
+        keys = (key for key in ("ETag", "etag", "mtime", "LastModified", "updated") if key in info)
+        facts.append([url, info["size"], *(str(info[key]) for key in islice(keys, 1))])
+    return facts
+
+
+def _listed(pattern: str) -> dict[str, Any]:
+    """The facts that a store gives of each file, in order, from as few requests as possible."""
+    files, path = file_system(pattern)
+    if not glob.has_magic(pattern):
+        return {pattern: _asked(lambda: files.info(path), pattern)}
+    infos = _asked(lambda: files.glob(path, detail=True), pattern)
+    return {files.unstrip_protocol(name): infos[name] for name in sorted(infos)} or _refuse(pattern)
+
+
+def _refuse(pattern: str) -> Any:
+    raise InputError(f"{pattern}: must match at least one file, but matches none")
 
 
 def open_file(url: str) -> Any:
@@ -62,5 +71,5 @@ def _asked(ask: Any, url: str) -> Any:
         return ask()
     except FileNotFoundError:
         raise InputError(f"{url}: no such file") from None
-    except OSError as error:
+    except Exception as error:  # each kind of store has its own
         raise InputError(f"{url}: cannot be read: {error}; check the address and the network") from None

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pydantic import model_validator
+
 from transformer_mt.corpora.kind import Corpus, Languages
 from transformer_mt.corpora.remote import facts_of, is_url
 from transformer_mt.errors import InputError
@@ -18,6 +20,12 @@ class ShardsCorpus(Corpus):
 
     shards: str
     """The folder or URL that `transformer-mt prepare` printed."""
+
+    @model_validator(mode="after")
+    def _as_prepared(self) -> "ShardsCorpus":
+        if self.tag or self.filter or self.reverse or self.objective != "translation":
+            raise ValueError("shards must be without tag, filter, reverse and objective: they are prepared")
+        return self
 
     def describe(self) -> str:
         return self.shards
@@ -34,4 +42,6 @@ class ShardsCorpus(Corpus):
         return facts | {"url": facts_of(f"{self.shards}/facts.json")} if self.is_remote else facts
 
     def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
-        raise InputError(f"{self.shards}: must be the only training corpus, as its pairs are encoded already")
+        raise InputError(
+            f"{self.shards}: must be the only training corpus, and its texts are not there: it is encoded"
+        )

@@ -245,12 +245,15 @@ def test_a_missing_test_split_is_a_warning_and_a_missing_training_split_an_error
 
 
 def test_what_was_begun_is_swept_a_week_later(corpus_config):
-    old, new = cache_root() / "abc" / "text", cache_root() / "def" / "text"
-    for folder in (old, new):
+    old, new, other = (cache_root() / name / "text" for name in ("a" * 24, "b" * 24, "corpus"))
+    for folder in (old, new, other):
         folder.mkdir(parents=True)
-    os.utime(old, (0, 0))
+        (folder / "file").touch()
+    for folder in (old, other):
+        os.utime(folder, (0, 0))
+        os.utime(folder.parent, (0, 0))
     prepare(corpus_config)
-    assert not old.parent.exists() and new.exists()
+    assert not old.parent.exists() and new.exists() and other.exists()
 
 
 def test_a_cache_that_may_not_be_read_is_not_deleted(corpus_config, monkeypatch, said):

@@ -261,7 +261,7 @@ def _pad(rows: Sequence[np.ndarray], add: int, first: bool) -> Tensor:
 
 
 class TrainingBatches:
-    """Endless batches over the epochs. Its state is three numbers; any position is reached by one plan, of an
+    """Endless batches over the epochs. Its state is a few numbers; any position is reached by one plan, of an
     epoch or of one of its windows.
 
     All ranks iterate over the same plan and each builds only its own batches. So the position is the same on
@@ -396,8 +396,10 @@ class TrainingBatches:
         self._planner = ThreadPoolExecutor(1, "plan")
 
     def close(self) -> None:
-        """End the thread, without waiting for the plan it is making."""
+        """End the thread, without waiting for the plan it is making, and close the files of windows."""
         self._planner.shutdown(wait=False, cancel_futures=True)
+        if self._mixture.windows > 1:
+            self._pairs.close_all_but(())
 
     def updates_of_first_epoch(self, accumulate: int) -> float:
         """The updates in which the first epoch is trained; of several windows about."""

@@ -128,13 +128,14 @@ class EncodedPairs:
         self,
         paths: Sequence[Path],
         sizes: Sequence[int] | None = None,
-        fetch: Callable[[int], None] = lambda number: None,
-        release: Callable[[int], None] = lambda number: None,
+        fetch: Callable[[int], None] | None = None,
+        release: Callable[[int], None] | None = None,
     ) -> None:
         """With the pairs of each file as `sizes`, a file is opened when it is used first, after `fetch` was
-        called with its number; `release` is called when it is closed.
+        called with its number. `release` is called when it is closed, and may remove it.
         """
-        self._paths, self._fetch, self._release = paths, fetch, release
+        self._paths, self._fetch, self._release = paths, fetch or _nothing, release or _nothing
+        self._is_fetched = release is not None
         self._files: dict[int, _File] = {}
         if sizes is None:
             sizes = [int(self._file(number).first_rows[-1]) for number in range(len(paths))]
@@ -213,14 +214,23 @@ class EncodedPairs:
             number += 1
 
     def _file(self, number: int) -> _File:
-        if (file := self._files.get(number)) is None:
+        while (file := self._files.get(number)) is None:
             self._fetch(number)
-            file = self._files[number] = _File(self._paths[number])
+            try:
+                self._files[number] = _File(self._paths[number])
+            except FileNotFoundError:
+                if not self._is_fetched:
+                    raise
+                # Another training on this machine has released what this one has just fetched.
         return file
 
     def _row(self, side: int, i: int) -> np.ndarray:
         number = bisect_right(self._starts, i) - 1
         return self._file(number).row(side, i - self._starts[number])
+
+
+def _nothing(number: int) -> None:
+    """Files that stay where they are need nothing."""
 
 
 def _address(array: np.ndarray) -> int:

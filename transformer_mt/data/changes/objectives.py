@@ -106,13 +106,15 @@ class EncoderRows(_ObjectiveRows):
             self._next_ids = [self._tokenizer.control_id(label_piece(label)) for label in NEXT]
 
     def lengths(self, epoch: int, part: range | None = None) -> Lengths:
+        part = self.part(part)
         lengths = self.before.lengths(epoch, part)[0] + 1  # <s>
-        if self._has_next:
-            first = self.part(part).start
-            rows = np.arange(first, first + len(lengths))
+        if self._has_next and len(part):
+            rows = np.arange(part.start, part.stop)
+            first, last = self._corpora(rows[[0, -1]]).tolist()
+            corpora = range(int(self._starts[first]), int(self._starts[last + 1]))  # those of the partners
+            texts = self.before.lengths(epoch, corpora)[0] - 1
             partner, _ = self._partners(epoch, rows)
-            texts = lengths - 2
-            both = np.minimum(texts + texts[partner - first], self._most) + 3
+            both = np.minimum(lengths - 2 + texts[partner - corpora.start], self._most) + 3
             lengths = np.where(self._is_masked[self._corpora(rows)], both, lengths)
         return lengths, lengths
 

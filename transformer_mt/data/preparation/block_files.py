@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
@@ -42,30 +43,28 @@ class BlockFiles:
             return hashlib.file_digest(file, "sha256").hexdigest() == self._blocks[number].sha256
 
     def _check(self, number: int) -> None:
+        """WorkError unless the file is as it was written."""
+        path = self._paths[number]
         try:
             is_whole = self._is_whole(number)
         except OSError as error:
-            raise WorkError(f"{self._paths[number]}: cannot be read: {error}") from None
+            raise WorkError(f"{path}: cannot be read: {error}") from None
         if not is_whole:
             raise WorkError(
-                f"{self._paths[number]}: must be as it was written, but is not; remove {self._folder}, and "
-                "start again"
+                f"{path.name} must be as it was written, but is not; remove {self._store.location}, and "
+                "prepare again"
             )
 
     def _fetch(self, number: int) -> None:
         path = self._paths[number]
-        if path.exists() and self._is_whole(number):
-            return
+        with suppress(FileNotFoundError):
+            if self._is_whole(number):
+                return
         try:
             write_bytes(path, self._store.read(path.name))
         except OSError as error:
             raise WorkError(f"{path}: cannot be fetched: {error}; start again: it resumes") from None
-        if not self._is_whole(number):
-            path.unlink(missing_ok=True)
-            raise WorkError(
-                f"{path.name} in data.preparation.folder must be as it was written, but is not; remove the "
-                f"folder {self._folder.name} there, and prepare again"
-            )
+        self._check(number)
 
     def _release(self, number: int) -> None:
         self._paths[number].unlink(missing_ok=True)

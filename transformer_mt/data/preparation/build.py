@@ -69,12 +69,13 @@ class Build:
         """
         self._config, self._tokenizer, self._inherited = config, tokenizer, inherited
         self._folder, self._store = folder, store
-        chosen = config.data.preparation
-        self._engine = RayEngine(chosen.address) if chosen.engine == "ray" else LocalEngine()
+        self._engine: LocalEngine | RayEngine = LocalEngine()
 
     def run(self, check: Callable[[], None]) -> None:
         """Do what is not done yet; `check` raises InputError if the corpora have changed since it began."""
         data, store = self._config.data, self._store
+        if data.preparation.engine == "ray":
+            self._engine = RayEngine(data.preparation.address)
         if self._tokenizer is None:
             check_tags(data)
         for entry in data.entries:
@@ -124,6 +125,12 @@ class Build:
         tokenizer = Tokenizer.load(self._folder)
         for piece in data.control_pieces:
             tokenizer.control_id(piece)
+        for split in splits_of(data.valid_sets, data.test):
+            if not source.exists(held_out_file(Path(), split.name).name):
+                raise InputError(f"data.{split.name} must be a file: {source.location} holds no such set out")
+        if facts["languages"] != [data.source_lang, data.target_lang]:
+            of_shards = " and ".join(facts["languages"])
+            raise InputError(f"the languages must be {of_shards}, as in {source.location}")
         if tokenizer.shared != self._config.tokenizer.shared:
             raise InputError(
                 f"tokenizer.shared must be {str(tokenizer.shared).lower()}, as in {source.location}"
@@ -144,6 +151,7 @@ class Build:
             "fingerprint": hashlib.sha256("".join(fingerprints).encode()).hexdigest(),
             "corpora": [asdict(corpus) for corpus in _sums(self._config.data, blocks)],
             "several_sentences": several,
+            "languages": [self._config.data.source_lang, self._config.data.target_lang],
             "blocks": [asdict(block) for block in blocks],
         }
         self._store.write(FACTS_FILE, json.dumps(facts).encode())
@@ -188,14 +196,15 @@ class Build:
 
     def _learn(self, sample: Sample) -> None:
         self._run_stage(sample)
-        tokenizer = self._tokenizer or learnt_tokenizer(self._config, sample)
+        sampled = sample.blocks()
+        tokenizer = self._tokenizer or learnt_tokenizer(self._config, sampled)
         for piece in self._config.data.control_pieces:
             tokenizer.control_id(piece)  # InputError now if a resumed vocabulary does not have it
         with TemporaryDirectory() as temporary:
             tokenizer.save(Path(temporary))
             for file in Path(temporary).iterdir():
                 self._store.write(file.name, file.read_bytes())
-        facts = {"several_sentences": several_sentences(self._config, sample)}
+        facts = {"several_sentences": several_sentences(self._config, sampled)}
         self._store.write(_LEARNT, json.dumps(facts).encode())
 
     def _encode_validation(
@@ -215,21 +224,30 @@ class Build:
         self._store.write(f"valid-{number}.jsonl", lines.encode())
         return fingerprint
 
-    def clean_up(self) -> None:
-        """Remove what complete data do not need."""
-        marks = [name for name in self._store.sizes("") if re.fullmatch(r"train-\d+\.json|\..*\.tmp", name)]
-        stages = ("text", "clean", "duplicates", "sample", "seen")
-        for name in (*stages, HeldOutRows.NAME, _LEARNT, *marks):
-            self._store.remove(name)
-
 
 def mirror(store: Store, folder: Path) -> None:
-    """Copy all files but the pairs from a store to a folder of this machine, unless it is the same."""
+    """Copy what complete data have besides the pairs from a store to a folder of this machine, unless it is
+    the same.
+    """
     if isinstance(store, LocalStore):
         return
     for name in sorted(store.sizes(""), key=lambda name: name == FACTS_FILE):  # the manifest last
-        if not name.startswith("train-"):
+        if not name.startswith("train-") and name not in (HeldOutRows.NAME, _LEARNT):
             write_bytes(folder / name, store.read(name))
+
+
+def is_clean(store: Store) -> bool:
+    """True if nothing is left that complete data do not need."""
+    return not store.exists(HeldOutRows.NAME)
+
+
+def clean_up(store: Store, folder: Path) -> None:
+    """Remove what complete data do not need."""
+    for path in folder.glob(".*.tmp"):
+        path.unlink(missing_ok=True)
+    marks = [name for name in store.sizes("") if re.fullmatch(r"train-\d+\.json", name)]
+    for name in ("text", "clean", "duplicates", "sample", "seen", *marks, _LEARNT, HeldOutRows.NAME):
+        store.remove(name)
 
 
 def _sums(data: DataConfig, blocks: Sequence[EncodedBlock]) -> list[CorpusCounts]:

@@ -106,7 +106,7 @@ class Clean:
                 # The same target in two languages, such as Norwegian's two, is two pairs.
                 target = f"{language}\n{pair[1]}" if language else pair[1]
                 keys.append((pair_key((pair[0], target), is_near), row))
-        self._store.write(f"clean/{number:05d}.keys", self._in_shares(np.array(keys, KEY)))
+        self._store.write(_keys_file(number), self._in_shares(np.array(keys, KEY)))
         self._store.write(f"clean/{number:05d}.held.json", json.dumps(rows.scored).encode())
         targets, lone = np.array(rows.targets, np.uint64), np.array(rows.lone, KEY)
         content = array_bytes(reasons=np.array(reasons, np.uint8), targets=targets, lone=lone)
@@ -127,8 +127,10 @@ class Clean:
 
     def num_keys(self) -> list[int]:
         """The rows of each block that no rule dropped."""
-        sizes = self._store.sizes("clean")
-        bytes_of = [sizes[f"clean/{block:05d}.keys"] for block in range(len(self.sizes))]
+        names, sizes = [_keys_file(block) for block in range(len(self.sizes))], self._store.sizes("clean")
+        if not sizes.keys() >= {*names}:  # another preparation has completed the data, and removed them
+            raise FileNotFoundError(names[0])
+        bytes_of = [sizes[name] for name in names]
         return [(count - self._header) // KEY.itemsize for count in bytes_of]
 
     @property
@@ -137,7 +139,7 @@ class Clean:
 
     def keys(self, block: int, share: int) -> np.ndarray:
         """The keys of a block in a share of all keys, and their rows, in order."""
-        name = f"clean/{block:05d}.keys"
+        name = _keys_file(block)
         ends = self._store.read(name, _HEADER.itemsize * share, _HEADER.itemsize * (share + 2))
         begin, end = np.frombuffer(ends, _HEADER).tolist()
         size = KEY.itemsize
@@ -155,3 +157,7 @@ class Clean:
         """(split, key of the source, row, pair) of the held-out pairs of a block that may be scored."""
         for *numbers, pair in json.loads(self._store.read(f"clean/{block:05d}.held.json")):
             yield *numbers, tuple(pair)
+
+
+def _keys_file(block: int) -> str:
+    return f"clean/{block:05d}.keys"

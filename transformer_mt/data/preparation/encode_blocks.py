@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import compress
 
@@ -13,7 +13,7 @@ import pyarrow
 from transformer_mt.config import DataConfig
 from transformer_mt.corpora.kind import Corpus
 from transformer_mt.corpora.seen_sentences import Sentences
-from transformer_mt.data.batches.encoded_pairs import Chunk, write_chunks
+from transformer_mt.data.batches.encoded_pairs import write_chunks
 from transformer_mt.data.cleaning.drop_reasons import KEPT, READ, REASONS
 from transformer_mt.data.preparation.encode import encoded_chunks
 from transformer_mt.data.preparation.reasons import Reasons
@@ -70,22 +70,25 @@ class EncodeBlocks:
         counts = Counter(dict(zip(REASONS, np.bincount(reasons, minlength=len(REASONS)).tolist())))
         counts[READ], counts[KEPT] = len(reasons), 0
         pairs = compress(self._text.pairs(number), reasons == kept)
-        before, before_tgt = (
-            self._data.pieces_before(entry),
-            self._data.target_piece(self._data.languages_of(entry)),
-        )
+        before, languages = self._data.pieces_before(entry), self._data.languages_of(entry)
+        before_tgt = self._data.target_piece(languages)
         has_labels, threads = entry.objective == "classification", 1 if len(self._text) > 1 else None
-        keys, measured = list[np.ndarray](), _Measured()
-        chunks = encoded_chunks(
+        keys = list[np.ndarray]()
+        encoded = encoded_chunks(
             pairs, self._tokenizer, self._data, counts, before, before_tgt, has_labels, keys, threads
         )
+        chunks = list(encoded)
         with pyarrow.BufferOutputStream() as file:
-            fingerprint = write_chunks(file, measured.of(chunks), self._tokenizer.num_ids)
+            fingerprint = write_chunks(file, chunks, self._tokenizer.num_ids)
             content = file.getvalue().to_pybytes()
         self._store.write(train_file(number), content)
         self._store.write(_seen_file(number), array_bytes(**_seen(entry, keys)))
+        of_chunks = (np.stack([src.lengths, tgt.lengths]) + 1 for src, tgt in chunks)
+        lengths = np.concatenate([np.zeros((2, 0), np.int32), *of_chunks], axis=1)
+        src_tokens, tgt_tokens = lengths.sum(axis=1, dtype=np.int64).tolist()
+        longest = int(lengths.max(initial=1))
         sha256, corpus = hashlib.sha256(content).hexdigest(), self._text.corpus(number)
-        block = EncodedBlock(corpus, dict(+counts), *measured.tokens, measured.longest, fingerprint, sha256)
+        block = EncodedBlock(corpus, dict(+counts), src_tokens, tgt_tokens, longest, fingerprint, sha256)
         self._store.write(self.result(number), json.dumps(asdict(block)).encode())
 
     def block(self, number: int) -> EncodedBlock:
@@ -118,25 +121,6 @@ def train_file(block: int) -> str:
 
 def _seen_file(block: int) -> str:
     return f"seen/{block:05d}.npz"
-
-
-class _Measured:
-    """The sizes of what passes through."""
-
-    def __init__(self) -> None:
-        self.tokens: tuple[int, int] = 0, 0
-        """Pieces of each side, end-of-sentence counted."""
-        self.longest = 1
-        """Pieces of the longest side of a pair."""
-
-    def of(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-        """The chunks."""
-        for chunk in chunks:
-            src, tgt = (len(column.values) + len(column.lengths) for column in chunk)
-            self.tokens = self.tokens[0] + src, self.tokens[1] + tgt
-            longest = (int(column.lengths.max(initial=0)) + 1 for column in chunk)
-            self.longest = max(self.longest, *longest)
-            yield chunk
 
 
 def _seen(entry: Corpus, keys: list[np.ndarray]) -> dict[str, np.ndarray]:

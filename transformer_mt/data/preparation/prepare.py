@@ -6,8 +6,10 @@ The name of a cache folder is a hash of its inputs; what stands in it is complet
 import gc
 import hashlib
 import json
+import re
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.held_out import splits_of
 from transformer_mt.corpora.seen_sentences import NOTHING_SEEN, SeenSentences, Sentences
 from transformer_mt.corpora.shards import ShardsCorpus
-from transformer_mt.data.preparation.build import Build, corpus_table, mirror
+from transformer_mt.data.preparation.build import Build, clean_up, corpus_table, is_clean, mirror
 from transformer_mt.data.preparation.change_facts import change_facts, neighbours_of_set
 from transformer_mt.data.preparation.prepared_data import PreparedData, open_data
 from transformer_mt.data.preparation.store import FACTS_FILE, LocalStore, Store, store_at
@@ -27,6 +29,7 @@ from transformer_mt.errors import InputError, WorkError
 from transformer_mt.locks import wait_for_folder
 from transformer_mt.messages import messages_to, say
 
+_WEEK = 7 * 86_400  # seconds
 FORMAT = 11  # of the cache: raise it when a change in this package alters what is written
 
 
@@ -104,7 +107,10 @@ def _opened(config: Config, folder: Path, store: Store) -> PreparedData | None:
     if not (folder / FACTS_FILE).exists() and store.exists(FACTS_FILE):
         folder.mkdir(parents=True, exist_ok=True)
         mirror(store, folder)
-    return open_data(config.data, folder, store)
+    data = open_data(config.data, folder, store)
+    if data is not None and not is_clean(store):
+        clean_up(store, folder)
+    return data
 
 
 def _key(config: Config, tokenizer: Tokenizer | None, inherited: Sentences) -> str:
@@ -141,22 +147,26 @@ def _build(
     """Make the data, or what is missing of them."""
     build = Build(config, store, folder, tokenizer, inherited)
 
+    def discard() -> None:
+        clean_up(store, folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
     def check() -> None:
         if _key(config, tokenizer, inherited) != folder.name:
+            discard()
             raise InputError("the corpus must not change while it is read, but has changed; start again")
 
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(folder.parent)
+        _remove_abandoned()
         _remove_damaged(config.data, folder, store)
         folder.mkdir(exist_ok=True)
         gc.freeze()  # Python would look for garbage in all that is imported, for a tenth of the time
         try:
             build.run(check)
         except InputError:
-            if not any(name.startswith("train-") for name in store.sizes("")):
-                build.clean_up()  # else the files stay: one out of reach may come back
-                shutil.rmtree(folder, ignore_errors=True)
+            if not any(name.endswith(".json") for name in store.sizes("text")):
+                discard()  # else what was read stays: a file out of reach may come back
             raise
         except FileNotFoundError:
             if not store.exists(FACTS_FILE):  # else another preparation has completed it meanwhile
@@ -164,25 +174,31 @@ def _build(
         finally:
             gc.unfreeze()
         if data := _opened(config, folder, store):
-            build.clean_up()
             return data
         raise WorkError(f"{folder}: must read as it was written, but does not; check the disk")
     except (OSError, pyarrow.ArrowException) as error:
+        where = store.location.rpartition("/")[0]
         raise WorkError(
-            f"{folder.parent}: could not write the encoded data: {error}; free some space, or set "
-            "TRANSFORMER_MT_CACHE to a folder that has it, and start again: it resumes from here"
+            f"{where}: could not write the encoded data: {error}; free some space, or set "
+            "TRANSFORMER_MT_CACHE or data.preparation.folder to a folder that has it, and start again: it "
+            "resumes from here"
         ) from None
 
 
 def _remove_damaged(data: DataConfig, folder: Path, store: Store) -> None:
     """Remove a folder that was complete and is damaged; another process may make it again meanwhile."""
+    if not (folder / FACTS_FILE).exists():
+        return
     with wait_for_folder(folder.parent), messages_to(lambda text: None):  # damage was reported already
         if (folder / FACTS_FILE).exists() and open_data(data, folder, store) is None:
             shutil.rmtree(folder)
 
 
-def _remove_abandoned(root: Path) -> None:
-    """Remove what unfinished preparations left more than a week ago."""
-    for text in root.glob("*/text"):
-        if time.time() - text.stat().st_mtime > 7 * 86_400 and not (text.parent / FACTS_FILE).exists():
-            shutil.rmtree(text.parent, ignore_errors=True)
+def _remove_abandoned() -> None:
+    """Remove what unfinished preparations left in the cache more than a week ago."""
+    for folder in cache_root().glob("*"):
+        with suppress(OSError):
+            if not re.fullmatch("[0-9a-f]{24}", folder.name) or (folder / FACTS_FILE).exists():
+                continue
+            if max(path.stat().st_mtime for path in (folder, *folder.iterdir())) < time.time() - _WEEK:
+                shutil.rmtree(folder)

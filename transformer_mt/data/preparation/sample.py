@@ -50,19 +50,22 @@ class Sample:
         columns = {"src": src, "tgt": tgt, "is_kept": is_kept[rows].tolist()}
         self._store.write(self.result(number), text_bytes(columns))
 
-    def blocks(self) -> list[tuple[Corpus, dict[str, list[Any]]]]:
+    def blocks(self) -> "Sampled":
         """The corpus of each block and its columns: src, tgt, and is_kept, whether a pair is trained on."""
         numbers = range(len(self._text))
         return [(self._text.entry(n), text_columns(self._store.read(self.result(n)))) for n in numbers]
 
 
-def learnt_tokenizer(config: Config, sample: Sample) -> Tokenizer:
+Sampled = list[tuple[Corpus, dict[str, list[Any]]]]
+
+
+def learnt_tokenizer(config: Config, sampled: Sampled) -> Tokenizer:
     """The vocabulary of the sampled pairs that are trained on."""
     data = config.data
     names = ", ".join(entry.title for entry in data.entries)
     say(f"learning {config.tokenizer.vocab_size:,} {config.tokenizer.kind} tokens from {names}")
     learnt_from = list[Pair]()
-    for entry, columns in sample.blocks():
+    for entry, columns in sampled:
         once = config.tokenizer.shared and entry.is_text  # both sides of plain text are the same
         tgt = repeat("") if once else columns["tgt"]
         learnt_from += compress(zip(columns["src"], tgt), columns["is_kept"])
@@ -71,10 +74,10 @@ def learnt_tokenizer(config: Config, sample: Sample) -> Tokenizer:
     return Tokenizer.train(learnt_from, config.tokenizer, data.control_pieces)
 
 
-def several_sentences(config: Config, sample: Sample) -> float:
+def several_sentences(config: Config, sampled: Sampled) -> float:
     """The share of the sampled sources with more than one sentence."""
     data = config.data
-    blocks = [columns["src"] for entry, columns in sample.blocks() if not (data.directions and entry.is_text)]
+    blocks = [columns["src"] for entry, columns in sampled if not (data.directions and entry.is_text)]
     sources = list(chain.from_iterable(blocks))
     sources = sources[:: -(-len(sources) // _SENTENCES) or 1]
     return sum(has_several_sentences(src, data.source_lang) for src in sources) / max(1, len(sources))

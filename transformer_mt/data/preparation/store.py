@@ -42,8 +42,12 @@ class LocalStore:
 
     def sizes(self, folder: str) -> dict[str, int]:
         """Bytes of the files in a folder, by their names; none where it is not there."""
-        files = filter(Path.is_file, (self._folder / folder).glob("*"))
-        return {path.relative_to(self._folder).as_posix(): path.stat().st_size for path in files}
+        sizes = {}
+        for path in (self._folder / folder).glob("[!.]*"):
+            with suppress(FileNotFoundError):  # another preparation may have removed it
+                if path.is_file():
+                    sizes[path.relative_to(self._folder).as_posix()] = path.stat().st_size
+        return sizes
 
     def exists(self, name: str) -> bool:
         return (self._folder / name).is_file()
@@ -87,11 +91,8 @@ class RemoteStore:
         return self._request(lambda files, root: bool(files.exists(f"{root}/{name}")))
 
     def remove(self, name: str) -> None:
-        def removed(files: Any, root: str) -> None:
-            if files.exists(path := f"{root}/{name}"):
-                files.rm(path, recursive=True)
-
-        self._request(removed)
+        with suppress(FileNotFoundError):
+            self._request(lambda files, root: files.rm(f"{root}/{name}", recursive=True))
 
     def _request(self, ask: Callable[[Any, str], T]) -> T:
         """The answer; a store that is busy or slow is asked again. WorkError if it stays so."""
@@ -116,4 +117,4 @@ Store = LocalStore | RemoteStore
 
 def store_at(location: str) -> Store:
     """The store at a path or a URL."""
-    return RemoteStore(location.rstrip("/")) if is_url(location) else LocalStore(Path(location))
+    return RemoteStore(location.rstrip("/")) if is_url(location) else LocalStore(Path(location).absolute())
