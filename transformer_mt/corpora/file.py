@@ -119,7 +119,8 @@ class FileCorpus(Corpus):
             columns, rows = self._both_columns(self.stored_languages(languages)), DamagedRows()
             count = sum(1 for _ in read_rows(file, columns, suffix, self.delimiter, rows))
             problems |= {before + number: problem for number, problem in rows.problems.items()}
-            before += count + len(rows.problems)
+            has_header = suffix in (".tsv", ".csv") and isinstance(columns[0], str)
+            before += has_header + count + len(rows.problems)
         return problems
 
     def _rows(self, columns: Columns, suffix: str) -> Iterator[Pair]:

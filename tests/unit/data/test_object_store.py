@@ -213,3 +213,11 @@ def test_a_package_that_is_missing_is_named(config):
     data = config.data.model_copy(update={"preparation": of_hdfs})
     with pytest.raises(InputError, match="its kind of store needs a package"):
         prepare(config.model_copy(update={"data": data}))
+
+
+def test_damaged_rows_of_several_files_are_counted_on(tmp_path, write_config):
+    for name, text in (("a", "en\tde\nx\ty\nz\n"), ("b", "en\tde\nv\nx\ty\n")):
+        (tmp_path / f"{name}.tsv").write_text(text, encoding="utf-8")
+    data = {"train": {"file": str(tmp_path / "*.tsv")}, "valid": {"toy": "valid", "size": 30}, "test": []}
+    (corpus,) = load_config(write_config(data=data)).data.entries
+    assert list(corpus.damaged(("en", "de"))) == [3, 5]
