@@ -7,8 +7,8 @@ from typing import Any
 def add_command(commands: Any) -> None:
     about = (
         "Prepare the data of a config, as `train` does before its first update: clean them, learn the "
-        "vocabulary and encode them. Interrupted, it goes on where it was; several at once, also on other "
-        "machines with the same data.preparation.folder, share the work."
+        "vocabulary and encode them. After an interruption the same command resumes. Several machines with "
+        "the same data.preparation.folder share the work."
     )
     parser = commands.add_parser("prepare", help="prepare the data without training", description=about)
     parser.add_argument("config", metavar="CONFIG", help="YAML file")

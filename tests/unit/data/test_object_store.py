@@ -87,12 +87,12 @@ def contents(data):
 
 
 def locally(config):
-    """What is prepared without the store; nothing of it stays."""
+    """The contents of data prepared in a local folder, which is then removed."""
     alone = config.data.preparation.model_copy(update={"folder": None})
     data = config.data.model_copy(update={"preparation": alone})
-    found = contents(prepare(config.model_copy(update={"data": data})))
+    prepared = contents(prepare(config.model_copy(update={"data": data})))
     shutil.rmtree(cache_root())
-    return found
+    return prepared
 
 
 def test_the_data_are_those_of_a_folder_and_another_machine_finds_them(config, bucket, monkeypatch, tmp_path):
@@ -156,9 +156,9 @@ def test_corpora_are_read_by_pattern_here_and_there(config, bucket, tmp_path, wr
         data = {"train": {"file": file}, "valid": {"toy": "valid", "size": 30}, "test": []}
         return load_config(write_config(data=data, tokenizer={"vocab_size": 320}))
 
-    there = prepare(read(f"{bucket}/corpus/part-*.parquet"))
-    here = prepare(read(str(tmp_path / "part-*.parquet")))
-    assert contents(there)[0] == contents(here)[0] and there.corpora[0].counts["read"] == 300
+    of_bucket = prepare(read(f"{bucket}/corpus/part-*.parquet"))
+    of_folder = prepare(read(str(tmp_path / "part-*.parquet")))
+    assert contents(of_bucket)[0] == contents(of_folder)[0] and of_bucket.corpora[0].counts["read"] == 300
     before = read(f"{bucket}/corpus/part-*.parquet").data.entries[0].identity()
     fsspec.filesystem("s3").put_file(str(names[0]), f"{bucket}/corpus/part-2.parquet")
     assert read(f"{bucket}/corpus/part-*.parquet").data.entries[0].identity() != before

@@ -19,7 +19,7 @@ class BlockFiles:
     """The files in `folder`; they are fetched from the store where that is elsewhere."""
 
     def __init__(self, store: Store, folder: Path, blocks: Sequence[EncodedBlock]) -> None:
-        self._store, self._folder, self._blocks = store, folder, blocks
+        self._store, self._blocks = store, blocks
         self._is_here = isinstance(store, LocalStore)
         where = Path(store.location) if self._is_here else folder
         self._paths = [where / train_file(number) for number in range(len(blocks))]

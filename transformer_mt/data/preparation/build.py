@@ -1,7 +1,7 @@
 """The stages of a preparation in their order, and what is made of all blocks together.
 
-Each stage writes whole files that depend on those before it and on the config alone. So a preparation that
-was interrupted goes on where it was, and several of the same data at once share the work.
+Each stage writes whole files that depend on those before it and on the config alone. So an interrupted
+preparation resumes at the first missing file, and processes that prepare the same data share the work.
 """
 
 import hashlib
@@ -109,7 +109,8 @@ class Build:
         for number in range(len(data.valid_sets)):
             fingerprints.append(self._encode_validation(number, valid.get(number), tokenizer))
         SeenSentences(encode.trained_sentences()).write(self._folder / SEEN_FILE)
-        store.write(SEEN_FILE, (self._folder / SEEN_FILE).read_bytes())
+        if not isinstance(store, LocalStore):
+            store.write(SEEN_FILE, (self._folder / SEEN_FILE).read_bytes())
         several = json.loads(store.read(_LEARNT))["several_sentences"]
         self._write_manifest(fingerprints, blocks, several)
 

@@ -80,10 +80,10 @@ def _adopted(
             f"{shards.shards}: must be what `transformer-mt prepare` printed, but has no {FACTS_FILE}"
         )
     folder = cache_root() / _key(config, None, inherited)
-    if open_data(config.data, folder, source) is None:
+    if (data := open_data(config.data, folder, source)) is None:
         folder.mkdir(parents=True, exist_ok=True)
         Build(config, LocalStore(folder), folder, tokenizer, inherited).adopt(source)
-    data = open_data(config.data, folder, source)
+        data = open_data(config.data, folder, source)
     if data is None:
         raise WorkError(f"{shards.shards}: must read as it was written, but does not; prepare it again")
     if tokenizer is not None and tokenizer.fingerprint != data.tokenizer.fingerprint:

@@ -15,8 +15,8 @@ _SAID_FROM = 1_000_000  # rows; fewer take no time worth a line of a log
 
 
 class Stage(Protocol):
-    """One kind of work, in tasks that depend on the results of earlier stages only: whoever does a task, and
-    however often, the files it writes have the same bytes.
+    """One kind of work, in tasks that depend on the results of earlier stages only. A task always writes
+    files with the same bytes, in any process and when it is repeated.
     """
 
     what: str
@@ -55,8 +55,8 @@ def run_stage(stage: Stage, engine: LocalEngine | RayEngine, store: Store) -> No
         if not store.exists(stage.result(number)) and not store.exists(FACTS_FILE):
             stage.run(number)
 
-    there = store.sizes(stage.result(0).rpartition("/")[0])
-    numbers = [n for n in range(len(stage.sizes)) if stage.result(n) not in there]
+    files = store.sizes(stage.result(0).rpartition("/")[0])
+    numbers = [n for n in range(len(stage.sizes)) if stage.result(n) not in files]
     random.shuffle(numbers)  # several preparations of the same data share the work
     total = sum(stage.sizes)
     done = total - sum(stage.sizes[n] for n in numbers)
