@@ -38,7 +38,7 @@ FEATURES = {
         },
         {"data.terms"},
         {
-            "config.guided_alignment", "data.preparation.change_facts", "data.vocabulary.tokenizer",
+            "config.guided_alignment", "data.preparation.training_links", "data.vocabulary.tokenizer",
             "evaluation.term_rate", "experiments.job_facts", "inspection.inspect", "inspection.terms",
             "new_config.files", "serving.batcher", "serving.http.requests", "training.early_checks",
         },
@@ -74,7 +74,7 @@ FEATURES = {
         },
         {"train.guided_alignment"},
         {
-            "config.packing", "data.preparation.change_facts", "experiments.job_facts",
+            "config.packing", "data.preparation.prepare", "experiments.job_facts",
             "experiments.synthetic", "inspection.inspect", "inspection.misaligned",
             "training.early_checks", "training.state.run", "training.update.build",
             "translation.engines.torch_engine",

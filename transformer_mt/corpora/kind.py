@@ -148,9 +148,9 @@ class Corpus(Section):
         """Source and target language of what it teaches to translate. `languages` are those of the config."""
         return [self.direction(languages)] if self.objective == "translation" else []
 
-    def read(self, languages: Languages) -> Iterator[Pair]:
+    def read(self, languages: Languages, may_be_empty: bool = False) -> Iterator[Pair]:
         """(source, target) pairs of the corpus, each text of plain text twice. InputError says what is wrong
-        with it, also if it is empty. `languages` are those of the config.
+        with it, also if it is empty and may not be. `languages` are those of the config.
         """
         stored = self.stored_languages(languages)
         if self.language and self.language not in stored:
@@ -161,6 +161,8 @@ class Corpus(Section):
         pairs = self.stored_pairs(stored)
         first = next(pairs, None)
         if first is None:
+            if may_be_empty:
+                return iter(())
             raise InputError(f"{self._location()}: a corpus must have sentence pairs, but is empty")
         pairs = itertools.chain([first], pairs)
         if self.language:

@@ -3,7 +3,6 @@
 import json
 import math
 import tempfile
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -40,13 +39,12 @@ def text_scores(loaded: LoadedModel, corpus: AnySet, rows: Sequence[Pair]) -> li
         labels = Classifier(loaded.model, tokenizer, loaded.config).labels([text for text, _ in rows])
         right = sum(label.strip() == predicted for (_, label), predicted in zip(rows, labels))
         return [Score("accuracy", 100 * right / len(rows), f"texts:{len(rows)}|labels:{len(data.labels)}")]
-    before, before_tgt = data.pieces_before(corpus), data.target_piece(data.languages_of(corpus))
-    most = data.max_length - 1 - len(before)
+    most = data.max_length - 1 - len(data.pieces_before(corpus))
     lengths = map(len, tokenizer.encode_src([text for text, _ in rows]))
     read = [row for row, length in zip(rows, lengths) if 0 < length <= most]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "texts.arrow"
-        write_chunks(file, encoded_chunks(read, tokenizer, data, Counter(), before, before_tgt))
+        write_chunks(file, (chunk for chunk, _ in encoded_chunks(read, tokenizer, data, corpus)))
         nll, right, pieces = _predicted(loaded, EncodedPairs([file]), objective)
     characters = sum(len(text) for text, _ in read)
     if not pieces:

@@ -128,7 +128,7 @@ def _loss(
     micro_batch_tokens: int,
 ) -> float:
     """The loss of one set. WorkError where it is not finite."""
-    changing = held_out_rows(config, valid.pairs, valid.objective, data.tokenizer, valid.neighbours)
+    changing = held_out_rows(config, valid.pairs, valid.objective, data.tokenizer)
     batch_tokens = int(config.train.batch_tokens)
     loss = validation_loss(model, valid.pairs, batch_tokens, device, ranks, changing, micro_batch_tokens)
     if len(valid.pairs) and not math.isfinite(loss):

@@ -9,9 +9,10 @@ import torch
 from transformer_mt.config import Config, TokenizerConfig
 from transformer_mt.corpora import toy
 from transformer_mt.data.alignment.aligner import aligned
-from transformer_mt.data.changes.build import training_rows
+from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.changes.change import Rows
 from transformer_mt.data.changes.links import AlignedRows
+from transformer_mt.data.preparation import split, training_links
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.piece_words import PieceWords
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
@@ -72,7 +73,9 @@ def linked_texts(batch, tokenizer, row):
             for t, sources in found.items()}  # fmt: skip
 
 
-def test_the_links_of_a_file_are_those_of_the_pairs_that_are_kept(corpus, tmp_path):
+@pytest.mark.parametrize("block", [2, 100_000])
+def test_the_links_of_a_file_are_those_of_the_pairs_that_are_kept(corpus, tmp_path, monkeypatch, block):
+    monkeypatch.setattr(split, "BLOCK", block)
     data = prepare(corpus(file=str(tmp_path / "a.links")))
     rows = AlignedRows(Rows(data.train), data.links, data.tokenizer)
     batch = rows.batch(0, np.arange(3))
@@ -187,7 +190,7 @@ def test_bpe_dropout_moves_links_with_their_characters(corpus, tmp_path, epoch):
     config = corpus(bpe_dropout=0.5, file=str(tmp_path / "a.links"))
     data = prepare(config)
     rows, usual = (
-        training_rows(config, data.train, data.sizes, data.tokenizer, data.links),
+        data.changing(config, data.mixture(config)),
         AlignedRows(Rows(data.train), data.links, data.tokenizer),
     )
 
@@ -209,7 +212,7 @@ def test_bpe_dropout_moves_links_with_their_characters(corpus, tmp_path, epoch):
 def test_a_row_of_another_text_has_no_links(corpus, tmp_path):
     config = corpus(augment={"typos": 0.5}, file=str(tmp_path / "a.links"))
     data = prepare(config)
-    rows = training_rows(config, data.train, data.sizes, data.tokenizer, data.links)
+    rows = data.changing(config, data.mixture(config))
     src, _ = rows.rows(0, np.arange(3))
     kept = [np.array_equal(src[i], data.train.src(i)) for i in range(3)]
     assert any(kept) and not all(kept)
@@ -232,7 +235,7 @@ def test_corpora_of_plain_text_have_no_links(corpus, tmp_path):
 def test_a_damaged_cache_of_links_is_made_again(corpus, tmp_path):
     config = corpus(file=str(tmp_path / "a.links"))
     first = prepare(config)
-    (file,) = (tmp_path / "cache").glob("links-*/links.arrow")
+    (file,) = (tmp_path / "cache").glob("links-*/00000.arrow")
     whole = file.read_bytes()
     for damage in (b"", whole[:50]):
         file.write_bytes(damage)
@@ -324,3 +327,29 @@ def test_the_aligner_finds_the_words_of_the_toy_language():
     assert {("garden", "garten"), ("teacher", "lehrer")} <= found
     again = list(aligned(pairs))
     assert all(map(np.array_equal, links, again))
+
+
+def test_many_pairs_are_aligned_in_parts_of_a_bounded_size(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(split, "BLOCK", 100)
+    monkeypatch.setattr(training_links, "ALIGNED", 250)
+    config = corpus().model_dump()
+    text = {"text": str(tmp_path / "a.en"), "language": "en", "objective": "denoise"}
+    again = {"toy": "train", "size": 1_000, "tag": "<b>"}
+    config["data"]["train"] = [{"toy": "train", "size": 600}, text, again]
+    config["tokenizer"]["vocab_size"] = 200
+    data = prepare(Config.model_validate(config))
+    files = sorted((tmp_path / "cache").glob("links-*/*.arrow"))
+    sizes = [len(EncodedPairs([file])) for file in files]
+    assert sum(sizes) == len(data.train) == len(data.links)
+    assert max(sizes) <= 250 and 1 < len(files) < len(data.blocks)
+    numbers = data.links.src_lengths - 1
+    assert not numbers[data.sizes[0] : data.sizes[0] + data.sizes[1]].any()  # plain text
+    assert (numbers == 0).mean() < 0.05
+    sides = PieceWords(data.tokenizer.src), PieceWords(data.tokenizer.tgt)
+    rows = range(sizes[0], sizes[0] + sizes[1])
+    ids = [(data.train.src(row), data.train.tgt(row)) for row in rows]
+    word_of = [[side.word_of(row) for side, row in zip(sides, of_row)] for of_row in ids]
+    words = [[side.words(row, of) for side, row, of in zip(sides, *of_row)] for of_row in zip(ids, word_of)]
+    for row, (src, tgt), links in zip(rows, word_of, aligned(words)):
+        found = set(zip(src[data.links.src(row)].tolist(), tgt[data.links.tgt(row)].tolist()))
+        assert found == set(map(tuple, links.tolist()))

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from transformer_mt.config import Config
-from transformer_mt.data.changes.build import held_out_rows, training_rows
+from transformer_mt.data.changes.build import held_out_rows
+from transformer_mt.data.preparation import split
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.numbering import EOS, PAD
 from transformer_mt.settings.objective import label_piece
@@ -57,13 +58,34 @@ def taught_as_next(config, rows, tokenizer, count):
     return [pair for pair in pairs if len(pair) == 2]
 
 
-def test_a_blank_line_or_a_dropped_text_parts_what_stands_around_it(config):
+@pytest.mark.parametrize("block", [50, 100_000])
+def test_a_blank_line_or_a_dropped_text_parts_what_stands_around_it(config, monkeypatch, block):
+    monkeypatch.setattr(split, "BLOCK", block)
     data = prepare(config)
     (valid,) = data.valid
-    rows = training_rows(config, data.train, data.sizes, data.tokenizer, data.links)
-    held_out = held_out_rows(config, valid.pairs, "masked_lm", data.tokenizer, valid.neighbours)
+    rows = data.changing(config, data.mixture(config))
+    held_out = held_out_rows(config, valid.pairs, "masked_lm", data.tokenizer)
     for changed, texts in ((rows, len(data.train)), (held_out, len(valid.pairs))):
         pairs = taught_as_next(config, changed, data.tokenizer, texts)
         assert len(pairs) > 8
         for (document, line), (of_next, next_line) in pairs:
             assert document == of_next and int(next_line) == int(line) + 1
+
+
+def test_texts_that_are_held_out_of_training_follow_none(config):
+    settings = config.model_dump()
+    settings["data"]["valid"] = {"from_train": {"share": 0.3}}
+    data = prepare(Config.model_validate(settings))
+    (valid,) = data.valid
+    assert len(valid.pairs) > 20 and not valid.pairs.is_followed(np.arange(len(valid.pairs))).any()
+    assert data.train.is_followed(np.arange(len(data.train))).any()
+
+
+def test_another_blank_line_is_another_training(config, tmp_path):
+    before = prepare(config)
+    text = (tmp_path / "train.txt").read_text(encoding="utf-8")
+    (tmp_path / "train.txt").write_text(
+        text.replace("line 0 of it\n", "line 0 of it\n\n", 1), encoding="utf-8"
+    )
+    after = prepare(config)
+    assert len(after.train) == len(before.train) and after.fingerprint != before.fingerprint

@@ -47,7 +47,7 @@ def rows_of(objective, pairs, tokenizer, kind="transformer", seed=1, **data):
         "model": {"kind": kind},
     }
     config = Config.model_validate(values)
-    return with_objectives(config, Rows(pairs), [200, 20], [objective, "classification"], tokenizer)
+    return with_objectives(config, Rows(pairs), [(200, objective), (20, "classification")], tokenizer)
 
 
 def as_lists(found):

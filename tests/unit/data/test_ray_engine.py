@@ -62,6 +62,7 @@ def test_a_cluster_writes_the_same_bytes_as_one_machine(config, cluster):
     alone = files_of(config)
     assert "train-00004.arrow" in alone and not any(name.startswith(".") for name in alone)
     assert files_of(by_ray(config, cluster)) == alone
+    assert not ray.is_initialized()  # training keeps nothing of the cluster
 
 
 def test_a_task_whose_worker_dies_is_done_again(cluster, tmp_path):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from transformer_mt.config import Config
-from transformer_mt.data.changes.build import training_rows
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.term_pieces import TermPieces, pieces_of_span
 
@@ -39,7 +38,7 @@ def prepared(tmp_path_factory):
                 }
             )
             data = prepare(config)
-            return config, data, training_rows(config, data.train, data.sizes, data.tokenizer, data.links)
+            return config, data, data.changing(config, data.mixture(config))
 
         yield prepared
 

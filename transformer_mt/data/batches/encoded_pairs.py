@@ -15,6 +15,7 @@ import pyarrow
 
 _SHORT = 1 << 16
 """Ids below it are written with 16 bits: that halves the files."""
+_KEPT = b"kept"
 
 
 def row_kind(count: int) -> type[np.signedinteger]:
@@ -55,12 +56,19 @@ class Column:
 Chunk = tuple[Column, Column]
 
 
-def write_chunks(file: Path | pyarrow.NativeFile, chunks: Iterable[Chunk], num_ids: int = _SHORT + 1) -> str:
-    """Write chunks of (source, target) ids below `num_ids`, without BOS and EOS. Returns a fingerprint of the
-    pairs, whatever the chunks and the bits of an id.
+def write_chunks(
+    file: Path | pyarrow.NativeFile,
+    chunks: Iterable[Chunk],
+    num_ids: int = _SHORT + 1,
+    is_kept: np.ndarray | None = None,
+) -> str:
+    """Write chunks of (source, target) ids below `num_ids`, without BOS and EOS; `is_kept` tells which of the
+    rows that were read they are, by default all. Returns a fingerprint of the pairs, whatever the chunks and
+    the bits of an id.
     """
     kind = pyarrow.uint16() if num_ids <= _SHORT else pyarrow.int32()
-    schema = pyarrow.schema([(side, pyarrow.list_(kind)) for side in ("src", "tgt")])
+    kept = None if is_kept is None else {_KEPT: np.packbits(is_kept).tobytes()}
+    schema = pyarrow.schema([(side, pyarrow.list_(kind)) for side in ("src", "tgt")], kept)
     fingerprints = [hashlib.sha256() for _ in range(4)]
     sink = str(file) if isinstance(file, Path) else file
     with pyarrow.ipc.new_file(sink, schema) as writer:
@@ -97,10 +105,18 @@ class _File:
         sizes = [len(src.offsets) - 1 for src, _ in self.chunks]
         self.first_rows = np.cumsum([0, *sizes])
         """Rows before each chunk, and the number of all."""
+        self._kept: bytes | None = (reader.schema.metadata or {}).get(_KEPT)
         begin = _address(self.offsets)
         arrays = [(src.offsets, src.values, tgt.offsets, tgt.values) for src, tgt in self.chunks]
         addresses = [[(_address(a) - begin) // a.itemsize for a in parts] for parts in arrays]
         self._addresses = np.array(addresses, np.int64).reshape(-1, 4)
+
+    @cached_property
+    def read_as(self) -> np.ndarray:
+        """The numbers of the rows among all that were read."""
+        if self._kept is None:
+            return np.arange(self.first_rows[-1])
+        return np.flatnonzero(np.unpackbits(np.frombuffer(self._kept, np.uint8)))
 
     def row(self, side: int, i: int) -> np.ndarray:
         chunk = int(np.searchsorted(self.first_rows, i, "right")) - 1
@@ -196,6 +212,20 @@ class EncodedPairs:
             is_here = files == file
             values[is_here] = self._file(file).ids[index[is_here]]
         return Column(offsets, values)
+
+    def read_as(self, file: int) -> np.ndarray:
+        """The numbers of the rows of a file among all that were read for it, the dropped ones too."""
+        return self._file(file).read_as
+
+    def is_followed(self, rows: np.ndarray) -> np.ndarray:
+        """(R,) True where the next row of the file was read right after the row."""
+        number, is_followed = np.searchsorted(self._first_rows, rows, "right") - 1, np.zeros(len(rows), bool)
+        for file in np.unique(number).tolist():
+            is_here, read_as = number == file, self.read_as(file)
+            first = rows[is_here] - self._starts[file]
+            second = np.minimum(first + 1, len(read_as) - 1)  # the last one is followed by none
+            is_followed[is_here] = read_as[second] == read_as[first] + 1
+        return is_followed
 
     def close_all_but(self, rows: Iterable[range]) -> None:
         """Close the files that have none of these rows; they are opened again where one is used."""

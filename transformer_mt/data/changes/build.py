@@ -19,61 +19,50 @@ from transformer_mt.settings.objective import Objective
 def training_rows(
     config: Config,
     pairs: EncodedPairs,
-    sizes: Sequence[int],
+    parts: Sequence[tuple[int, Corpus]],
     tokenizer: Tokenizer,
-    facts: EncodedPairs | None = None,
-    of_blocks: Sequence[Corpus] | None = None,
+    links: EncodedPairs | None = None,
+    in_windows: bool = False,
 ) -> ChangingPairs | None:
     """The training pairs as the config asks for; None where they are the same in all epochs. The text is
     changed first, then spelled in other pieces; objectives hide pieces as they are spelled.
 
-    `sizes` are the pairs of each corpus; where an epoch is planned in windows, of each block, and `of_blocks`
-    their corpora. `facts` are, where a change needs them, for each pair the source and the target positions
-    of pieces that belong together, or of next sentences whether the next row follows.
+    `parts` are, in order, numbers of pairs and their corpus; `links`, where a change needs them, for each
+    pair the source and the target positions of pieces that belong together. With `in_windows` a part of the
+    pairs is read at a time.
     """
     data = config.data
-    entries = data.entries if of_blocks is None else of_blocks
     rows = unchanged = Rows(pairs)
     if data.augment.is_on:
-        corpora = list(zip(sizes, map(data.languages_of, entries)))
+        corpora = [(size, data.languages_of(entry)) for size, entry in parts]
         rows = Augmentation(rows, tokenizer, data.augment, config.seed, data.max_length, corpora)
     if data.terms.share:
-        rows = TermAnnotation(rows, config, list(zip(sizes, entries)), tokenizer, facts)
+        rows = TermAnnotation(rows, config, parts, tokenizer, links)
     if config.tokenizer.bpe_dropout:
         dropout = config.tokenizer.bpe_dropout
-        is_changed = rows is not unchanged or of_blocks is not None
+        is_changed = rows is not unchanged or in_windows
         rows = BpeDropout(rows, tokenizer, dropout, config.seed, data.max_length, is_changed)
-    objectives = [entry.objective for entry in entries]
-    rows = with_objectives(config, rows, sizes, objectives, tokenizer, facts)
-    if facts is not None and config.train.guided_alignment.weight:
-        rows = AlignedRows(rows, facts, tokenizer)
+    rows = with_objectives(config, rows, [(size, entry.objective) for size, entry in parts], tokenizer)
+    if links is not None and config.train.guided_alignment.weight:
+        rows = AlignedRows(rows, links, tokenizer)
     return None if rows is unchanged else rows
 
 
 def held_out_rows(
-    config: Config,
-    pairs: EncodedPairs,
-    objective: Objective,
-    tokenizer: Tokenizer,
-    facts: EncodedPairs | None = None,
+    config: Config, pairs: EncodedPairs, objective: Objective, tokenizer: Tokenizer
 ) -> ChangingPairs | None:
     """The pairs of a validation or test set: noise and masks are the same for every seed."""
     unchanged, same = Rows(pairs), config.model_copy(update={"seed": 0})
-    rows = with_objectives(same, unchanged, [len(pairs)], [objective], tokenizer, facts)
+    rows = with_objectives(same, unchanged, [(len(pairs), objective)], tokenizer)
     return None if rows is unchanged else rows
 
 
 def with_objectives(
-    config: Config,
-    rows: Rows,
-    sizes: Sequence[int],
-    objectives: Sequence[Objective],
-    tokenizer: Tokenizer,
-    facts: EncodedPairs | None = None,
+    config: Config, rows: Rows, parts: Sequence[tuple[int, Objective]], tokenizer: Tokenizer
 ) -> Rows:
-    """The rows of corpora of these sizes as their objectives need them."""
+    """The rows as their objectives need them; `parts` are, in order, numbers of rows and their objective."""
     if config.model.kind == "encoder":
-        return EncoderRows(rows, config, sizes, objectives, tokenizer, facts)
-    if all(objective == "translation" for objective in objectives):
+        return EncoderRows(rows, config, parts, tokenizer)
+    if all(objective == "translation" for _, objective in parts):
         return rows
-    return DecoderRows(rows, config, sizes, objectives, tokenizer)
+    return DecoderRows(rows, config, parts, tokenizer)

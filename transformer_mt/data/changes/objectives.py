@@ -13,7 +13,6 @@ import numpy as np
 from transformer_mt.config import Config
 from transformer_mt.config.data import NEXT
 from transformer_mt.data.batches.batching import Batch, make_encoder_batch
-from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.changes.change import Change, Lengths, Rows, Sides
 from transformer_mt.data.changes.denoising import Denoising
 from transformer_mt.data.changes.masking import Masking
@@ -27,19 +26,15 @@ _NOISE, _FOLLOWS, _PARTNER = 1_000, 1_001, 1_002
 
 
 class _ObjectiveRows(Change):
-    """Rows of several corpora of these sizes, each with its objective."""
+    """Rows of several corpora, each of a number of rows and with an objective."""
 
     def __init__(
-        self,
-        before: Rows,
-        config: Config,
-        sizes: Sequence[int],
-        objectives: Sequence[Objective],
-        tokenizer: Tokenizer,
+        self, before: Rows, config: Config, parts: Sequence[tuple[int, Objective]], tokenizer: Tokenizer
     ) -> None:
         super().__init__(before)
-        self._config, self._objectives, self._tokenizer = config, objectives, tokenizer
-        self._starts = np.cumsum([0, *sizes])
+        self._config, self._tokenizer = config, tokenizer
+        self._objectives = [objective for _, objective in parts]
+        self._starts = np.cumsum([0, *(size for size, _ in parts)])
         self._control_ids = set(tokenizer.control_ids.values())
 
     def _corpora(self, rows: np.ndarray) -> np.ndarray:
@@ -85,24 +80,14 @@ class EncoderRows(_ObjectiveRows):
     Some pieces are predicted (`masked_lm`), or at the first one a label (`classification`, next sentence).
     """
 
-    def __init__(
-        self,
-        before: Rows,
-        config: Config,
-        sizes: Sequence[int],
-        objectives: Sequence[Objective],
-        tokenizer: Tokenizer,
-        neighbours: EncodedPairs | None = None,
-    ) -> None:
-        """`neighbours` has a piece for each text that the next row follows in its document."""
-        super().__init__(before, config, sizes, objectives, tokenizer)
+    def __init__(self, before: Rows, config: Config, *corpora: Any) -> None:
+        super().__init__(before, config, *corpora)
         settings, self._most = self._config.data.masked_lm, self._config.data.max_length - 2
         self._is_masked = np.array([objective == "masked_lm" for objective in self._objectives])
         self._has_next = settings.next_sentence and self._is_masked.any()
         if self._is_masked.any():
             self._masking = Masking(self._tokenizer, self._tokenizer.control_id(MASK), settings.mask)
         if self._has_next:
-            self._neighbours = neighbours
             self._next_ids = [self._tokenizer.control_id(label_piece(label)) for label in NEXT]
 
     def lengths(self, epoch: int, part: range | None = None) -> Lengths:
@@ -145,19 +130,13 @@ class EncoderRows(_ObjectiveRows):
     def batch(self, epoch: int, rows: np.ndarray) -> Batch:
         return make_encoder_batch(*self.rows(epoch, rows))
 
-    def _is_followed(self, rows: np.ndarray) -> np.ndarray:
-        """(R,) True where the next row is the next text of its document, if it is in the same corpus."""
-        if self._neighbours is None:
-            return np.ones(len(rows), bool)
-        return self._neighbours.gathered(0, rows).lengths > 0
-
     def _partners(self, epoch: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(R,) the row of the second text of each row, and (R,) whether it is the next one of the corpus."""
         corpora = self._corpora(rows)
         starts, ends = self._starts[corpora], self._starts[corpora + 1]
         random = random_bits(self._config.seed, epoch, rows, _PARTNER) % (ends - starts).astype(np.uint64)
         is_chosen = uniforms(self._config.seed, epoch, rows, _FOLLOWS) < 0.5
-        is_next = is_chosen & self._is_followed(rows) & (rows + 1 < ends)
+        is_next = is_chosen & self.pairs.is_followed(rows) & (rows + 1 < ends)
         return np.where(is_next, rows + 1, starts + random.astype(np.int64)), is_next
 
 

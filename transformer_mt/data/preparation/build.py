@@ -13,17 +13,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pyarrow
+import numpy as np
 
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.held_out import FromTrainCorpus, HeldOutSplit, as_lines, held_out_file, splits_of
 from transformer_mt.corpora.kind import EvaluationSentence
 from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences
-from transformer_mt.data.batches.encoded_pairs import write_chunks
 from transformer_mt.data.cleaning import drop_reasons
 from transformer_mt.data.cleaning.rules import check_filter
 from transformer_mt.data.preparation.clean import Clean
-from transformer_mt.data.preparation.encode import encoded_chunks
+from transformer_mt.data.preparation.encode import encoded_chunks, file_of
 from transformer_mt.data.preparation.encode_blocks import EncodeBlocks, EncodedBlock
 from transformer_mt.data.preparation.evaluation_keys import evaluation_keys, validation_sentences
 from transformer_mt.data.preparation.ray_engine import RayEngine
@@ -73,9 +72,16 @@ class Build:
 
     def run(self, check: Callable[[], None]) -> None:
         """Do what is not done yet; `check` raises InputError if the corpora have changed since it began."""
+        chosen = self._config.data.preparation
+        if chosen.engine == "ray":
+            self._engine = RayEngine(chosen.address)
+        try:
+            self._run_stages(check)
+        finally:
+            self._engine.close()
+
+    def _run_stages(self, check: Callable[[], None]) -> None:
         data, store = self._config.data, self._store
-        if data.preparation.engine == "ray":
-            self._engine = RayEngine(data.preparation.address)
         if self._tokenizer is None:
             check_tags(data)
         for entry in data.entries:
@@ -160,7 +166,7 @@ class Build:
     def _run_stage(self, stage: Stage) -> None:
         run_stage(stage, self._engine, self._store)
 
-    def _validation(self, number: int) -> list[EvaluationSentence]:
+    def _validation(self, number: int) -> tuple[list[EvaluationSentence], list[bool]]:
         corpus = self._config.data.valid_sets[number]
         if not isinstance(corpus, FromTrainCorpus):
             say(f"reading {corpus.describe_access()} (validation)")
@@ -209,18 +215,17 @@ class Build:
         self._store.write(_LEARNT, json.dumps(facts).encode())
 
     def _encode_validation(
-        self, number: int, sentences: list[EvaluationSentence] | None, tokenizer: Tokenizer
+        self, number: int, valid: tuple[list[EvaluationSentence], list[bool]] | None, tokenizer: Tokenizer
     ) -> str:
         """Write a validation set; returns a fingerprint of its ids."""
         data, corpus = self._config.data, self._config.data.valid_sets[number]
-        sentences = sentences or self._validation(number)
+        sentences, of_text = valid or self._validation(number)
         pairs = ((src.strip(), tgt.strip()) for src, references in sentences for tgt in references)
-        before, before_tgt = data.pieces_before(corpus), data.target_piece(data.languages_of(corpus))
-        has_labels = data.objective_of(corpus) == "classification"
-        chunks = encoded_chunks(pairs, tokenizer, data, Counter(), before, before_tgt, has_labels)
-        with pyarrow.BufferOutputStream() as file:
-            fingerprint = write_chunks(file, chunks, tokenizer.num_ids)
-            self._store.write(f"valid-{number}.arrow", file.getvalue().to_pybytes())
+        chunks, reasons = zip(*encoded_chunks(pairs, tokenizer, data, corpus))
+        is_kept = np.array(of_text)
+        is_kept[is_kept] = np.concatenate(reasons) == drop_reasons.REASONS.index(drop_reasons.KEPT)
+        content, fingerprint = file_of(chunks, tokenizer, data, corpus, is_kept)
+        self._store.write(f"valid-{number}.arrow", content)
         lines = as_lines([src, *references] for src, references in sentences)
         self._store.write(f"valid-{number}.jsonl", lines.encode())
         return fingerprint

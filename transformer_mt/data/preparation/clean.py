@@ -11,6 +11,7 @@ from transformer_mt.corpora.kind import Corpus
 from transformer_mt.data.cleaning.drop_reasons import COPY, EMPTY, HELD_OUT, KEPT, LEAKED, REASONS
 from transformer_mt.data.cleaning.rules import rules_of
 from transformer_mt.data.preparation.evaluation_keys import EvaluationKeys
+from transformer_mt.data.preparation.sections import Sections
 from transformer_mt.data.preparation.split import TextBlocks
 from transformer_mt.data.preparation.store import Store
 from transformer_mt.data.preparation.tables import array_bytes, arrays_of
@@ -22,7 +23,6 @@ KEY = np.dtype([("key", np.uint64), ("row", np.uint64)])
 """A key of a row's text, and the row's number."""
 _SHARE = 128
 """Blocks whose keys are sorted at a time: 13 million keys, 200 MB."""
-_HEADER = np.dtype(np.uint64)
 
 
 class _Rows:
@@ -89,6 +89,7 @@ class Clean:
         self._data, self._text, self._left_out, self._store = data, text, left_out, store
         self.sizes = text.sizes
         self.num_shares = -(-len(text) // _SHARE)
+        self._keys = Sections(store, KEY, self.num_shares)
 
     def result(self, number: int) -> str:
         return f"clean/{number:05d}.npz"
@@ -106,7 +107,7 @@ class Clean:
                 # The same target in two languages, such as Norwegian's two, is two pairs.
                 target = f"{language}\n{pair[1]}" if language else pair[1]
                 keys.append((pair_key((pair[0], target), is_near), row))
-        self._store.write(_keys_file(number), self._in_shares(np.array(keys, KEY)))
+        self._write_keys(number, np.array(keys, KEY))
         self._store.write(f"clean/{number:05d}.held.json", json.dumps(rows.scored).encode())
         targets, lone = np.array(rows.targets, np.uint64), np.array(rows.lone, KEY)
         content = array_bytes(reasons=np.array(reasons, np.uint8), targets=targets, lone=lone)
@@ -118,34 +119,22 @@ class Clean:
             language += entry.objective  # the same text may be learned from in several ways
         return language
 
-    def _in_shares(self, keys: np.ndarray) -> bytes:
-        """The keys by their share of all keys, after the numbers of rows before each share."""
+    def _write_keys(self, number: int, keys: np.ndarray) -> None:
         share = keys["key"] % np.uint64(max(1, self.num_shares))
         order = np.argsort(share, kind="stable")
-        bounds = np.searchsorted(share[order], np.arange(self.num_shares + 1)).astype(_HEADER)
-        return bounds.tobytes() + keys[order].tobytes()
+        bounds = np.searchsorted(share[order], np.arange(self.num_shares + 1))
+        self._keys.write(_keys_file(number), keys[order], bounds)
 
     def num_keys(self) -> list[int]:
         """The rows of each block that no rule dropped."""
         names, sizes = [_keys_file(block) for block in range(len(self.sizes))], self._store.sizes("clean")
         if not sizes.keys() >= {*names}:  # another preparation has completed the data, and removed them
             raise FileNotFoundError(names[0])
-        bytes_of = [sizes[name] for name in names]
-        return [(count - self._header) // KEY.itemsize for count in bytes_of]
-
-    @property
-    def _header(self) -> int:
-        return _HEADER.itemsize * (self.num_shares + 1)
+        return [self._keys.num_values(sizes[name]) for name in names]
 
     def keys(self, block: int, share: int) -> np.ndarray:
         """The keys of a block in a share of all keys, and their rows, in order."""
-        name = _keys_file(block)
-        ends = self._store.read(name, _HEADER.itemsize * share, _HEADER.itemsize * (share + 2))
-        begin, end = np.frombuffer(ends, _HEADER).tolist()
-        size = KEY.itemsize
-        return np.frombuffer(
-            self._store.read(name, self._header + size * begin, self._header + size * end), KEY
-        )
+        return self._keys.read(_keys_file(block), share)
 
     def arrays(self, block: int) -> dict[str, np.ndarray]:
         """Results for a block: the `reasons` of its rows as indices into REASONS, and what is held out of it:

@@ -5,23 +5,23 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import compress
+from itertools import compress, islice
 
 import numpy as np
-import pyarrow
 
 from transformer_mt.config import DataConfig
 from transformer_mt.corpora.kind import Corpus
 from transformer_mt.corpora.seen_sentences import Sentences
-from transformer_mt.data.batches.encoded_pairs import write_chunks
+from transformer_mt.data.batches.encoded_pairs import Chunk
 from transformer_mt.data.cleaning.drop_reasons import KEPT, READ, REASONS
-from transformer_mt.data.preparation.encode import encoded_chunks
+from transformer_mt.data.preparation.encode import encoded_chunks, file_of
 from transformer_mt.data.preparation.reasons import Reasons
 from transformer_mt.data.preparation.split import TextBlocks
 from transformer_mt.data.preparation.store import Store
 from transformer_mt.data.preparation.tables import array_bytes, arrays_of
 from transformer_mt.data.preparation.training_pairs import lone_side
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.text.hashes import sentence_key
 from transformer_mt.text.key_set import KeySet
 
 
@@ -67,20 +67,19 @@ class EncodeBlocks:
     def run(self, number: int) -> None:
         entry, reasons = self._text.entry(number), self._reasons.of(number)
         kept = REASONS.index(KEPT)
+        pairs = list(compress(self._text.pairs(number), reasons == kept))
+        chunks, of_lengths, keys = list[Chunk](), list[np.ndarray](), list[np.ndarray]()
+        threads, rest = 1 if len(self._text) > 1 else None, iter(pairs)
+        for chunk, found in encoded_chunks(pairs, self._tokenizer, self._data, entry, threads):
+            fitting = compress(islice(rest, len(found)), found == kept)
+            sides = [sentence_key(side) for pair in fitting for side in pair]
+            keys.append(np.array(sides, np.uint64).reshape(-1, 2))
+            chunks.append(chunk)
+            of_lengths.append(found)
+        reasons[reasons == kept] = np.concatenate([np.zeros(0, np.uint8), *of_lengths])
         counts = Counter(dict(zip(REASONS, np.bincount(reasons, minlength=len(REASONS)).tolist())))
-        counts[READ], counts[KEPT] = len(reasons), 0
-        pairs = compress(self._text.pairs(number), reasons == kept)
-        before, languages = self._data.pieces_before(entry), self._data.languages_of(entry)
-        before_tgt = self._data.target_piece(languages)
-        has_labels, threads = entry.objective == "classification", 1 if len(self._text) > 1 else None
-        keys = list[np.ndarray]()
-        encoded = encoded_chunks(
-            pairs, self._tokenizer, self._data, counts, before, before_tgt, has_labels, keys, threads
-        )
-        chunks = list(encoded)
-        with pyarrow.BufferOutputStream() as file:
-            fingerprint = write_chunks(file, chunks, self._tokenizer.num_ids)
-            content = file.getvalue().to_pybytes()
+        counts[READ] = len(reasons)
+        content, fingerprint = file_of(chunks, self._tokenizer, self._data, entry, reasons == kept)
         self._store.write(train_file(number), content)
         self._store.write(_seen_file(number), array_bytes(**_seen(entry, keys)))
         of_chunks = (np.stack([src.lengths, tgt.lengths]) + 1 for src, tgt in chunks)

@@ -1,6 +1,7 @@
 """The validation and test sets: their text, and the sentences that training pairs must not have."""
 
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 
 from transformer_mt.config import DataConfig
@@ -49,18 +50,25 @@ def evaluation_keys(data: DataConfig) -> EvaluationKeys:
     return keys
 
 
-def validation_sentences(corpus: AnySet, data: DataConfig, folder: Path) -> list[EvaluationSentence]:
-    """A validation set as text, without empty sources and references. InputError if nothing is left."""
-    kept, read = [], 0
+def validation_sentences(
+    corpus: AnySet, data: DataConfig, folder: Path
+) -> tuple[list[EvaluationSentence], list[bool]]:
+    """A validation set as text, without empty sources and references, and which of its pairs these are.
+    InputError if nothing is left.
+    """
+    kept, is_kept, read = list[EvaluationSentence](), list[bool](), 0
     for src, references in read_set(corpus, data.languages, folder, "valid"):
         read += 1
-        references = tuple(reference for reference in references if reference.strip())
-        if src.strip() and references:
-            kept.append((src, references))
+        is_filled = [bool(src.strip() and reference.strip()) for reference in references]
+        is_kept += is_filled
+        if corpus.is_held_out:
+            is_kept.append(False)  # other rows stood between
+        if any(is_filled):
+            kept.append((src, tuple(compress(references, is_filled))))
     if not kept:
         raise InputError(
             f"{corpus.describe()}: the validation set must have sentence pairs, but all have an empty side"
         )
     if len(kept) < read:
         say_once(f"note: {corpus.describe()}: {read - len(kept):,} of {read:,} pairs have an empty side")
-    return kept
+    return kept, is_kept

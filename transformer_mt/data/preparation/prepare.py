@@ -10,7 +10,6 @@ import re
 import shutil
 import time
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow
@@ -21,16 +20,16 @@ from transformer_mt.corpora.held_out import splits_of
 from transformer_mt.corpora.seen_sentences import NOTHING_SEEN, SeenSentences, Sentences
 from transformer_mt.corpora.shards import ShardsCorpus
 from transformer_mt.data.preparation.build import Build, clean_up, corpus_table, is_clean, mirror
-from transformer_mt.data.preparation.change_facts import change_facts, neighbours_of_set
 from transformer_mt.data.preparation.prepared_data import PreparedData, open_data
 from transformer_mt.data.preparation.store import FACTS_FILE, LocalStore, Store, store_at
+from transformer_mt.data.preparation.training_links import with_links
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.locks import wait_for_folder
 from transformer_mt.messages import messages_to, say
 
 _WEEK = 7 * 86_400  # seconds
-FORMAT = 11  # of the cache: raise it when a change in this package alters what is written
+FORMAT = 12  # of the cache: raise it when a change in this package alters what is written
 
 
 def prepare(
@@ -40,18 +39,7 @@ def prepare(
     be learnt. Training pairs with a source that an `inherited` model was scored by are dropped, as those of
     the validation and test sets are; what it was trained on is not held out.
     """
-    data = _prepared(config, tokenizer, inherited)
-    neighbours = [
-        neighbours_of_set(config, valid.pairs, corpus, data.tokenizer, data.fingerprint)
-        for valid, corpus in zip(data.valid, config.data.valid_sets)
-    ]
-    valid_sets = [replace(valid, neighbours=found) for valid, found in zip(data.valid, neighbours)]
-    data = replace(data, valid=valid_sets)
-    links, facts = change_facts(config, data.train, data.sizes, data.tokenizer, data.fingerprint)
-    if not facts:
-        return data
-    fingerprint = hashlib.sha256(" ".join([data.fingerprint, *facts]).encode()).hexdigest()
-    return replace(data, links=links, fingerprint=fingerprint)
+    return with_links(config, _prepared(config, tokenizer, inherited))
 
 
 def _prepared(config: Config, tokenizer: Tokenizer | None, inherited: Sentences) -> PreparedData:

@@ -43,8 +43,6 @@ class ValidationSet:
     languages: tuple[str, str]
     """Source and target."""
     objective: Objective = "translation"
-    neighbours: EncodedPairs | None = None
-    """For next sentences: a piece for each text that the next row follows."""
 
 
 @dataclass(frozen=True)
@@ -104,11 +102,11 @@ class PreparedData:
 
     def changing(self, config: Config, mixture: Mixture) -> ChangingPairs | None:
         """The training pairs as the config changes them, for epochs of this mixture."""
-        if mixture.windows == 1:
-            return training_rows(config, self.train, self.sizes, self.tokenizer, self.links)
-        of_blocks = [config.data.entries[block.corpus] for block in self.blocks]
-        sizes = [block.rows for block in self.blocks]
-        return training_rows(config, self.train, sizes, self.tokenizer, self.links, of_blocks)
+        entries, in_windows = config.data.entries, mixture.windows > 1
+        parts = list(zip(self.sizes, entries))
+        if in_windows:
+            parts = [(block.rows, entries[block.corpus]) for block in self.blocks]
+        return training_rows(config, self.train, parts, self.tokenizer, self.links, in_windows)
 
 
 def open_data(data: DataConfig, folder: Path, store: Store) -> PreparedData | None:

@@ -27,7 +27,8 @@ class RayEngine:
                 'pip install "transformer-mt[ray]"'
             ) from None
         self._ray: Any = ray
-        if ray.is_initialized():
+        self._is_started = not ray.is_initialized()
+        if not self._is_started:
             return
         host, _, port = address.rpartition(":")
         try:
@@ -40,6 +41,11 @@ class RayEngine:
                 f"data.preparation.address must be a Ray cluster that runs, but {address} is none "
                 f"({reason}); start one with `ray start`, or use address: local"
             ) from None
+
+    def close(self) -> None:
+        """Leave the cluster; one that was started for this preparation ends."""
+        if self._is_started:
+            self._ray.shutdown()
 
     def run(self, task: Callable[[int], object], numbers: Sequence[int]) -> Iterable[int]:
         ray, waiting = self._ray, list(reversed(numbers))

@@ -5,35 +5,25 @@ import numpy as np
 from transformer_mt.corpora.held_out import HeldOutSplit
 from transformer_mt.data.cleaning.drop_reasons import DUPLICATE, HELD_OUT, REASONS
 from transformer_mt.data.preparation.clean import Clean
+from transformer_mt.data.preparation.sections import Sections
 from transformer_mt.data.preparation.split import TextBlocks
 from transformer_mt.data.preparation.store import Store
 
-_ROW = np.dtype(np.uint64)
 
-
-class RowsByBlock:
-    """Files of row numbers, from which those of one block are read without the others."""
+class RowsByBlock(Sections):
+    """Files of row numbers, a section for each block."""
 
     def __init__(self, text: TextBlocks, store: Store) -> None:
-        self._text, self._store = text, store
-        self._header = _ROW.itemsize * len(text.starts)
+        super().__init__(store, np.dtype(np.uint64), len(text))
+        self._starts = np.array(text.starts, np.uint64)
 
-    def write(self, name: str, rows: np.ndarray) -> None:
-        """Write the numbers, which are in order, after how many there are before each block."""
-        bounds = np.searchsorted(rows, np.array(self._text.starts, _ROW)).astype(_ROW)
-        self._store.write(name, bounds.tobytes() + rows.astype(_ROW).tobytes())
+    def write_rows(self, name: str, rows: np.ndarray) -> None:
+        """Write the numbers, which are in order."""
+        self.write(name, rows, np.searchsorted(rows, self._starts))
 
-    def read(self, name: str, block: int) -> np.ndarray:
+    def read_rows(self, name: str, block: int) -> np.ndarray:
         """The rows of a block, counted from its first."""
-        size = _ROW.itemsize
-        ends = self._store.read(name, size * block, size * (block + 2))
-        begin, end = np.frombuffer(ends, _ROW).tolist()
-        content = self._store.read(name, self._header + size * begin, self._header + size * end)
-        return (np.frombuffer(content, _ROW) - np.uint64(self._text.starts[block])).astype(np.int64)
-
-    def read_all(self, name: str) -> np.ndarray:
-        """The rows of all blocks."""
-        return np.frombuffer(self._store.read(name)[self._header :], _ROW)
+        return (self.read(name, block) - self._starts[block]).astype(np.int64)
 
 
 class HeldOutRows:
@@ -54,7 +44,7 @@ class HeldOutRows:
         return np.concatenate([of["row"][np.isin(of["key"], targets)] for of in lone])
 
     def write(self, rows: np.ndarray) -> None:
-        self._rows.write(self.NAME, rows)
+        self._rows.write_rows(self.NAME, rows)
 
 
 class Duplicates:
@@ -74,7 +64,7 @@ class Duplicates:
         table = table[~np.isin(table["row"], self._rows.read_all(HeldOutRows.NAME))]
         order = np.argsort(table["key"], kind="stable")  # rows are in order: the first stays the first
         repeated = table["key"][order][1:] == table["key"][order][:-1]
-        self._rows.write(self.result(number), np.sort(table["row"][order[1:][repeated]]))
+        self._rows.write_rows(self.result(number), np.sort(table["row"][order[1:][repeated]]))
 
 
 class Reasons:
@@ -88,7 +78,7 @@ class Reasons:
     def of(self, block: int) -> np.ndarray:
         """The reasons of a block's rows, as indices into REASONS."""
         reasons = self._clean.arrays(block)["reasons"]
-        reasons[self._rows.read(HeldOutRows.NAME, block)] = REASONS.index(HELD_OUT)
+        reasons[self._rows.read_rows(HeldOutRows.NAME, block)] = REASONS.index(HELD_OUT)
         for name in self._duplicates:
-            reasons[self._rows.read(name, block)] = REASONS.index(DUPLICATE)
+            reasons[self._rows.read_rows(name, block)] = REASONS.index(DUPLICATE)
         return reasons

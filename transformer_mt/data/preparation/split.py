@@ -32,12 +32,13 @@ class Split:
         return f"text/{number:05d}.json"
 
     def run(self, number: int) -> None:
-        _, entry = self.parts[number]
+        corpus, entry = self.parts[number]
+        is_part = sum(other == corpus for other, _ in self.parts) > 1  # other programs write empty ones, too
         say(f"reading {entry.describe_access()} (training)")
-        pairs = show_progress(entry.read(self._data.languages), "reading", unit="pairs")
+        pairs = show_progress(entry.read(self._data.languages, is_part), "reading", unit="pairs")
         sources: Iterator[str] = repeat("")
         if has_pair_sources(entry, self._data):
-            sources = (src for src, _ in entry.as_translations().read(self._data.languages))
+            sources = (src for src, _ in entry.as_translations().read(self._data.languages, is_part))
         sizes, rows = list[int](), zip(pairs, sources)
         while block := list(islice(rows, self._block)):
             columns = {"src": [src for (src, _), _ in block], "tgt": [tgt for (_, tgt), _ in block]}

@@ -36,6 +36,9 @@ class Stage(Protocol):
 class LocalEngine:
     """The cores of this machine."""
 
+    def close(self) -> None:
+        """Nothing is left of it."""
+
     def run(self, task: Callable[[int], object], numbers: Sequence[int]) -> Iterable[int]:
         """The numbers of the tasks as they are done, in any order. WorkError where one cannot be."""
         workers = min(usable_cores(), len(numbers))

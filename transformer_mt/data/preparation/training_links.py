@@ -1,28 +1,40 @@
 """The links of all training pairs."""
 
+import hashlib
+import json
+import secrets
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, repeat, tee, zip_longest
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain, compress, islice, zip_longest
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 
+from transformer_mt.cache import cache_root
 from transformer_mt.config import Config
+from transformer_mt.config.guided_alignment import needs_links
 from transformer_mt.corpora.kind import Corpus
 from transformer_mt.data.alignment.aligner import aligned
 from transformer_mt.data.alignment.pharaoh import read_links
-from transformer_mt.data.batches.encoded_pairs import Chunk, Column, EncodedPairs
-from transformer_mt.data.cleaning.rules import repaired
-from transformer_mt.data.preparation.raw_rows import RawRows
+from transformer_mt.data.batches.encoded_pairs import Chunk, Column, EncodedPairs, write_chunks
+from transformer_mt.data.cleaning.drop_reasons import READ
+from transformer_mt.data.preparation.prepared_data import PreparedData
+from transformer_mt.data.preparation.stage import LocalEngine, run_stage
+from transformer_mt.data.preparation.store import LocalStore
 from transformer_mt.data.vocabulary.piece_words import PieceWords
-from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.errors import InputError
-from transformer_mt.files import digest
+from transformer_mt.errors import InputError, WorkError
+from transformer_mt.files import digest, fsync, write_text
 from transformer_mt.messages import say
 from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.text.pair import Pair
 
-_FORMAT = 2  # raise it when a change alters what is written
+_FORMAT = 3  # raise it when a change alters what is written
 
+ALIGNED = 1_000_000
+"""Pairs that the aligner learns from together: more change its links little, and need memory."""
 _ROWS = 10_000
 
 RowLinks = tuple[np.ndarray, np.ndarray]
@@ -30,68 +42,128 @@ RowLinks = tuple[np.ndarray, np.ndarray]
 _NONE: RowLinks = np.zeros(0, np.int32), np.zeros(0, np.int32)
 
 
+def with_links(config: Config, data: PreparedData) -> PreparedData:
+    """The data with the links that a change of their pairs needs, and with a fingerprint of what else they
+    depend on.
+    """
+    facts = list[str]()
+    if needs_links(config):
+        links, facts = training_links(config, data)
+        data = replace(data, links=links)
+    if config.data.terms.share and (glossary := config.data.terms.file) is not None:
+        facts.append(digest(Path(glossary)))
+    if not facts:
+        return data
+    fingerprint = hashlib.sha256(" ".join([data.fingerprint, *facts]).encode()).hexdigest()
+    return replace(data, fingerprint=fingerprint)
+
+
+def training_links(config: Config, data: PreparedData) -> tuple[EncodedPairs, list[str]]:
+    """For each training pair its links as one more pair: source positions and target positions; those of no
+    translation have none. With fingerprints of all. They are kept in the cache.
+    """
+    files = config.train.guided_alignment.files
+    facts = [data.fingerprint, _FORMAT, data.tokenizer.fingerprint, *map(digest, files)]
+    key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
+    stage = TrainingLinks(config, data, folder := cache_root() / f"links-{key}")
+    if not folder.exists() and not files:
+        say(f"aligning the words of {len(data.train):,} pairs")
+    for _ in range(2):
+        folder.mkdir(parents=True, exist_ok=True)
+        run_stage(stage, LocalEngine(), LocalStore(folder))
+        with suppress(OSError, ValueError, pyarrow.ArrowException):
+            links = EncodedPairs([stage.file(number) for number in range(len(stage.sizes))])
+            if len(links) == len(data.train):
+                marks = (folder / stage.result(number) for number in range(len(stage.sizes)))
+                return links, [mark.read_text(encoding="utf-8") for mark in marks]
+        shutil.rmtree(folder, ignore_errors=True)  # damaged
+    raise WorkError(f"{folder}: must read as it was written, but does not; check the disk")
+
+
 class TrainingLinks:
-    """Finds the links of encoded training pairs; pairs of no translation have none."""
+    """The stage that finds links; a task does so for blocks that are aligned together, or for a corpus with a
+    file of links.
+    """
 
-    def __init__(
-        self, config: Config, pairs: EncodedPairs, sizes: Sequence[int], tokenizer: Tokenizer
-    ) -> None:
-        """`sizes` are the pairs of each corpus, in order."""
-        self._files, self._data = config.train.guided_alignment.files, config.data
-        self._pairs, self._tokenizer = pairs, tokenizer
-        self._raw_rows = RawRows(config, pairs, tokenizer)
-        starts = np.cumsum([0, *sizes]).tolist()
-        rows = list(zip(config.data.entries, map(range, starts, starts[1:])))
-        self._entries = [entry for entry, _ in rows if entry.objective == "translation"]
-        self._translations = [of_entry for entry, of_entry in rows if entry.objective == "translation"]
-        self._sides = PieceWords(tokenizer.src), PieceWords(tokenizer.tgt)
+    what = "aligning"
 
-    def identity(self) -> list[object]:
-        """Facts that change when the links do, apart from the pairs."""
-        return [_FORMAT, self._tokenizer.fingerprint, *map(digest, self._files)]
+    def __init__(self, config: Config, data: PreparedData, folder: Path) -> None:
+        self._pairs, self._tokenizer, self._folder = data.train, data.tokenizer, folder
+        self._data, files = config.data, iter(config.train.guided_alignment.files)
+        entries = self._data.entries
+        self._files = [next(files, None) if of.objective == "translation" else None for of in entries]
+        self._blocks, self._starts = data.blocks, np.cumsum([0, *(of.rows for of in data.blocks)]).tolist()
+        self._sides = PieceWords(self._tokenizer.src), PieceWords(self._tokenizer.tgt)
+        self._tasks: list[list[int]] = []
+        """The blocks of each."""
+        self.sizes: list[int] = []
+        for number, (block, last) in enumerate(zip(data.blocks, [None, *data.blocks])):
+            is_full = not self.sizes or self.sizes[-1] + block.rows > ALIGNED
+            if any(self._files):
+                is_full = last is None or last.corpus != block.corpus
+            if is_full:
+                self._tasks.append([])
+                self.sizes.append(0)
+            self._tasks[-1].append(number)
+            self.sizes[-1] += block.rows
 
-    def chunks(self) -> Iterator[Chunk]:
-        """For each pair its links as one more pair: source positions and target positions."""
-        rows = self._given() if self._files else self._found()
-        while chunk := list(islice(rows, _ROWS)):
-            yield Column.of([src for src, _ in chunk]), Column.of([tgt for _, tgt in chunk])
+    def result(self, number: int) -> str:
+        return f"{number:05d}.fingerprint"
 
-    def _found(self) -> Iterator[RowLinks]:
+    def file(self, number: int) -> Path:
+        """The file with the links of a task's pairs."""
+        return self._folder / f"{number:05d}.arrow"
+
+    def run(self, number: int) -> None:
+        file = self._files[self._blocks[self._tasks[number][0]].corpus]
+        blocks = self._tasks[number]
+        rows = self._found(blocks) if file is None else self._given(blocks, file)
+        part = self._folder / f"{number:05d}.{secrets.token_hex(4)}.part"
+        try:
+            fingerprint = write_chunks(part, _chunks(rows))
+            fsync(part)
+            part.replace(self.file(number))
+        finally:
+            part.unlink(missing_ok=True)
+        write_text(self._folder / self.result(number), fingerprint)
+
+    def _entry(self, block: int) -> Corpus:
+        return self._data.entries[self._blocks[block].corpus]
+
+    def _rows(self, block: int) -> range:
+        return range(self._starts[block], self._starts[block + 1])
+
+    def _found(self, blocks: Sequence[int]) -> Iterator[RowLinks]:
         """Links by the aligner."""
-        rows = [row for of_entry in self._translations for row in of_entry]
-        say(f"aligning the words of {len(rows):,} pairs")
+        has_links = [self._entry(block).objective == "translation" for block in blocks]
+        rows = chain.from_iterable(map(self._rows, compress(blocks, has_links)))
         words = (
             [side.words(ids, side.word_of(ids)) for side, ids in zip(self._sides, self._ids(row))]
             for row in rows
         )
         links = aligned((src, tgt) for src, tgt in words)
-        number = 0
-        for row in range(len(self._pairs)):
-            if number < len(rows) and rows[number] == row:
+        for block, has in zip(blocks, has_links):
+            for row in self._rows(block):
                 words_of = [side.word_of(ids) for side, ids in zip(self._sides, self._ids(row))]
-                yield _of_pieces(next(links), words_of)
-                number += 1
-            else:
-                yield _NONE
+                yield _of_pieces(next(links), words_of) if has else _NONE
 
-    def _given(self) -> Iterator[RowLinks]:
-        """Links from a file for each corpus, a line for each of its pairs."""
-        done = 0
-        for entry, file, of_entry in zip(self._entries, self._files, self._translations, strict=True):
-            yield from repeat(_NONE, of_entry.start - done)
-            done = of_entry.stop
-            written, read = tee(entry.read(self._data.languages))
-            chosen, languages = self._data.filter_of(entry), self._data.languages_of(entry)
-            pairs = zip(repaired(read, chosen, languages), written)
-            lines = _together(zip_longest(pairs, read_links(file)), file, entry)
-            for ids, (links, texts) in self._raw_rows.kept(entry, of_entry, lines):
+    def _given(self, blocks: Sequence[int], file: Path) -> Iterator[RowLinks]:
+        """Links from the file of a corpus, a line for each of its pairs."""
+        entry = self._entry(blocks[0])
+        chosen, languages = self._data.filter_of(entry), self._data.languages
+        lines = _together(entry.read(languages), read_links(file), file, entry)
+        for block in blocks:
+            is_kept = np.zeros(self._blocks[block].counts[READ], bool)
+            is_kept[self._pairs.read_as(block)] = True
+            of_block = compress(islice(lines, len(is_kept)), is_kept)
+            for row, (links, texts) in zip(self._rows(block), of_block, strict=True):
                 links = links[:, ::-1] if entry.reverse else links
-                words_of = [self._word_of(*side) for side in zip((0, 1), ids, texts)]
+                words_of = [self._word_of(*side) for side in zip((0, 1), self._ids(row), texts)]
                 counts = [len(text.split()) for text in texts]
                 if (links >= counts).any() or any(of is None for of in words_of):
                     raise InputError(_refusal(file, texts, chosen))
                 yield _of_pieces(links, [of for of in words_of if of is not None])
-        yield from repeat(_NONE, len(self._pairs) - done)
+        next(lines, None)  # InputError for lines that no pair has
 
     def _word_of(self, side: int, ids: np.ndarray, text: str) -> np.ndarray | None:
         """(T,) the number of each piece's word in the text as its file has it, where white space divides
@@ -115,18 +187,21 @@ class TrainingLinks:
         return self._pairs.src(row), self._pairs.tgt(row)
 
 
+def _chunks(rows: Iterator[RowLinks]) -> Iterator[Chunk]:
+    while chunk := list(islice(rows, _ROWS)):
+        yield Column.of([src for src, _ in chunk]), Column.of([tgt for _, tgt in chunk])
+
+
 def _together(
-    lines: Iterable[tuple[tuple[Pair, Pair] | None, np.ndarray | None]], file: Path, entry: Corpus
-) -> Iterator[tuple[Pair, tuple[np.ndarray, Pair]]]:
-    """Pairs as they are trained on, each with its line of links, of which there must be as many, and with its
-    text as its file has it.
-    """
-    for texts, links in lines:
-        if texts is None or links is None:
+    texts: Iterable[Pair], lines: Iterable[np.ndarray], file: Path, entry: Corpus
+) -> Iterator[tuple[np.ndarray, Pair]]:
+    """The line of links of each pair; there must be as many."""
+    for pair, links in zip_longest(texts, lines):
+        if pair is None or links is None:
             raise InputError(
                 f"{file}: must have a line for each pair of {entry.title}, but one of them ends first"
             )
-        yield texts[0], (links, texts[1])
+        yield links, pair
 
 
 def _refusal(file: Path, texts: Pair, chosen: FilterConfig) -> str:
