@@ -132,9 +132,9 @@ class Clean:
             raise FileNotFoundError(names[0])
         return [self._keys.num_values(sizes[name]) for name in names]
 
-    def keys(self, block: int, share: int) -> np.ndarray:
-        """The keys of a block in a share of all keys, and their rows, in order."""
-        return self._keys.read(_keys_file(block), share)
+    def keys(self, share: int) -> np.ndarray:
+        """The keys of all blocks in a share of all keys, and their rows, in order."""
+        return np.concatenate(self._keys.read(map(_keys_file, range(len(self._text))), share))
 
     def arrays(self, block: int) -> dict[str, np.ndarray]:
         """Results for a block: the `reasons` of its rows as indices into REASONS, and what is held out of it:

@@ -1,5 +1,7 @@
 """The drop reasons that depend on other rows: duplicates, and targets of pairs that are held out."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from transformer_mt.corpora.held_out import HeldOutSplit
@@ -21,9 +23,10 @@ class RowsByBlock(Sections):
         """Write the numbers, which are in order."""
         self.write(name, rows, np.searchsorted(rows, self._starts))
 
-    def read_rows(self, name: str, block: int) -> np.ndarray:
-        """The rows of a block, counted from its first."""
-        return (self.read(name, block) - self._starts[block]).astype(np.int64)
+    def read_rows(self, names: Sequence[str], block: int) -> np.ndarray:
+        """The rows of a block in some files, counted from its first."""
+        rows = np.concatenate([np.zeros(0, np.uint64), *self.read(names, block)])
+        return (rows - self._starts[block]).astype(np.int64)
 
 
 class HeldOutRows:
@@ -60,7 +63,7 @@ class Duplicates:
         return f"duplicates/{number:05d}"
 
     def run(self, number: int) -> None:
-        table = np.concatenate([self._clean.keys(block, number) for block in range(len(self._text))])
+        table = self._clean.keys(number)
         table = table[~np.isin(table["row"], self._rows.read_all(HeldOutRows.NAME))]
         order = np.argsort(table["key"], kind="stable")  # rows are in order: the first stays the first
         repeated = table["key"][order][1:] == table["key"][order][:-1]
@@ -78,7 +81,6 @@ class Reasons:
     def of(self, block: int) -> np.ndarray:
         """The reasons of a block's rows, as indices into REASONS."""
         reasons = self._clean.arrays(block)["reasons"]
-        reasons[self._rows.read_rows(HeldOutRows.NAME, block)] = REASONS.index(HELD_OUT)
-        for name in self._duplicates:
-            reasons[self._rows.read_rows(name, block)] = REASONS.index(DUPLICATE)
+        reasons[self._rows.read_rows([HeldOutRows.NAME], block)] = REASONS.index(HELD_OUT)
+        reasons[self._rows.read_rows(self._duplicates, block)] = REASONS.index(DUPLICATE)
         return reasons

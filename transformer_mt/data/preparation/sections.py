@@ -1,10 +1,16 @@
 """Files of values in sections, one of which is read without the others."""
 
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
 import numpy as np
 
 from transformer_mt.data.preparation.store import Store
 
 _BOUND = np.dtype(np.uint64)
+_AT_ONCE = 16
+"""Requests."""
 
 
 class Sections:
@@ -21,8 +27,14 @@ class Sections:
         content = bounds.astype(_BOUND).tobytes() + values.astype(self._kind).tobytes()
         self._store.write(name, content)
 
-    def read(self, name: str, section: int) -> np.ndarray:
-        """The values of a section."""
+    def read(self, names: Iterable[str], section: int) -> list[np.ndarray]:
+        """The values of a section of several files, which are asked for together: a store far away answers
+        late.
+        """
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return list(pool.map(partial(self._read, section), names))
+
+    def _read(self, section: int, name: str) -> np.ndarray:
         size = _BOUND.itemsize
         ends = self._store.read(name, size * section, size * (section + 2))
         begin, end = (np.frombuffer(ends, _BOUND).astype(int) * self._kind.itemsize + self._header).tolist()
