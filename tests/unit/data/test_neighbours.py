@@ -14,11 +14,16 @@ from transformer_mt.settings.objective import label_piece
 
 
 def documents(numbers):
-    """Documents of three lines with a blank line after each; each second one repeats a line of all."""
+    """Documents of three lines with a blank line after each; in half of them a line is dropped: one that all
+    have, or one that is too long.
+    """
     return "".join(
-        f"text {number} line {line} of it\n" if line != 1 or number % 2 else "a line that all have\n"
+        {0: "a line that all have\n", 1: text.replace("of", "of " * 60)}.get(number % 4, text)
+        if line == 1
+        else text
         for number in numbers
         for line in range(3)
+        for text in [f"text {number} line {line} of it\n"]
     )
 
 
@@ -37,6 +42,7 @@ def config(tmp_path, monkeypatch):
                 "train": text,
                 "valid": {**text, "text": str(tmp_path / "valid.txt")},
                 "masked_lm": {"next_sentence": True, "mask": 0.01},
+                "max_length": 60,
             },
             "tokenizer": {"vocab_size": 60, "byte_fallback": False},
             "model": {"kind": "encoder"},
