@@ -191,7 +191,7 @@ def measure(args: argparse.Namespace, shape: str, optimizer: str, way: str, peak
         padding = 1 - float((batch.src != 0).sum() + (batch.tgt_out != 0).sum()) / (
             batch.src.numel() + batch.tgt_out.numel()
         )
-        lengths = run.data.train.src_lengths.astype(float), run.data.train.tgt_lengths.astype(float)
+        lengths = run.data.train.lengths(0).astype(float), run.data.train.lengths(1).astype(float)
         share = tokens / lengths[1].sum()
         products = ((lengths[0] ** 2).sum(), (lengths[1] ** 2).sum(), (lengths[0] * lengths[1]).sum())
         squares = tuple(share * product for product in products)

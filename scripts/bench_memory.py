@@ -48,6 +48,7 @@ def _train(pairs: int, updates: int) -> None:
     import torch
 
     from transformer_mt.data.batches.batching import TrainingBatches
+    from transformer_mt.data.batches.rows import Rows
     from transformer_mt.data.preparation.prepare import prepare
     from transformer_mt.device import keep_freed_memory
     from transformer_mt.model.build import build_model
@@ -63,7 +64,7 @@ def _train(pairs: int, updates: int) -> None:
     optimizer = build_optimizer(model, config.train)
     objective = Objective(model, label_smoothing=0.1)
     updater = Updater(objective, optimizer, torch.device("cpu"), torch.float32, 1.0, Ranks())
-    batches = TrainingBatches(data.train, 4096, seed=1)
+    batches = TrainingBatches(Rows(data.train), 4096, seed=1)
     for _ in range(updates):
         updater.update(batches.next_update(), 1e-4)
 

@@ -173,6 +173,7 @@ def plan_many() -> None:
     """Plan two windows of a thousand million pairs; prints seconds and the memory before and after, in GB."""
     from transformer_mt.data.batches.batching import TrainingBatches
     from transformer_mt.data.batches.mixture import Mixture, num_windows
+    from transformer_mt.data.batches.rows import Rows
 
     def peak() -> float:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
@@ -180,7 +181,7 @@ def plan_many() -> None:
     windows = num_windows(1e9, 4e10, 16_000_000, 25_000)
     imported, begun = peak(), time.perf_counter()
     mixture = Mixture([100_000] * 10_000, [1.0] * 10_000, 1, windows)
-    batches = TrainingBatches(ManyPairs(), 25_000, 1, mixture=mixture)  # type: ignore[arg-type]
+    batches = TrainingBatches(Rows(ManyPairs()), 25_000, 1, mixture=mixture)  # type: ignore[arg-type]
     mixture.parts(0, 0)
     without = peak()
     batches._next_rows()

@@ -5,15 +5,29 @@ import torch
 
 from transformer_mt.config import TrainConfig
 from transformer_mt.config.model import ModelConfig
-from transformer_mt.data.batches.batching import make_batch, make_packed_batch
+from transformer_mt.data.batches.batch import make_batch, make_packed_batch
 from transformer_mt.data.batches.encoded_pairs import Column
 from transformer_mt.data.batches.packing import RowShape, packed_rows
+from transformer_mt.data.batches.rows import Rows
 from transformer_mt.model.build import build_model
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.update.optimizer import build_optimizer
 from transformer_mt.training.update.step import Objective, Updater
 
 CPU = torch.device("cpu")
+
+
+class ListedRows(Rows):
+    """Rows of these sources and targets, in no file."""
+
+    def __init__(self, src, tgt):
+        self.sides = src, tgt
+
+    def lengths(self, epoch, part=None):
+        return tuple(np.array([len(ids) + 1 for ids in side]) for side in self.sides)
+
+    def rows(self, epoch, rows):
+        return tuple([np.array(side[i]) for i in rows] for side in self.sides)
 
 
 def tiny_model(**changes):

@@ -28,7 +28,7 @@ def test_forward_and_steps_are_those_of_the_cpu(config, batch, device):  # noqa:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("config", PAIRWISE, ids=_name)
 def test_gradients_in_half_precision_point_where_those_of_float32_do(config, batch, device, dtype):  # noqa: F811
-    from transformer_mt.data.batches.batching import _with_real_positions
+    from transformer_mt.data.batches.batch import _with_real_positions
 
     if config.attention.hard:
         pytest.skip("draws at random in training")

@@ -13,6 +13,7 @@ from transformer_mt.config import TrainConfig
 from transformer_mt.config.load import load_config
 from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.prefetch import BatchPrefetcher
+from transformer_mt.data.batches.rows import Rows
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.batch_budget import find_budget, longest_batch, peak_memory, reset_peak
 from transformer_mt.training.parallel.distributed import Ranks
@@ -138,7 +139,7 @@ def config(write_config, tmp_path, monkeypatch, device):
 
 def test_prefetched_batches_are_pinned_and_the_same(cuda, config):
     data = open_run(config(), RunFolder("runs/x")).data
-    made = [BatchPrefetcher(TrainingBatches(data.train, 600, 1), 2, place) for place in (CPU, cuda)]
+    made = [BatchPrefetcher(TrainingBatches(Rows(data.train), 600, 1), 2, place) for place in (CPU, cuda)]
     for _ in range(3):
         plain, pinned = (each.next_update() for each in made)
         for a, b in zip(plain, pinned):

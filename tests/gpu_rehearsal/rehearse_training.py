@@ -7,10 +7,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from tests.gpu_rehearsal.fake_gpu import GPU, on_gpu, rehearsal
-from tests.updates import packed_batch_of
+from tests.updates import ListedRows, packed_batch_of
 from transformer_mt.config import TrainConfig
 from transformer_mt.config.model import ModelConfig
-from transformer_mt.data.batches.batching import make_batch
+from transformer_mt.data.batches.batch import make_batch
 from transformer_mt.device import choose_device, choose_precision
 from transformer_mt.model.build import build_model
 from transformer_mt.training.parallel.distributed import Ranks
@@ -215,20 +215,11 @@ def test_a_packed_update_starts_no_more_kernels_than_recorded(name, optimizer):
 
 
 def test_the_validation_loss_is_read_once():
-    class Pairs:
-        sides = rows(40), rows(40)
-        src_lengths, tgt_lengths = (np.array([len(ids) + 1 for ids in side]) for side in sides)
-
-        def src(self, i):
-            return self.sides[0][i]
-
-        def tgt(self, i):
-            return self.sides[1][i]
-
+    listed = ListedRows(rows(40), rows(40))
     with rehearsal() as watch:
         model = on_gpu(build_model(ModelConfig(**SMALL), 1000, 1000, True, 64)).eval()
         watch.clear()
-        validation_loss(model, Pairs(), 200, GPU, Ranks())
+        validation_loss(model, listed, 200, GPU, Ranks())
         assert watch.num_waits == 1, watch.waits
-        validation_loss(model, Pairs(), 200, GPU, Ranks(), micro_batch_tokens=60)
+        validation_loss(model, listed, 200, GPU, Ranks(), micro_batch_tokens=60)
     assert watch.num_waits == 2, watch.waits

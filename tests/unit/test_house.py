@@ -89,8 +89,8 @@ ALLOWED = {
         "training.parallel", "training.reporting", "training.state", "training.update", "translation",
     },
     "training.planning": {
-        "config", "data.batches", "data.changes", "data.preparation", "model.build", "model.kernels", "runs",
-        "training", "training.state", "training.update",
+        "config", "data.batches", "data.preparation", "model.build", "model.kernels", "runs", "training",
+        "training.state", "training.update",
     },
     "inspection": {
         "config", "corpora", "data.alignment", "data.cleaning", "data.preparation", "data.vocabulary",

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from transformer_mt.config import Config
-from transformer_mt.data.batches.batching import make_encoder_batch
+from transformer_mt.data.batches.batch import make_encoder_batch
 from transformer_mt.data.vocabulary.numbering import BOS, EOS
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError

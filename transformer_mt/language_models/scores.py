@@ -84,8 +84,8 @@ def _predicted(loaded: LoadedModel, texts: EncodedPairs, objective: Objective) -
     alone = loaded.config.data.masked_lm.model_copy(update={"next_sentence": False})
     data = loaded.config.data.model_copy(update={"masked_lm": alone})
     config = loaded.config.model_copy(update={"data": data})
-    changing = held_out_rows(config, texts, objective, loaded.tokenizer)
-    for batch in validation_batches(texts, _BATCH_TOKENS, changing):
+    rows = held_out_rows(config, texts, objective, loaded.tokenizer)
+    for batch in validation_batches(rows, _BATCH_TOKENS):
         on_device = batch.to(loaded.device)
         hidden_BTD = loaded.model.hidden(on_device.src, on_device.src_mask, on_device.tgt_in)
         logits_RV = loaded.model.output(hidden_BTD.flatten(0, 1)[on_device.real]).float()

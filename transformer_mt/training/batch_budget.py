@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from transformer_mt.config import Config
-from transformer_mt.data.batches.batching import Batch, make_batch, make_packed_batch
+from transformer_mt.data.batches.batch import Batch, make_batch, make_packed_batch
 from transformer_mt.data.batches.encoded_pairs import Column
 from transformer_mt.data.batches.packing import RowShape
 from transformer_mt.data.preparation.prepared_data import PreparedData

@@ -9,6 +9,7 @@ from transformer_mt.config import Config
 from transformer_mt.corpora.seen_sentences import Sentences
 from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.prefetch import BatchPrefetcher
+from transformer_mt.data.changes.change import Change
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.preparation.prepared_data import PreparedData
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
@@ -102,19 +103,18 @@ class Preparation:
             return self._batches
         train, data = config.train, self.data
         mixture = data.mixture(config)
-        changing = data.changing(config, mixture)
+        rows = data.rows(config, mixture)
         shape = None
         if train.packed is True:
             # In other epochs other pairs may be the longest.
-            longest = data.longest if changing is None else config.data.max_length
+            longest = config.data.max_length if isinstance(rows, Change) else data.longest
             shape = data.shape(train.update_tokens or int(train.batch_tokens), longest)
         plan = TrainingBatches(
-            data.train,
+            rows,
             int(train.batch_tokens),
             config.seed,
             self._ranks.rank,
             self._ranks.size,
-            changing,
             mixture,
             train.update_tokens,
             shape,

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import torch
 
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.data.batches.batching import ChangingPairs, validation_batches
-from transformer_mt.data.batches.encoded_pairs import EncodedPairs
+from transformer_mt.data.batches.batching import validation_batches
+from transformer_mt.data.batches.rows import Rows
 from transformer_mt.data.changes.build import held_out_rows
 from transformer_mt.data.preparation.prepared_data import PreparedData, ValidationSet
 from transformer_mt.errors import WorkError
@@ -128,9 +128,9 @@ def _loss(
     micro_batch_tokens: int,
 ) -> float:
     """The loss of one set. WorkError where it is not finite."""
-    changing = held_out_rows(config, valid.pairs, valid.objective, data.tokenizer)
+    rows = held_out_rows(config, valid.pairs, valid.objective, data.tokenizer)
     batch_tokens = int(config.train.batch_tokens)
-    loss = validation_loss(model, valid.pairs, batch_tokens, device, ranks, changing, micro_batch_tokens)
+    loss = validation_loss(model, rows, batch_tokens, device, ranks, micro_batch_tokens)
     if len(valid.pairs) and not math.isfinite(loss):
         raise WorkError(
             "the training diverged: the validation loss is not finite; resume from the last checkpoint with "
@@ -205,20 +205,18 @@ def _evenly_chosen(rows: Sequence[T], most: int) -> list[T]:
 @torch.inference_mode()
 def validation_loss(
     model: TranslationModel,
-    pairs: EncodedPairs,
+    rows: Rows,
     batch_tokens: int,
     device: torch.device,
     ranks: Ranks,
-    changing: ChangingPairs | None = None,
     micro_batch_tokens: int = 0,
 ) -> float:
-    """Negative log-likelihood per target token; nan where no validation pair fits a batch. `changing` has
-    them as their objective asks for. Batches of more than `micro_batch_tokens` positions are computed in
-    parts, unless it is 0.
+    """Negative log-likelihood per target token; nan where no validation pair fits a batch. Batches of more
+    than `micro_batch_tokens` positions are computed in parts, unless it is 0.
     """
     objective = Objective(model, label_smoothing=0.0)
     losses, tokens = [torch.zeros((), device=device)], 0.0
-    for batch in islice(validation_batches(pairs, batch_tokens, changing), ranks.rank, None, ranks.size):
+    for batch in islice(validation_batches(rows, batch_tokens), ranks.rank, None, ranks.size):
         for part in batch.split(micro_batch_tokens or batch.num_positions):
             losses.append(objective(part.to(device))[1])
         tokens += batch.num_tokens

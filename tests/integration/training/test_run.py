@@ -536,7 +536,7 @@ def test_ranks_share_a_validation(write_config, tmp_path, monkeypatch):
         validate(run.model, run.data, run.config, place, OneOfTwo(rank, 2))
     (all_lines, first, second), ((nll_0, tokens_0), (nll_1, tokens_1)) = seen, summed
     assert len(first) == len(second) == 20 and sorted(first + second) == sorted(all_lines)
-    assert 0 < tokens_0 < tokens_0 + tokens_1 == run.data.valid[0].pairs.tgt_lengths.sum()
+    assert 0 < tokens_0 < tokens_0 + tokens_1 == run.data.valid[0].pairs.lengths(1).sum()
     assert (nll_0 + nll_1) / (tokens_0 + tokens_1) == pytest.approx(whole.deciding.loss)
 
 

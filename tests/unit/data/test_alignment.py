@@ -10,7 +10,7 @@ from transformer_mt.config import Config, TokenizerConfig
 from transformer_mt.corpora import toy
 from transformer_mt.data.alignment.aligner import aligned
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
-from transformer_mt.data.changes.change import Rows
+from transformer_mt.data.batches.rows import Rows
 from transformer_mt.data.changes.links import AlignedRows
 from transformer_mt.data.preparation import split, training_links
 from transformer_mt.data.preparation.prepare import prepare
@@ -190,7 +190,7 @@ def test_bpe_dropout_moves_links_with_their_characters(corpus, tmp_path, epoch):
     config = corpus(bpe_dropout=0.5, file=str(tmp_path / "a.links"))
     data = prepare(config)
     rows, usual = (
-        data.changing(config, data.mixture(config)),
+        data.rows(config, data.mixture(config)),
         AlignedRows(Rows(data.train), data.links, data.tokenizer),
     )
 
@@ -212,7 +212,7 @@ def test_bpe_dropout_moves_links_with_their_characters(corpus, tmp_path, epoch):
 def test_a_row_of_another_text_has_no_links(corpus, tmp_path):
     config = corpus(augment={"typos": 0.5}, file=str(tmp_path / "a.links"))
     data = prepare(config)
-    rows = data.changing(config, data.mixture(config))
+    rows = data.rows(config, data.mixture(config))
     src, _ = rows.rows(0, np.arange(3))
     kept = [np.array_equal(src[i], data.train.src(i)) for i in range(3)]
     assert any(kept) and not all(kept)
@@ -229,7 +229,7 @@ def test_corpora_of_plain_text_have_no_links(corpus, tmp_path):
     links = mixed.links
     assert len(links) == len(mixed.train) and 0 < mixed.sizes[0] < len(links)
     for row in range(len(links)):
-        assert (links.src_lengths[row] > 1) == (row >= mixed.sizes[0])
+        assert (links.lengths(0)[row] > 1) == (row >= mixed.sizes[0])
 
 
 def test_a_damaged_cache_of_links_is_made_again(corpus, tmp_path):
@@ -342,7 +342,7 @@ def test_many_pairs_are_aligned_in_parts_of_a_bounded_size(corpus, tmp_path, mon
     sizes = [len(EncodedPairs([file])) for file in files]
     assert sum(sizes) == len(data.train) == len(data.links)
     assert max(sizes) <= 250 and 1 < len(files) < len(data.blocks)
-    numbers = data.links.src_lengths - 1
+    numbers = data.links.lengths(0) - 1
     assert not numbers[data.sizes[0] : data.sizes[0] + data.sizes[1]].any()  # plain text
     assert (numbers == 0).mean() < 0.05
     sides = PieceWords(data.tokenizer.src), PieceWords(data.tokenizer.tgt)

@@ -12,9 +12,9 @@ from transformer_mt.config.augment import AugmentConfig
 from transformer_mt.corpora import toy
 from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
+from transformer_mt.data.batches.rows import Rows
 from transformer_mt.data.changes.augmentation import Augmentation, unchanged_by
 from transformer_mt.data.changes.bpe_dropout import BpeDropout
-from transformer_mt.data.changes.change import Rows
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.text.text_changes import FinalMark, LowerCase, NoFinalMark, TitleCase, Typos, UpperCase
@@ -77,7 +77,7 @@ def test_batches_are_planned_by_the_lengths_that_the_changes_make(tokenizer, pai
         for of_side, ids in zip(lengths, both):
             assert of_side[rows].tolist() == [len(each) + 1 for each in ids]
             assert of_side.max() <= 80
-    batches = TrainingBatches(pairs, 600, seed=1, changing=made)
+    batches = TrainingBatches(made, 600, seed=1)
     while batches.epoch == 0:
         assert batches.next_update()[0].num_positions <= 600
 
@@ -133,7 +133,7 @@ def test_each_corpus_is_changed_as_its_languages_ask(tmp_path):
 
 
 def test_what_would_be_over_long_stays_as_it_is(tokenizer, pairs):
-    longest = int(max(pairs.src_lengths.max(), pairs.tgt_lengths.max()))
+    longest = int(max(pairs.lengths(0).max(), pairs.lengths(1).max()))
     made = augmented(pairs, tokenizer, max_length=longest, punctuation=0.9)
     assert max(map(int, made.lengths(0)[0])) <= longest
     assert any(pair == usual for pair, usual in zip(texts(tokenizer, made), PAIRS))

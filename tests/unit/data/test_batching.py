@@ -7,17 +7,13 @@ import torch
 
 from tests.conftest import ROOT
 from transformer_mt.config.load import load_config
-from transformer_mt.data.batches.batching import (
-    TrainingBatches,
-    batch_bounds,
-    make_batch,
-    plan_epoch,
-    validation_batches,
-)
+from transformer_mt.data.batches.batch import make_batch
+from transformer_mt.data.batches.batching import TrainingBatches, batch_bounds, plan_epoch, validation_batches
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, row_kind, write_chunks
 from transformer_mt.data.batches.mixture import Mixture
 from transformer_mt.data.batches.packing import RowShape
 from transformer_mt.data.batches.prefetch import BatchPrefetcher
+from transformer_mt.data.batches.rows import Rows
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD
 
@@ -46,7 +42,7 @@ def pairs(tmp_path: Path) -> EncodedPairs:
 
 def test_epochs_without_a_pair_are_passed_over(pairs):
     """A corpus of 300 pairs with a weight of 0.001 has a pair in every third epoch or so."""
-    batches = TrainingBatches(pairs, 1000, seed=1, mixture=Mixture([300], [0.001], seed=1))
+    batches = TrainingBatches(Rows(pairs), 1000, seed=1, mixture=Mixture([300], [0.001], seed=1))
     epochs = []
     for _ in range(3):
         (batch,) = batches.next_update()
@@ -82,20 +78,20 @@ def only(batches):
 
 
 def test_any_position_is_reached_at_once(pairs):
-    straight = TrainingBatches(pairs, 200, seed=1)
+    straight = TrainingBatches(Rows(pairs), 200, seed=1)
     batches = [only(straight) for _ in range(75)]
     assert straight.epoch >= 1
     for position in (0, 1, 37, 74):
-        first = TrainingBatches(pairs, 200, seed=1)
+        first = TrainingBatches(Rows(pairs), 200, seed=1)
         for _ in range(position):
             only(first)
-        second = TrainingBatches(pairs, 200, seed=1)
+        second = TrainingBatches(Rows(pairs), 200, seed=1)
         second.load_state_dict(first.state_dict())
         assert torch.equal(only(second).src, batches[position].src)
 
 
 def test_batches_made_ahead_are_the_same_and_their_place_is_that_of_those_handed_out(pairs):
-    plain, plan = TrainingBatches(pairs, 200, seed=1), TrainingBatches(pairs, 200, seed=1)
+    plain, plan = TrainingBatches(Rows(pairs), 200, seed=1), TrainingBatches(Rows(pairs), 200, seed=1)
     ahead, positions = BatchPrefetcher(plan, 2, torch.device("cpu")), []
     for _ in range(40):
         expected, batches = plain.next_update(2), ahead.next_update()
@@ -111,7 +107,7 @@ def test_batches_made_ahead_are_the_same_and_their_place_is_that_of_those_handed
 
 
 def test_the_next_batches_are_made_while_nobody_asks(pairs, monkeypatch):
-    plan, made = TrainingBatches(pairs, 200, seed=1), threading.Semaphore(0)
+    plan, made = TrainingBatches(Rows(pairs), 200, seed=1), threading.Semaphore(0)
     usual = plan.next_update
     monkeypatch.setattr(plan, "next_update", lambda accumulate: (made.release(), usual(accumulate))[1])
     ahead = BatchPrefetcher(plan, 1, torch.device("cpu"))
@@ -122,7 +118,7 @@ def test_the_next_batches_are_made_while_nobody_asks(pairs, monkeypatch):
 
 
 def test_what_goes_wrong_in_making_batches_is_told_where_they_are_asked_for(pairs, monkeypatch):
-    plan = TrainingBatches(pairs, 200, seed=1)
+    plan = TrainingBatches(Rows(pairs), 200, seed=1)
     monkeypatch.setattr(plan, "_make", lambda rows: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         BatchPrefetcher(plan, 1, torch.device("cpu")).next_update()
@@ -140,8 +136,8 @@ def test_a_batch_is_padded_and_framed():
 
 def test_ranks_share_out_the_batches_of_an_update(pairs):
     """Whatever the ranks, an update is of the same batches."""
-    alone = TrainingBatches(pairs, 200, seed=1)
-    ranks = [TrainingBatches(pairs, 200, seed=1, rank=rank, num_ranks=3) for rank in range(3)]
+    alone = TrainingBatches(Rows(pairs), 200, seed=1)
+    ranks = [TrainingBatches(Rows(pairs), 200, seed=1, rank=rank, num_ranks=3) for rank in range(3)]
     for _ in range(20):
         expected = alone.next_update(accumulate=6)
         together = [
@@ -168,14 +164,14 @@ def test_a_batch_is_split_into_the_same_sentences():
 
 
 def test_validation_sees_every_pair_in_a_fixed_order(pairs):
-    first, second = ([batch.src.tolist() for batch in validation_batches(pairs, 200)] for _ in range(2))
+    first, second = ([batch.src.tolist() for batch in validation_batches(Rows(pairs), 200)] for _ in range(2))
     assert first == second
     assert sum(map(len, first)) == len(pairs)
 
 
 def test_epochs_count_with_fractions(pairs):
-    batches = TrainingBatches(pairs, 200, seed=1)
-    per_epoch = len(plan_epoch(pairs.src_lengths, pairs.tgt_lengths, 200, 1, 0))
+    batches = TrainingBatches(Rows(pairs), 200, seed=1)
+    per_epoch = len(plan_epoch(pairs.lengths(0), pairs.lengths(1), 200, 1, 0))
     for _ in range(per_epoch):
         only(batches)
     assert batches.epochs == 1.0
@@ -188,7 +184,7 @@ def test_epochs_count_with_fractions(pairs):
 def test_nine_tenths_of_the_tokens_of_multi30k_are_real(budget):
     """On both sides together, over an epoch, where sorting by one side alone leaves 0.6."""
     data = prepare(load_config(ROOT / "configs/multi30k_en_de.yaml", [f"data.hub={MULTI30K}"]))
-    batches = TrainingBatches(data.train, budget, seed=1)
+    batches = TrainingBatches(Rows(data.train), budget, seed=1)
     real = computed = 0
     while batches.epochs < 1:
         batch = only(batches)
@@ -211,7 +207,7 @@ def rows_of(batches):
 def test_updates_are_the_same_on_any_number_of_ranks_whatever_a_device_holds(pairs, num_ranks, batch_tokens):
     def updates(num_ranks, batch_tokens):
         ranks = [
-            TrainingBatches(pairs, batch_tokens, 1, rank, num_ranks, update_tokens=400)
+            TrainingBatches(Rows(pairs), batch_tokens, 1, rank, num_ranks, update_tokens=400)
             for rank in range(num_ranks)
         ]
         return [[rank.next_update() for rank in ranks] for _ in range(12)]
@@ -227,7 +223,7 @@ def test_updates_are_the_same_on_any_number_of_ranks_whatever_a_device_holds(pai
 
 def test_an_epoch_of_a_mixture_has_its_rows_as_often_as_the_weights_say(pairs):
     mixture = Mixture([200, 100], [1.0, 2.5], seed=1)
-    batches = TrainingBatches(pairs, 200, 1, mixture=mixture)
+    batches = TrainingBatches(Rows(pairs), 200, 1, mixture=mixture)
     seen = []
     while batches.epoch == 0:
         seen += rows_of(batches.next_update())
@@ -252,7 +248,7 @@ def test_the_plan_of_the_next_epoch_is_made_ahead(pairs, monkeypatch):
     monkeypatch.setattr(
         TrainingBatches, "_plan", lambda self, *of: (planned.append(of), original(self, *of))[1]
     )
-    batches = TrainingBatches(pairs, 200, 1)
+    batches = TrainingBatches(Rows(pairs), 200, 1)
     batches.next_update()
     batches._plans[1, 0].result(10)
     assert planned == [(0, 0), (1, 0)] and batches.epoch == 0
@@ -286,7 +282,7 @@ class ManyPairs:
 def test_rows_above_two_to_the_31_do_not_wrap(shape):
     blocks = 3 << 14  # of 2^17 rows
     mixture = Mixture([2**17] * blocks, [1.0] * blocks, seed=1, windows=blocks // 2)
-    batches = TrainingBatches(ManyPairs(), 64, seed=1, mixture=mixture, shape=shape)
+    batches = TrainingBatches(Rows(ManyPairs()), 64, seed=1, mixture=mixture, shape=shape)
     for window in (0, blocks // 2 - 1):
         plan = [batch[:, 1] if shape else batch for batch in batches._plan(1, window)]
         used = [row for part in mixture.parts(1, window) for row in part]

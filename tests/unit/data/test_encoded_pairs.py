@@ -31,8 +31,8 @@ def test_pairs_come_back_across_chunks_and_files(tmp_path, count):
         columns = [chunk[side] for chunk in encoded.chunks(range(count))]
         assert [row for c in columns for row in map(c.row, range(len(c.lengths)))] if count else not columns
         assert all(part.values.dtype == np.int32 for part in (gathered, *columns))
-    assert encoded.src_lengths.tolist() == [len(src) + 1 for src, _ in pairs]
-    assert encoded.tgt_lengths.tolist() == [len(tgt) + 1 for _, tgt in pairs]
+    assert encoded.lengths(0).tolist() == [len(src) + 1 for src, _ in pairs]
+    assert encoded.lengths(1).tolist() == [len(tgt) + 1 for _, tgt in pairs]
 
 
 def test_fingerprint_tells_every_difference(tmp_path):

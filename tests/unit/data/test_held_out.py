@@ -183,8 +183,8 @@ def test_what_became_of_each_corpus_is_counted(prepared, tmp_path, said):
     assert one.counts == {"read": 102, "empty side": 1, "duplicate": 1, "kept": 100} and one.name == "first"
     assert two.counts == {"read": 111, "duplicate": 10, "in validation or test": 1, "kept": 100}
     assert data.sizes == [100, 100] and data.weights == [1.0, 2.0]
-    assert one.source_tokens == data.train.src_lengths[:100].sum()
-    assert two.target_tokens == data.train.tgt_lengths[100:].sum()
+    assert one.source_tokens == data.train.lengths(0)[:100].sum()
+    assert two.target_tokens == data.train.lengths(1)[100:].sum()
     table = said[-1]
     assert "| first" in table and "uses per epoch" in table and str(tmp_path / "b.tsv") in table
 

@@ -69,7 +69,7 @@ def test_a_blank_line_or_a_dropped_text_parts_what_stands_around_it(config, monk
     monkeypatch.setattr(split, "BLOCK", block)
     data = prepare(config)
     (valid,) = data.valid
-    rows = data.changing(config, data.mixture(config))
+    rows = data.rows(config, data.mixture(config))
     held_out = held_out_rows(config, valid.pairs, "masked_lm", data.tokenizer)
     for changed, texts in ((rows, len(data.train)), (held_out, len(valid.pairs))):
         pairs = taught_as_next(config, changed, data.tokenizer, texts)

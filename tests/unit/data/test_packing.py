@@ -11,6 +11,7 @@ from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, writ
 from transformer_mt.data.batches.mixture import Mixture
 from transformer_mt.data.batches.packing import RowShape, packed_rows
 from transformer_mt.data.batches.prefetch import BatchPrefetcher
+from transformer_mt.data.batches.rows import Rows
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD
 from transformer_mt.errors import WorkError
 
@@ -37,9 +38,9 @@ def pairs(tmp_path: Path) -> EncodedPairs:
 
 
 def packed(pairs, batch_tokens, seed=1, *ranks, update_tokens=0, **others):
-    shape = RowShape.of(update_tokens or batch_tokens, pairs.src_lengths, pairs.tgt_lengths, 64)
+    shape = RowShape.of(update_tokens or batch_tokens, pairs.lengths(0), pairs.lengths(1), 64)
     return TrainingBatches(
-        pairs, batch_tokens, seed, *ranks, update_tokens=update_tokens, shape=shape, **others
+        Rows(pairs), batch_tokens, seed, *ranks, update_tokens=update_tokens, shape=shape, **others
     )
 
 

@@ -13,8 +13,8 @@ from transformer_mt.config import TokenizerConfig
 from transformer_mt.corpora.toy import generate
 from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
+from transformer_mt.data.batches.rows import Rows
 from transformer_mt.data.changes.bpe_dropout import BpeDropout
-from transformer_mt.data.changes.change import Rows
 from transformer_mt.data.changes.merges import Merges
 from transformer_mt.data.changes.row_random import A, B
 from transformer_mt.data.changes.subword_dropout import SubwordDropout
@@ -157,7 +157,7 @@ def test_batches_of_an_epoch_are_planned_by_its_own_lengths(tokenizer, pairs):
         lengths, made = spelling.lengths(epoch), spelling.rows(epoch, rows)
         for of_side, ids in zip(lengths, made):
             assert of_side[rows].tolist() == [len(each) + 1 for each in ids]
-    batches = TrainingBatches(pairs, 600, seed=1, changing=spelling)
+    batches = TrainingBatches(spelling, 600, seed=1)
     epoch = []
     while batches.epoch == 0:
         epoch.append(batches.next_update()[0])
@@ -166,7 +166,7 @@ def test_batches_of_an_epoch_are_planned_by_its_own_lengths(tokenizer, pairs):
 
 
 def test_a_side_that_would_be_over_long_keeps_its_spelling(tokenizer, pairs):
-    longest = int(pairs.src_lengths.max())
+    longest = int(pairs.lengths(0).max())
     spelling = spelled(pairs, tokenizer, 0.999, max_length=longest)
     lengths, (src, _) = spelling.lengths(0), spelling.rows(0, np.arange(len(pairs)))
     kept = [i for i in range(len(pairs)) if len(pairs.src(i)) and src[i].tolist() == pairs.src(i).tolist()]

@@ -38,7 +38,7 @@ def prepared(tmp_path_factory):
                 }
             )
             data = prepare(config)
-            return config, data, data.changing(config, data.mixture(config))
+            return config, data, data.rows(config, data.mixture(config))
 
         yield prepared
 
@@ -109,8 +109,8 @@ def test_without_a_glossary_words_that_belong_together_are_terms(prepared):
 def test_over_long_sources_stay_as_they_are(prepared):
     _, data, pairs = prepared(max_length=30)
     lengths, _ = pairs.lengths(0)
-    assert data.train.src_lengths.max() > 27 and lengths.max() <= 30
-    assert (lengths > data.train.src_lengths).any()
+    assert data.train.lengths(0).max() > 27 and lengths.max() <= 30
+    assert (lengths > data.train.lengths(0)).any()
 
 
 def test_two_vocabularies_are_refused():

@@ -13,6 +13,7 @@ from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
 from transformer_mt.data.batches.mixture import Mixture, num_windows
 from transformer_mt.data.batches.packing import RowShape
+from transformer_mt.data.batches.rows import Rows
 from transformer_mt.errors import InputError
 
 BLOCKS, SIZE = 12, 100
@@ -33,7 +34,7 @@ def pairs(tmp_path):
 def batches_of(pairs, *ranks, weights=(1.0,) * BLOCKS, windows=4, packed=False, **options):
     mixture = Mixture([SIZE] * BLOCKS, weights, seed=1, windows=windows)
     shape = RowShape(4, 128, 128) if packed else None
-    return TrainingBatches(pairs, 512, 1, *ranks, mixture=mixture, shape=shape, **options)
+    return TrainingBatches(Rows(pairs), 512, 1, *ranks, mixture=mixture, shape=shape, **options)
 
 
 def first_pieces(batch):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.updates import CPU
-from transformer_mt.data.batches.batching import Links
+from transformer_mt.data.batches.batch import Links
 from transformer_mt.device import autocast
 from transformer_mt.model.interface import NEVER
 from transformer_mt.training.update import chunked_loss

@@ -1,12 +1,11 @@
 """One update: gradients, clipping, precision, memory, ranks."""
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
-from tests.updates import CPU, Scarce, batch_of, packed_batch_of, pairs, tiny_model, updater
+from tests.updates import CPU, ListedRows, Scarce, batch_of, packed_batch_of, pairs, tiny_model, updater
 from transformer_mt.data.vocabulary.tokenizer import PAD
 from transformer_mt.errors import WorkError
 from transformer_mt.training.parallel.distributed import Ranks
@@ -33,23 +32,13 @@ def test_update_equals_one_large_batch():
 
 def test_the_validation_loss_is_computed_in_parts_as_updates_are(monkeypatch):
     """Otherwise a training that fits the memory in parts would end at its first validation."""
-
-    class Pairs:
-        sides = tuple([np.array(ids) for ids in side] for side in zip(*pairs(9)))
-        src_lengths, tgt_lengths = (np.array([len(ids) + 1 for ids in side]) for side in sides)
-
-        def src(self, i):
-            return self.sides[0][i]
-
-        def tgt(self, i):
-            return self.sides[1][i]
-
+    rows = ListedRows(*zip(*pairs(9)))
     sizes, whole = [], Objective.forward
     monkeypatch.setattr(
         Objective, "forward", lambda self, batch: sizes.append(batch.num_positions) or whole(self, batch)
     )
     model = tiny_model().eval()
-    losses = [validation_loss(model, Pairs(), 500, CPU, Ranks(), micro_batch_tokens=most) for most in (0, 30)]
+    losses = [validation_loss(model, rows, 500, CPU, Ranks(), micro_batch_tokens=most) for most in (0, 30)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     assert sizes[0] > 30 and len(sizes) > 2 and max(sizes[1:]) <= 30
 

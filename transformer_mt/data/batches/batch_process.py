@@ -10,7 +10,8 @@ from multiprocessing.connection import Connection
 import torch
 from torch import Tensor
 
-from transformer_mt.data.batches.batching import Batch, TrainingBatches
+from transformer_mt.data.batches.batch import Batch
+from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.processes import Fork
 
 Made = tuple[list[Batch], dict[str, int], float]

@@ -2,172 +2,23 @@
 (seed, epoch).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Protocol
+from dataclasses import replace
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor
 
-from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, row_kind
+from transformer_mt.data.batches.batch import Batch, make_packed_batch
+from transformer_mt.data.batches.encoded_pairs import row_kind
 from transformer_mt.data.batches.mixture import Mixture
-from transformer_mt.data.batches.packing import RowShape, packed_side, plan_packed_epoch
-from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD
+from transformer_mt.data.batches.packing import RowShape, plan_packed_epoch
+from transformer_mt.data.batches.rows import Rows
 from transformer_mt.errors import InputError, Setting
 
 # Target lengths that share a bucket. Two keep 95 % of the tokens of a 4,096-token batch of Multi30k real, and
 # still let the random order decide which sentences share a batch; one keeps less (batches span buckets),
 # three and four pad more.
 _BUCKET = 2
-
-
-class ChangingPairs(Protocol):
-    """Pairs whose pieces change from epoch to epoch."""
-
-    def lengths(self, epoch: int, part: range | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Lengths of the sources and of the targets of a part of the rows, by default of all, EOS counted."""
-        ...
-
-    def rows(self, epoch: int, rows: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Piece ids of the sources and of the targets of some rows."""
-        ...
-
-    def batch(self, epoch: int, rows: np.ndarray) -> "Batch":
-        """The padded batch of these rows."""
-        ...
-
-
-@dataclass(frozen=True)
-class Links:
-    """L pairs of a target piece and a source piece that it stands for."""
-
-    rows: Tensor
-    """(L,) sentences, in order."""
-    tgt: Tensor
-    """(L,) positions in tgt_out."""
-    src: Tensor
-    """(L,) positions in src."""
-    weights: Tensor
-    """(L,) float32: those of one target piece sum to 1."""
-
-    def of_rows(self, start: int, stop: int) -> "Links":
-        """The links of some sentences, counted from the first of them."""
-        begin, end = torch.searchsorted(self.rows, torch.tensor([start, stop])).tolist()
-        kept = self._each(lambda tensor: tensor[begin:end])
-        return replace(kept, rows=kept.rows - start)
-
-    def _each(self, move: Callable[[Tensor], Tensor]) -> "Links":
-        return Links(move(self.rows), move(self.tgt), move(self.src), move(self.weights))
-
-
-@dataclass(frozen=True)
-class Batch:
-    """B sentence pairs, padded to the longest on each side. Masks: True = a real token."""
-
-    src: Tensor
-    """(B, S) piece ids, EOS last."""
-    src_mask: Tensor
-    """(B, S) bool."""
-    tgt_in: Tensor
-    """(B, T) BOS, then piece ids."""
-    tgt_out: Tensor
-    """(B, T) piece ids, EOS last, PAD after."""
-    real: Tensor | None
-    """(num_tokens,) the positions of the real target tokens in tgt_out.flatten(): loss is computed there
-    only. None in packed batches, whose sizes are all equal: loss is computed everywhere, that of PAD is 0.
-    """
-    num_tokens: int
-    """Real target tokens, EOS counted: what losses are divided by and speed is counted in."""
-    links: Links | None = None
-    """The links between pieces; None where it is not known."""
-    packing: tuple[Tensor, ...] | None = None
-    """The fields of `model.masks.Packing`, for rows that hold several sentences each (packing.py); None where
-    each has one.
-    """
-
-    @property
-    def num_positions(self) -> int:
-        """Rows x longest side, padding counted."""
-        return len(self.src) * max(self.src.size(1), self.tgt_in.size(1))
-
-    def split(self, most: int) -> list["Batch"]:
-        """The same sentences in batches of at most `most` positions, or of one sentence."""
-        return self._in_pieces(max(1, most // max(self.src.size(1), self.tgt_in.size(1))))
-
-    def parts(self, count: int) -> list["Batch"]:
-        """The same sentences in at most `count` batches of about equal size."""
-        return self._in_pieces(-(-len(self.src) // count))
-
-    def _in_pieces(self, size: int) -> list["Batch"]:
-        """The same sentences in batches of `size`."""
-        if size >= len(self.src):
-            return [self]
-        if self.packing is not None:
-            return self._in_equal_pieces(size)
-        columns = (self.src, self.src_mask, self.tgt_in, self.tgt_out)
-        parts = zip(*(column.split(size) for column in columns))
-        batches = [
-            _with_real_positions(src, src_mask, tgt_in, tgt_out) for src, src_mask, tgt_in, tgt_out in parts
-        ]
-        if (links := self.links) is not None:
-            starts = range(0, len(self.src), size)
-            batches = [replace(b, links=links.of_rows(i, i + size)) for b, i in zip(batches, starts)]
-        return batches if self.num_tokens else [batch.idle() for batch in batches]
-
-    def _in_equal_pieces(self, size: int) -> list["Batch"]:
-        """The same rows in batches of at most `size`, all of one shape: the last is filled with empty
-        rows.
-        """
-        count = -(-len(self.src) // size)
-        empty = -len(self.src) % count
-        padded = self.each(lambda tensor: F.pad(tensor, (0, 0, 0, empty)))
-        pieces = [padded.each(partial(_part, number=i, count=count)) for i in range(count)]
-        return [replace(piece, num_tokens=int((piece.tgt_out != PAD).sum())) for piece in pieces]
-
-    def idle(self) -> "Batch":
-        """The same sentences without anything to predict: what is computed of them adds nothing."""
-        if self.real is None:
-            return replace(self, tgt_out=torch.full_like(self.tgt_out, PAD), num_tokens=0)
-        links = None if self.links is None else self.links.of_rows(0, 0)
-        return replace(self, real=self.real[:0], num_tokens=0, links=links)
-
-    def pinned(self) -> "Batch":
-        """In pinned memory, from which a GPU copies asynchronously."""
-        return self.each(Tensor.pin_memory)
-
-    def to(self, device: torch.device) -> "Batch":
-        """On the device; a GPU copies from pinned memory, for which nothing waits."""
-        if device.type == "cuda":
-            return self.pinned().each(lambda tensor: tensor.to(device, non_blocking=True))
-        return self.each(lambda tensor: tensor.to(device))
-
-    @property
-    def is_real(self) -> Tensor:
-        """(B, T) True = a target token, not padding."""
-        return self.tgt_out != PAD
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        """All its tensors, without those of `links`."""
-        fields = (self.src, self.src_mask, self.tgt_in, self.tgt_out, self.real, *(self.packing or ()))
-        return [tensor for tensor in fields if tensor is not None]
-
-    def each(self, move: Callable[[Tensor], Tensor]) -> "Batch":
-        """The batch of what `move` makes of each tensor."""
-        src, src_mask, tgt_in, tgt_out = map(move, (self.src, self.src_mask, self.tgt_in, self.tgt_out))
-        real = None if self.real is None else move(self.real)
-        links = None if self.links is None else self.links._each(move)
-        packing = None if self.packing is None else tuple(map(move, self.packing))
-        return Batch(src, src_mask, tgt_in, tgt_out, real, self.num_tokens, links, packing)
-
-
-def _part(tensor: Tensor, number: int, count: int) -> Tensor:
-    """One of `count` equal parts of the rows."""
-    return tensor.chunk(count)[number]
 
 
 def plan_epoch(
@@ -207,59 +58,6 @@ def batch_bounds(lengths: np.ndarray, batch_tokens: int) -> list[int]:
     return bounds
 
 
-def make_batch(src: Sequence[np.ndarray], tgt: Sequence[np.ndarray]) -> Batch:
-    """Pad the pairs of piece ids, without BOS and EOS, into a Batch."""
-    src_ids = _pad(src, add=EOS, first=False)
-    tgt_in, tgt_out = _pad(tgt, add=BOS, first=True), _pad(tgt, add=EOS, first=False)
-    return _with_real_positions(src_ids, src_ids != PAD, tgt_in, tgt_out)
-
-
-def make_packed_batch(src: Column, tgt: Column, row: np.ndarray, shape: RowShape) -> Batch:
-    """The batch of pairs of piece ids, without BOS and EOS, in these rows; the pairs are in their order."""
-    src_ids, src_sentences, src_positions, _ = packed_side(src, row, shape.rows, shape.src)
-    tgt_out, tgt_sentences, tgt_positions, pieces = packed_side(tgt, row, shape.rows, shape.tgt)
-    tgt_in = np.where((tgt_positions == 0) & (tgt_sentences > 0), BOS, PAD)
-    tgt_in.flat[pieces + 1] = tgt.values
-    arrays = src_ids, src_ids != PAD, tgt_in, tgt_out
-    packing = src_sentences, src_positions, tgt_sentences, tgt_positions
-    num_tokens = len(tgt.values) + len(tgt.lengths)
-    src_tensor, mask, in_tensor, out_tensor = map(torch.from_numpy, arrays)
-    return Batch(
-        src_tensor, mask, in_tensor, out_tensor, None, num_tokens, None, tuple(map(torch.from_numpy, packing))
-    )
-
-
-def make_encoder_batch(read: Sequence[np.ndarray], predicted: Sequence[np.ndarray]) -> Batch:
-    """The batch of an encoder alone, padded: what is read, and at each position what is predicted; PAD where
-    nothing is.
-    """
-    src, targets = _filled(read), _filled(predicted)
-    return _with_real_positions(src, src != PAD, src, targets)
-
-
-def _filled(rows: Sequence[np.ndarray]) -> Tensor:
-    """(B, longest): the rows, then PAD."""
-    padded = np.full((len(rows), max(map(len, rows))), PAD, np.int64)
-    for row, ids in zip(padded, rows):
-        row[: len(ids)] = ids
-    return torch.from_numpy(padded)
-
-
-def _with_real_positions(src: Tensor, src_mask: Tensor, tgt_in: Tensor, tgt_out: Tensor) -> Batch:
-    real = (tgt_out != PAD).flatten().nonzero()[:, 0]
-    return Batch(src, src_mask, tgt_in, tgt_out, real, len(real))
-
-
-def _pad(rows: Sequence[np.ndarray], add: int, first: bool) -> Tensor:
-    """(B, longest + 1): the rows with `add` before or after them, then PAD."""
-    lengths = np.fromiter(map(len, rows), np.int64, count=len(rows))
-    padded = np.full((len(rows), 1 + lengths.max()), PAD, np.int64)
-    columns, ends = np.arange(padded.shape[1]), lengths[:, None]
-    padded[(columns > 0) & (columns <= ends) if first else columns < ends] = np.concatenate(rows)
-    padded[np.arange(len(rows)), 0 if first else lengths] = add
-    return torch.from_numpy(padded)
-
-
 class TrainingBatches:
     """Endless batches over the epochs. Its state is a few numbers; any position is reached by one plan, of an
     epoch or of one of its windows.
@@ -271,24 +69,22 @@ class TrainingBatches:
 
     def __init__(
         self,
-        pairs: EncodedPairs,
+        rows: Rows,
         batch_tokens: int,
         seed: int,
         rank: int = 0,
         num_ranks: int = 1,
-        changing: ChangingPairs | None = None,
         mixture: Mixture | None = None,
         update_tokens: int = 0,
         shape: RowShape | None = None,
     ) -> None:
-        """With `changing`, batches are planned and made of the pieces it gives the pairs in an epoch; a
-        `mixture` chooses the pairs of an epoch. With `update_tokens` the plan is one of whole updates of so
-        many padded tokens, and `batch_tokens` only limits what a rank computes at a time. With a `shape`,
+        """A `mixture` chooses the rows of an epoch. With `update_tokens` the plan is one of whole updates of
+        so many padded tokens, and `batch_tokens` only limits what a rank computes at a time. With a `shape`,
         which has room for each pair in any epoch, batches are packed.
         """
-        self._pairs, self._batch_tokens, self._seed = pairs, batch_tokens, seed
-        self._rank, self._num_ranks, self._changing = rank, num_ranks, changing
-        self._mixture, self._update_tokens = mixture or Mixture([len(pairs)], [1.0], seed), update_tokens
+        self._rows, self._batch_tokens, self._seed = rows, batch_tokens, seed
+        self._rank, self._num_ranks, self._update_tokens = rank, num_ranks, update_tokens
+        self._mixture = mixture or Mixture([len(rows.pairs)], [1.0], seed)
         self.shape = shape
         self.epoch, self.window, self.index = 0, 0, 0
         self._planner = ThreadPoolExecutor(1, "plan")
@@ -328,18 +124,12 @@ class TrainingBatches:
         return share.split(max(self._batch_tokens, shape.longest))
 
     def _packed(self, row: np.ndarray, pairs: np.ndarray, shape: RowShape) -> Batch:
-        if self._changing is not None:
-            src, tgt = map(Column.of, self._changing.rows(self.epoch, pairs))
-        else:
-            src, tgt = (self._pairs.gathered(side, pairs) for side in (0, 1))
-        return make_packed_batch(src, tgt, row, shape)
+        return make_packed_batch(*self._rows.columns(self.epoch, pairs), row, shape)
 
     def _make(self, rows: np.ndarray) -> Batch:
         if self.shape is not None:
             return self._packed(rows[:, 0], rows[:, 1], self.shape)
-        if self._changing is not None:
-            return self._changing.batch(self.epoch, rows)
-        return make_batch([self._pairs.src(i) for i in rows], [self._pairs.tgt(i) for i in rows])
+        return self._rows.batch(self.epoch, rows)
 
     def _next_rows(self) -> np.ndarray:
         while self.index >= len(self._batches):  # a small weight leaves whole epochs empty
@@ -359,22 +149,17 @@ class TrainingBatches:
         needed = present, self._after(*present)
         if self._plans.keys() - needed:
             self._plans = {of: plan for of, plan in self._plans.items() if of in needed}
-            self._pairs.close_all_but(part for of in needed for part in self._mixture.parts(*of))
+            self._rows.pairs.close_all_but(part for of in needed for part in self._mixture.parts(*of))
         for of in needed:
             if of not in self._plans:
                 self._plans[of] = self._planner.submit(self._plan, *of)
         return self._plans[present].result()
 
-    def _lengths(self, epoch: int, part: range) -> tuple[np.ndarray, np.ndarray]:
-        if self._changing is not None:
-            return self._changing.lengths(epoch, part)
-        return self._pairs.lengths(0, part), self._pairs.lengths(1, part)
-
     def _plan(self, epoch: int, window: int) -> list[np.ndarray]:
-        budget, kind = self._update_tokens or self._batch_tokens, row_kind(len(self._pairs))
+        budget, kind = self._update_tokens or self._batch_tokens, row_kind(len(self._rows.pairs))
         if not (parts := self._mixture.parts(epoch, window)):  # blocks may be larger than a window
             return []
-        lengths = [self._lengths(epoch, part) for part in parts]
+        lengths = [self._rows.lengths(epoch, part) for part in parts]
         src_lengths, tgt_lengths = map(np.concatenate, zip(*lengths))
         rows = self._mixture.rows(epoch, window)
         if rows is not None:
@@ -399,7 +184,7 @@ class TrainingBatches:
         """End the thread, without waiting for the plan it is making, and close the files of windows."""
         self._planner.shutdown(wait=False, cancel_futures=True)
         if self._mixture.windows > 1:
-            self._pairs.close_all_but(())
+            self._rows.pairs.close_all_but(())
 
     def updates_of_first_epoch(self, accumulate: int) -> float:
         """The updates in which the first epoch is trained; of several windows about."""
@@ -431,13 +216,7 @@ class TrainingBatches:
         self._plans = {}
 
 
-def validation_batches(
-    pairs: EncodedPairs, batch_tokens: int, changing: ChangingPairs | None = None
-) -> Iterator[Batch]:
-    """Every pair once, in a fixed order, as `changing` has them in its first epoch."""
-    lengths = changing.lengths(0) if changing else (pairs.src_lengths, pairs.tgt_lengths)
-    for rows in plan_epoch(*lengths, batch_tokens, seed=0, epoch=0):
-        if changing is not None:
-            yield changing.batch(0, rows)
-            continue
-        yield make_batch([pairs.src(i) for i in rows], [pairs.tgt(i) for i in rows])
+def validation_batches(rows: Rows, batch_tokens: int) -> Iterator[Batch]:
+    """Every row once, in a fixed order, as in the first epoch."""
+    for batch in plan_epoch(*rows.lengths(0), batch_tokens, seed=0, epoch=0):
+        yield rows.batch(0, batch)

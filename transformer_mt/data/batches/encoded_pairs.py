@@ -135,10 +135,7 @@ class _File:
 
 
 class EncodedPairs:
-    """Random access to the pairs of files written by `write_chunks`, one file after the other.
-
-    `src_lengths` and `tgt_lengths` count the EOS that batches add.
-    """
+    """Random access to the pairs of files written by `write_chunks`, one file after the other."""
 
     def __init__(
         self,
@@ -161,16 +158,11 @@ class EncodedPairs:
     def __len__(self) -> int:
         return self._starts[-1]
 
-    @cached_property
-    def src_lengths(self) -> np.ndarray:
-        return self.lengths(0, range(len(self)))
-
-    @cached_property
-    def tgt_lengths(self) -> np.ndarray:
-        return self.lengths(1, range(len(self)))
-
-    def lengths(self, side: int, rows: range) -> np.ndarray:
-        """The lengths of the sources (0) or targets (1) of some rows."""
+    def lengths(self, side: int, rows: range | None = None) -> np.ndarray:
+        """The lengths of the sources (0) or targets (1) of some rows, by default all; the EOS that
+        batches add is counted.
+        """
+        rows = range(len(self)) if rows is None else rows
         parts = [self._file(number).lengths(side)[part] for number, part in self._parts(rows)]
         return np.concatenate([np.zeros(0, np.int32), *parts])
 

@@ -4,8 +4,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 
+from transformer_mt.data.batches.batch import Batch
 from transformer_mt.data.batches.batch_process import BatchProcess, Made
-from transformer_mt.data.batches.batching import Batch, TrainingBatches
+from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.packing import RowShape
 
 

@@ -3,7 +3,8 @@
 import numpy as np
 
 from transformer_mt.data.batches.encoded_pairs import Column
-from transformer_mt.data.changes.change import Change, Lengths, Rows, Sides
+from transformer_mt.data.batches.rows import Lengths, Rows, Sides
+from transformer_mt.data.changes.change import Change
 from transformer_mt.data.changes.subword_dropout import MOST_WORDS, SubwordDropout
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 
 from transformer_mt.config import Config
 from transformer_mt.corpora.kind import Corpus
-from transformer_mt.data.batches.batching import ChangingPairs
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
+from transformer_mt.data.batches.rows import Rows
 from transformer_mt.data.changes.augmentation import Augmentation
 from transformer_mt.data.changes.bpe_dropout import BpeDropout
-from transformer_mt.data.changes.change import Rows
 from transformer_mt.data.changes.links import AlignedRows
 from transformer_mt.data.changes.objectives import DecoderRows, EncoderRows
 from transformer_mt.data.changes.terms import TermAnnotation
@@ -23,9 +22,9 @@ def training_rows(
     tokenizer: Tokenizer,
     links: EncodedPairs | None = None,
     in_windows: bool = False,
-) -> ChangingPairs | None:
-    """The training pairs as the config asks for; None where they are the same in all epochs. The text is
-    changed first, then spelled in other pieces; objectives hide pieces as they are spelled.
+) -> Rows:
+    """The training pairs as the config asks for. The text is changed first, then spelled in other pieces;
+    objectives hide pieces as they are spelled.
 
     `parts` are, in order, numbers of pairs and their corpus; `links`, where a change needs them, for each
     pair the source and the target positions of pieces that belong together. With `in_windows` a part of the
@@ -45,16 +44,13 @@ def training_rows(
     rows = with_objectives(config, rows, [(size, entry.objective) for size, entry in parts], tokenizer)
     if links is not None and config.train.guided_alignment.weight:
         rows = AlignedRows(rows, links, tokenizer)
-    return None if rows is unchanged else rows
+    return rows
 
 
-def held_out_rows(
-    config: Config, pairs: EncodedPairs, objective: Objective, tokenizer: Tokenizer
-) -> ChangingPairs | None:
+def held_out_rows(config: Config, pairs: EncodedPairs, objective: Objective, tokenizer: Tokenizer) -> Rows:
     """The pairs of a validation or test set: noise and masks are the same for every seed."""
-    unchanged, same = Rows(pairs), config.model_copy(update={"seed": 0})
-    rows = with_objectives(same, unchanged, [(len(pairs), objective)], tokenizer)
-    return None if rows is unchanged else rows
+    same = config.model_copy(update={"seed": 0})
+    return with_objectives(same, Rows(pairs), [(len(pairs), objective)], tokenizer)
 
 
 def with_objectives(

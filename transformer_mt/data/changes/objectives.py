@@ -12,8 +12,9 @@ import numpy as np
 
 from transformer_mt.config import Config
 from transformer_mt.config.data import NEXT
-from transformer_mt.data.batches.batching import Batch, make_encoder_batch
-from transformer_mt.data.changes.change import Change, Lengths, Rows, Sides
+from transformer_mt.data.batches.batch import Batch, make_encoder_batch
+from transformer_mt.data.batches.rows import Lengths, Rows, Sides
+from transformer_mt.data.changes.change import Change
 from transformer_mt.data.changes.denoising import Denoising
 from transformer_mt.data.changes.masking import Masking
 from transformer_mt.data.changes.row_random import random_bits, uniforms

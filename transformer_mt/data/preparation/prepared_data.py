@@ -12,10 +12,10 @@ import pyarrow
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.held_out import AnySet, held_out_file, rows_of, splits_of
 from transformer_mt.corpora.kind import EvaluationSentence
-from transformer_mt.data.batches.batching import ChangingPairs
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.batches.mixture import Mixture, effective_weights, num_windows
 from transformer_mt.data.batches.packing import RowShape
+from transformer_mt.data.batches.rows import Rows
 from transformer_mt.data.changes.build import training_rows
 from transformer_mt.data.cleaning import drop_reasons
 from transformer_mt.data.preparation.block_files import BlockFiles
@@ -100,7 +100,7 @@ class PreparedData:
         weights = [self.weights[block.corpus] for block in self.blocks]
         return Mixture([block.rows for block in self.blocks], weights, config.seed, windows)
 
-    def changing(self, config: Config, mixture: Mixture) -> ChangingPairs | None:
+    def rows(self, config: Config, mixture: Mixture) -> Rows:
         """The training pairs as the config changes them, for epochs of this mixture."""
         entries, in_windows = config.data.entries, mixture.windows > 1
         parts = list(zip(self.sizes, entries))

@@ -6,7 +6,6 @@ import numpy as np
 
 from transformer_mt.config import Config
 from transformer_mt.data.batches.mixture import Mixture
-from transformer_mt.data.changes.change import Rows
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.preparation.prepared_data import PreparedData
 from transformer_mt.runs.folder import RunFolder
@@ -51,8 +50,7 @@ def lengths_of(config: Config, find_parent: FindParent = run_in_folder) -> tuple
     if uses > config.data.window_pairs:
         part = range(min(len(data.train), config.data.window_pairs))
         copies = uses / len(part)
-    changing = data.changing(config, mixture) or Rows(data.train)
-    src, tgt = changing.lengths(0, part)
+    src, tgt = data.rows(config, mixture).lengths(0, part)
     if copies == 1.0 and (rows := mixture.rows(0)) is not None:
         src, tgt = src[rows], tgt[rows]
     vocab_size = max(data.tokenizer.src.vocab_size(), data.tokenizer.tgt.vocab_size())

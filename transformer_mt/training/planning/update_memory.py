@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from transformer_mt.config import Config
-from transformer_mt.data.batches.batching import Batch
+from transformer_mt.data.batches.batch import Batch
 from transformer_mt.errors import InputError
 from transformer_mt.model.build import build_model
 from transformer_mt.model.kernels.cpu_code import without_cpu_code

@@ -5,7 +5,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from transformer_mt.config import Config
-from transformer_mt.data.batches.batching import make_batch
+from transformer_mt.data.batches.batch import make_batch
 from transformer_mt.device import allow_tf32
 from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel

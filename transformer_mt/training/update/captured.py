@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_mt.data.batches.batching import Batch
+from transformer_mt.data.batches.batch import Batch
 from transformer_mt.device import autocast, is_out_of_memory
 from transformer_mt.messages import say
 from transformer_mt.training.update.step import PendingResult, Updater

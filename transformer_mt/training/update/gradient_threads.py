@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.config import Config
-from transformer_mt.data.batches.batching import Batch
+from transformer_mt.data.batches.batch import Batch
 from transformer_mt.device import autocast
 from transformer_mt.model.kernels.dropout import dropout_generator
 

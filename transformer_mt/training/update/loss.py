@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_mt.data.batches.batching import Links
+from transformer_mt.data.batches.batch import Links
 from transformer_mt.model.interface import NEVER
 
 

@@ -8,7 +8,7 @@ from subprocess import CalledProcessError
 import torch
 from torch import Tensor, nn
 
-from transformer_mt.data.batches.batching import Batch
+from transformer_mt.data.batches.batch import Batch
 from transformer_mt.device import autocast, is_compiler_error, is_out_of_memory
 from transformer_mt.errors import WorkError
 from transformer_mt.messages import say

@@ -1,0 +1,196 @@
+"""Batches of sentence pairs, padded or packed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from transformer_mt.data.batches.encoded_pairs import Column
+from transformer_mt.data.batches.packing import RowShape, packed_side
+from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD
+
+
+@dataclass(frozen=True)
+class Links:
+    """L pairs of a target piece and a source piece that it stands for."""
+
+    rows: Tensor
+    """(L,) sentences, in order."""
+    tgt: Tensor
+    """(L,) positions in tgt_out."""
+    src: Tensor
+    """(L,) positions in src."""
+    weights: Tensor
+    """(L,) float32: those of one target piece sum to 1."""
+
+    def of_rows(self, start: int, stop: int) -> "Links":
+        """The links of some sentences, counted from the first of them."""
+        begin, end = torch.searchsorted(self.rows, torch.tensor([start, stop])).tolist()
+        kept = self._each(lambda tensor: tensor[begin:end])
+        return replace(kept, rows=kept.rows - start)
+
+    def _each(self, move: Callable[[Tensor], Tensor]) -> "Links":
+        return Links(move(self.rows), move(self.tgt), move(self.src), move(self.weights))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B sentence pairs, padded to the longest on each side. Masks: True = a real token."""
+
+    src: Tensor
+    """(B, S) piece ids, EOS last."""
+    src_mask: Tensor
+    """(B, S) bool."""
+    tgt_in: Tensor
+    """(B, T) BOS, then piece ids."""
+    tgt_out: Tensor
+    """(B, T) piece ids, EOS last, PAD after."""
+    real: Tensor | None
+    """(num_tokens,) the positions of the real target tokens in tgt_out.flatten(): loss is computed there
+    only. None in packed batches, whose sizes are all equal: loss is computed everywhere, that of PAD is 0.
+    """
+    num_tokens: int
+    """Real target tokens, EOS counted: what losses are divided by and speed is counted in."""
+    links: Links | None = None
+    """The links between pieces; None where it is not known."""
+    packing: tuple[Tensor, ...] | None = None
+    """The fields of `model.masks.Packing`, for rows that hold several sentences each (packing.py); None where
+    each has one.
+    """
+
+    @property
+    def num_positions(self) -> int:
+        """Rows x longest side, padding counted."""
+        return len(self.src) * max(self.src.size(1), self.tgt_in.size(1))
+
+    def split(self, most: int) -> list["Batch"]:
+        """The same sentences in batches of at most `most` positions, or of one sentence."""
+        return self._in_pieces(max(1, most // max(self.src.size(1), self.tgt_in.size(1))))
+
+    def parts(self, count: int) -> list["Batch"]:
+        """The same sentences in at most `count` batches of about equal size."""
+        return self._in_pieces(-(-len(self.src) // count))
+
+    def _in_pieces(self, size: int) -> list["Batch"]:
+        """The same sentences in batches of `size`."""
+        if size >= len(self.src):
+            return [self]
+        if self.packing is not None:
+            return self._in_equal_pieces(size)
+        columns = (self.src, self.src_mask, self.tgt_in, self.tgt_out)
+        parts = zip(*(column.split(size) for column in columns))
+        batches = [
+            _with_real_positions(src, src_mask, tgt_in, tgt_out) for src, src_mask, tgt_in, tgt_out in parts
+        ]
+        if (links := self.links) is not None:
+            starts = range(0, len(self.src), size)
+            batches = [replace(b, links=links.of_rows(i, i + size)) for b, i in zip(batches, starts)]
+        return batches if self.num_tokens else [batch.idle() for batch in batches]
+
+    def _in_equal_pieces(self, size: int) -> list["Batch"]:
+        """The same rows in batches of at most `size`, all of one shape: the last is filled with empty
+        rows.
+        """
+        count = -(-len(self.src) // size)
+        empty = -len(self.src) % count
+        padded = self.each(lambda tensor: F.pad(tensor, (0, 0, 0, empty)))
+        pieces = [padded.each(partial(_part, number=i, count=count)) for i in range(count)]
+        return [replace(piece, num_tokens=int((piece.tgt_out != PAD).sum())) for piece in pieces]
+
+    def idle(self) -> "Batch":
+        """The same sentences without anything to predict: what is computed of them adds nothing."""
+        if self.real is None:
+            return replace(self, tgt_out=torch.full_like(self.tgt_out, PAD), num_tokens=0)
+        links = None if self.links is None else self.links.of_rows(0, 0)
+        return replace(self, real=self.real[:0], num_tokens=0, links=links)
+
+    def pinned(self) -> "Batch":
+        """In pinned memory, from which a GPU copies asynchronously."""
+        return self.each(Tensor.pin_memory)
+
+    def to(self, device: torch.device) -> "Batch":
+        """On the device; a GPU copies from pinned memory, for which nothing waits."""
+        if device.type == "cuda":
+            return self.pinned().each(lambda tensor: tensor.to(device, non_blocking=True))
+        return self.each(lambda tensor: tensor.to(device))
+
+    @property
+    def is_real(self) -> Tensor:
+        """(B, T) True = a target token, not padding."""
+        return self.tgt_out != PAD
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All its tensors, without those of `links`."""
+        fields = (self.src, self.src_mask, self.tgt_in, self.tgt_out, self.real, *(self.packing or ()))
+        return [tensor for tensor in fields if tensor is not None]
+
+    def each(self, move: Callable[[Tensor], Tensor]) -> "Batch":
+        """The batch of what `move` makes of each tensor."""
+        src, src_mask, tgt_in, tgt_out = map(move, (self.src, self.src_mask, self.tgt_in, self.tgt_out))
+        real = None if self.real is None else move(self.real)
+        links = None if self.links is None else self.links._each(move)
+        packing = None if self.packing is None else tuple(map(move, self.packing))
+        return Batch(src, src_mask, tgt_in, tgt_out, real, self.num_tokens, links, packing)
+
+
+def _part(tensor: Tensor, number: int, count: int) -> Tensor:
+    """One of `count` equal parts of the rows."""
+    return tensor.chunk(count)[number]
+
+
+def make_batch(src: Sequence[np.ndarray], tgt: Sequence[np.ndarray]) -> Batch:
+    """Pad the pairs of piece ids, without BOS and EOS, into a Batch."""
+    src_ids = _pad(src, add=EOS, first=False)
+    tgt_in, tgt_out = _pad(tgt, add=BOS, first=True), _pad(tgt, add=EOS, first=False)
+    return _with_real_positions(src_ids, src_ids != PAD, tgt_in, tgt_out)
+
+
+def make_packed_batch(src: Column, tgt: Column, row: np.ndarray, shape: RowShape) -> Batch:
+    """The batch of pairs of piece ids, without BOS and EOS, in these rows; the pairs are in their order."""
+    src_ids, src_sentences, src_positions, _ = packed_side(src, row, shape.rows, shape.src)
+    tgt_out, tgt_sentences, tgt_positions, pieces = packed_side(tgt, row, shape.rows, shape.tgt)
+    tgt_in = np.where((tgt_positions == 0) & (tgt_sentences > 0), BOS, PAD)
+    tgt_in.flat[pieces + 1] = tgt.values
+    arrays = src_ids, src_ids != PAD, tgt_in, tgt_out
+    packing = src_sentences, src_positions, tgt_sentences, tgt_positions
+    num_tokens = len(tgt.values) + len(tgt.lengths)
+    src_tensor, mask, in_tensor, out_tensor = map(torch.from_numpy, arrays)
+    return Batch(
+        src_tensor, mask, in_tensor, out_tensor, None, num_tokens, None, tuple(map(torch.from_numpy, packing))
+    )
+
+
+def make_encoder_batch(read: Sequence[np.ndarray], predicted: Sequence[np.ndarray]) -> Batch:
+    """The batch of an encoder alone, padded: what is read, and at each position what is predicted; PAD where
+    nothing is.
+    """
+    src, targets = _filled(read), _filled(predicted)
+    return _with_real_positions(src, src != PAD, src, targets)
+
+
+def _filled(rows: Sequence[np.ndarray]) -> Tensor:
+    """(B, longest): the rows, then PAD."""
+    padded = np.full((len(rows), max(map(len, rows))), PAD, np.int64)
+    for row, ids in zip(padded, rows):
+        row[: len(ids)] = ids
+    return torch.from_numpy(padded)
+
+
+def _with_real_positions(src: Tensor, src_mask: Tensor, tgt_in: Tensor, tgt_out: Tensor) -> Batch:
+    real = (tgt_out != PAD).flatten().nonzero()[:, 0]
+    return Batch(src, src_mask, tgt_in, tgt_out, real, len(real))
+
+
+def _pad(rows: Sequence[np.ndarray], add: int, first: bool) -> Tensor:
+    """(B, longest + 1): the rows with `add` before or after them, then PAD."""
+    lengths = np.fromiter(map(len, rows), np.int64, count=len(rows))
+    padded = np.full((len(rows), 1 + lengths.max()), PAD, np.int64)
+    columns, ends = np.arange(padded.shape[1]), lengths[:, None]
+    padded[(columns > 0) & (columns <= ends) if first else columns < ends] = np.concatenate(rows)
+    padded[np.arange(len(rows)), 0 if first else lengths] = add
+    return torch.from_numpy(padded)
