@@ -4,6 +4,8 @@ import hashlib
 import json
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,19 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write `content` atomically; several processes may do so at once."""
+def write_bytes(path: Path, *parts: bytes | memoryview) -> None:
+    """Write the parts atomically, one after the other."""
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        for part in parts:
+            file.write(part)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file beside `path`, which takes its place at the end; several processes may do so at once."""
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        temporary.write_bytes(content)
+        yield temporary
         fsync(temporary)
         temporary.replace(path)
     except OSError as error:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 from functools import reduce
 from operator import or_
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 from transformer_mt.corpora.kind import EvaluationSentence
 from transformer_mt.files import write_bytes
@@ -38,7 +38,7 @@ class Sentences:
         whole = hashlib.sha256()
         for keys in (self.trained, self.alone):
             for array in _arrays(keys):
-                whole.update(array.tobytes())
+                whole.update(array.data)
         return whole.hexdigest()[:24]
 
     @property
@@ -90,9 +90,7 @@ class SeenSentences:
     def read(cls, file: Path) -> "SeenSentences | None":
         """The record in the file; None if the run has not recorded it."""
         try:
-            with safe_open(file, framework="numpy") as saved:
-                facts = saved.metadata() or {}
-                tensors = {name: saved.get_tensor(name) for name in saved.keys()}  # noqa: SIM118 - no dict
+            facts, tensors = _mapped(file)
         except (OSError, SafetensorError):
             return _read_before(file.with_name(_BEFORE))
         parts = {name: _sentences(tensors, f"{name}.") for name in ("own", "inherited")}
@@ -105,7 +103,30 @@ class SeenSentences:
             for field in fields(Sentences)
             for number, array in enumerate(_arrays(getattr(getattr(self, part), field.name)))
         }
-        write_bytes(file, save(tensors, {"is_complete": json.dumps(self.is_complete)}))
+        facts: dict[str, Any] = {"__metadata__": {"is_complete": json.dumps(self.is_complete)}}
+        end = 0
+        for name, array in tensors.items():
+            begin, end = end, end + array.nbytes
+            facts[name] = {
+                "dtype": f"U{8 * array.itemsize}", "shape": [len(array)], "data_offsets": [begin, end]
+            }  # fmt: skip
+        head = json.dumps(facts).encode()
+        head += b" " * (-len(head) % 8)
+        # What safetensors' own function writes, which copies gigabytes in memory twice.
+        write_bytes(file, len(head).to_bytes(8, "little"), head, *(array.data for array in tensors.values()))
+
+
+def _mapped(file: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    """Metadata and tensors of a file; what is looked at is read."""
+    with safe_open(file, framework="numpy") as saved:  # checks it
+        facts, names = saved.metadata() or {}, list(saved.keys())
+    content = np.memmap(file, np.uint8, "r")
+    begin = 8 + int(content[:8].view("<u8")[0])
+    head, tensors = json.loads(content[8:begin].tobytes()), {}
+    for name in names:
+        part = slice(*(begin + offset for offset in head[name]["data_offsets"]))
+        tensors[name] = content[part].view(f"<u{int(head[name]['dtype'][1:]) // 8}")
+    return facts, tensors
 
 
 def _arrays(keys: KeySet) -> list[np.ndarray]:

@@ -1,5 +1,6 @@
 """Keys of sentences by the million: exact up to a number, above it in a filter of two bytes a key."""
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ MOST_EXACT = 40_000_000
 _BITS_OF_A_KEY, _PLACES = 16, 8
 FILTER_ERROR = 0.0006
 """The share of other sentences that a filter takes for its own: (1 - exp(-8/16))^8."""
-_AT_ONCE = 2**20
+_AT_ONCE = 2**18
 
 
 @dataclass(frozen=True)
@@ -27,14 +28,15 @@ class KeySet:
     @classmethod
     def of(cls, keys: Iterable[int]) -> "KeySet":
         """The set of these keys."""
-        return cls.of_arrays([np.fromiter(keys, np.uint64)])
+        array = np.fromiter(keys, np.uint64)
+        return cls.of_arrays([array], len(array))
 
     @classmethod
-    def of_arrays(cls, arrays: Sequence[np.ndarray], most_exact: int = MOST_EXACT) -> "KeySet":
-        """The keys of all arrays; of more than `most_exact` a filter, into which one array is read at a
-        time.
+    def of_arrays(cls, arrays: Iterable[np.ndarray], count: int, most_exact: int = MOST_EXACT) -> "KeySet":
+        """The `count` keys of all arrays; of more than `most_exact` a filter, into which one array is read at
+        a time.
         """
-        if (count := sum(len(keys) for keys in arrays)) > most_exact:
+        if count > most_exact:
             return cls(_NOTHING, (_filter(arrays, count),))
         keys = np.sort(np.concatenate([_NOTHING, *arrays]))
         return cls(
@@ -43,8 +45,9 @@ class KeySet:
 
     def __or__(self, other: "KeySet") -> "KeySet":
         """The keys of both."""
-        exact = KeySet.of_arrays([keys for keys in (self.exact, other.exact) if len(keys)])
-        known = {bits.tobytes(): bits for bits in (*self.filters, *other.filters, *exact.filters)}
+        exact = KeySet.of_arrays((self.exact, other.exact), len(self.exact) + len(other.exact))
+        filters = (*self.filters, *other.filters, *exact.filters)
+        known = {hashlib.sha256(bits.data).digest(): bits for bits in filters}
         return KeySet(exact.exact, tuple(known.values()))
 
     def has(self, keys: Sequence[int] | np.ndarray) -> np.ndarray:
@@ -68,12 +71,15 @@ _NOTHING = np.empty(0, np.uint64)
 NO_KEYS = KeySet(_NOTHING)
 
 
-def _filter(arrays: Sequence[np.ndarray], count: int) -> np.ndarray:
+def _filter(arrays: Iterable[np.ndarray], count: int) -> np.ndarray:
     bits = np.zeros(-(-count * _BITS_OF_A_KEY // 8), np.uint8)
     for keys in arrays:
         for begin in range(0, len(keys), _AT_ONCE):
-            places = _places(np.asarray(keys[begin : begin + _AT_ONCE]), 8 * len(bits))
-            np.bitwise_or.at(bits, places >> 3, np.uint8(1) << (places & 7).astype(np.uint8))
+            places = np.sort(_places(np.asarray(keys[begin : begin + _AT_ONCE]), 8 * len(bits)), axis=None)
+            byte, bit = places >> 3, np.uint8(1) << (places & 7).astype(np.uint8)
+            first = np.flatnonzero(np.append(True, byte[1:] != byte[:-1])[: len(byte)])
+            # np.bitwise_or.at took three times as long.
+            bits[byte[first]] |= np.bitwise_or.reduceat(bit, first)
     return bits
 
 

@@ -1,6 +1,8 @@
 import json
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences, keys_of
 from transformer_mt.text.key_set import KeySet
@@ -31,11 +33,24 @@ def test_what_is_made_of_several_models_inherits_all_they_know(tmp_path):
 
 def test_filters_are_kept_too(tmp_path):
     keys = keys_of(f"sentence {n}" for n in range(300)).exact
-    filtered = SeenSentences(Sentences(trained=KeySet.of_arrays([keys], most_exact=100)))
+    filtered = SeenSentences(Sentences(trained=KeySet.of_arrays([keys], len(keys), most_exact=100)))
     filtered.write(tmp_path / "seen.safetensors")
     read = SeenSentences.read(tmp_path / "seen.safetensors")
     assert read.own.trained.has(keys).all() and len(read.own.trained.filters) == 1
     assert read.own.fingerprint == filtered.own.fingerprint != read.inherited.fingerprint
+
+
+def test_a_record_is_a_file_of_safetensors_that_is_read_where_it_is_looked_at(tmp_path):
+    keys = keys_of(f"sentence {n}" for n in range(300)).exact
+    filtered = KeySet.of_arrays([keys], len(keys), most_exact=100)
+    file = tmp_path / "seen.safetensors"
+    SeenSentences(Sentences(trained=filtered, scored=keys_of(["A dog."]))).write(file)
+    tensors = load_file(file)
+    assert np.array_equal(tensors["own.trained.1"], filtered.filters[0])
+    assert tensors["own.scored.0"].tolist() == keys_of(["a  dog."]).exact.tolist()
+    read = SeenSentences.read(file).own
+    assert isinstance(read.trained.filters[0], np.memmap) and isinstance(read.scored.exact, np.memmap)
+    assert len((read | read).trained.filters) == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"no tensors", None])

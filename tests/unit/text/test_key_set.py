@@ -10,7 +10,7 @@ def random_keys(count, seed):
 
 def test_a_set_has_its_keys_and_no_others():
     keys, others = random_keys(1000, 1), random_keys(1000, 2)
-    known = KeySet.of_arrays([keys[:300], keys[200:]])
+    known = KeySet.of_arrays([keys[:300], keys[200:]], len(keys) + 100)
     assert known.has(keys).all() and not known.has(others).any()
     assert len(known.exact) == 1000 and known.has([]).tolist() == []
     assert NO_KEYS.is_empty and not NO_KEYS.has(keys).any()
@@ -21,7 +21,7 @@ def test_a_set_has_its_keys_and_no_others():
 def test_many_keys_take_two_bytes_each_and_the_error_that_is_stated(monkeypatch):
     monkeypatch.setattr(key_set, "_AT_ONCE", 7000)
     keys, others = random_keys(100_000, 1), random_keys(200_000, 2)
-    known = KeySet.of_arrays([keys[:40_000], keys[40_000:]], most_exact=50_000)
+    known = KeySet.of_arrays([keys[:40_000], keys[40_000:]], len(keys), most_exact=50_000)
     (bits,) = known.filters
     assert known.has(keys).all() and bits.nbytes == 2 * len(keys) and not len(known.exact)
     assert known.has(others).mean() < 1.3 * FILTER_ERROR

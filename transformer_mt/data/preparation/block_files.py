@@ -9,7 +9,6 @@ from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.preparation.encode_blocks import EncodedBlock, train_file
 from transformer_mt.data.preparation.store import LocalStore, Store
 from transformer_mt.errors import WorkError
-from transformer_mt.files import write_bytes
 
 _CHECKED_AT_ONCE = 2**31
 """Bytes: their check takes two seconds."""
@@ -61,7 +60,7 @@ class BlockFiles:
             if self._is_whole(number):
                 return
         try:
-            write_bytes(path, self._store.read(path.name))
+            self._store.fetch(path.name, path)
         except OSError as error:
             raise WorkError(f"{path}: cannot be fetched: {error}; start again: it resumes") from None
         self._check(number)

@@ -34,7 +34,6 @@ from transformer_mt.data.preparation.store import FACTS_FILE, LocalStore, Store
 from transformer_mt.data.preparation.training_pairs import check_tags, may_be_scored
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.files import write_bytes
 from transformer_mt.markdown import table
 from transformer_mt.messages import say
 from transformer_mt.text.pair import Pair
@@ -126,9 +125,7 @@ class Build:
         """
         data = self._config.data
         facts = json.loads(source.read(FACTS_FILE))
-        for name in source.sizes(""):
-            if not name.startswith(("train-", "valid-", ".", FACTS_FILE)):
-                self._store.write(name, source.read(name))
+        mirror(source, self._folder, "valid-", FACTS_FILE)
         tokenizer = Tokenizer.load(self._folder)
         for piece in data.control_pieces:
             tokenizer.control_id(piece)
@@ -231,15 +228,15 @@ class Build:
         return fingerprint
 
 
-def mirror(store: Store, folder: Path) -> None:
-    """Copy what complete data have besides the pairs from a store to a folder of this machine, unless it is
-    the same.
+def mirror(store: Store, folder: Path, *others: str) -> None:
+    """Copy what complete data have besides the pairs, and besides files whose names begin with `others`, from
+    a store to a folder of this machine, unless it is the same.
     """
-    if isinstance(store, LocalStore):
+    if store.location == str(folder):
         return
     for name in sorted(store.sizes(""), key=lambda name: name == FACTS_FILE):  # the manifest last
-        if not name.startswith("train-") and name not in (HeldOutRows.NAME, _LEARNT):
-            write_bytes(folder / name, store.read(name))
+        if not name.startswith(("train-", HeldOutRows.NAME, _LEARNT, *others)):
+            store.fetch(name, folder / name)
 
 
 def is_clean(store: Store) -> bool:

@@ -13,7 +13,7 @@ from transformer_mt.data.cleaning.rules import rules_of
 from transformer_mt.data.preparation.evaluation_keys import EvaluationKeys
 from transformer_mt.data.preparation.sections import Sections
 from transformer_mt.data.preparation.split import TextBlocks
-from transformer_mt.data.preparation.store import Store
+from transformer_mt.data.preparation.store import Store, sizes_of
 from transformer_mt.data.preparation.tables import array_bytes, arrays_of
 from transformer_mt.data.preparation.training_pairs import lone_side, may_be_scored
 from transformer_mt.text.hashes import pair_key, sentence_key
@@ -127,10 +127,8 @@ class Clean:
 
     def num_keys(self) -> list[int]:
         """The rows of each block that no rule dropped."""
-        names, sizes = [_keys_file(block) for block in range(len(self.sizes))], self._store.sizes("clean")
-        if not sizes.keys() >= {*names}:  # another preparation has completed the data, and removed them
-            raise FileNotFoundError(names[0])
-        return [self._keys.num_values(sizes[name]) for name in names]
+        sizes = sizes_of(self._store, [_keys_file(block) for block in range(len(self.sizes))])
+        return [self._keys.num_values(size) for size in sizes]
 
     def keys(self, share: int) -> np.ndarray:
         """The keys of all blocks in a share of all keys, and their rows, in order."""

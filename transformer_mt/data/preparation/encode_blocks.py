@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import compress, islice
 
@@ -17,8 +16,7 @@ from transformer_mt.data.cleaning.drop_reasons import KEPT, READ, REASONS
 from transformer_mt.data.preparation.encode import encoded_chunks, file_of
 from transformer_mt.data.preparation.reasons import Reasons
 from transformer_mt.data.preparation.split import TextBlocks
-from transformer_mt.data.preparation.store import Store
-from transformer_mt.data.preparation.tables import array_bytes, arrays_of
+from transformer_mt.data.preparation.store import Store, sizes_of
 from transformer_mt.data.preparation.training_pairs import lone_side
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.text.hashes import sentence_key
@@ -81,7 +79,8 @@ class EncodeBlocks:
         counts[READ] = len(reasons)
         content, fingerprint = file_of(chunks, self._tokenizer, self._data, entry, reasons == kept)
         self._store.write(train_file(number), content)
-        self._store.write(_seen_file(number), array_bytes(**_seen(entry, keys)))
+        for kind, known in _seen(entry, keys).items():
+            self._store.write(_seen_file(number, kind), known.tobytes())
         of_chunks = (np.stack([src.lengths, tgt.lengths]) + 1 for src, tgt in chunks)
         lengths = np.concatenate([np.zeros((2, 0), np.int32), *of_chunks], axis=1)
         src_tokens, tgt_tokens = lengths.sum(axis=1, dtype=np.int64).tolist()
@@ -96,21 +95,12 @@ class EncodeBlocks:
 
     def trained_sentences(self) -> Sentences:
         """The sentences of all blocks."""
-        names = [_seen_file(number) for number in range(len(self.sizes))]
-        return Sentences(*(KeySet.of_arrays(_Arrays(self._store, names, of)) for of in ("trained", "alone")))
+        return Sentences(self._keys("trained"), self._keys("alone"))
 
-
-class _Arrays(Sequence[np.ndarray]):
-    """An array of each file, in memory only while it is used."""
-
-    def __init__(self, store: Store, names: Sequence[str], array: str) -> None:
-        self._store, self._names, self._array = store, names, array
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def __getitem__(self, number: int) -> np.ndarray:  # type: ignore[override]
-        return arrays_of(self._store.read(self._names[number]))[self._array]
+    def _keys(self, kind: str) -> KeySet:
+        names = [_seen_file(number, kind) for number in range(len(self.sizes))]
+        arrays = (np.frombuffer(self._store.read(name), np.uint64) for name in names)
+        return KeySet.of_arrays(arrays, sum(sizes_of(self._store, names)) // 8)
 
 
 def train_file(block: int) -> str:
@@ -118,8 +108,8 @@ def train_file(block: int) -> str:
     return f"train-{block:05d}.arrow"
 
 
-def _seen_file(block: int) -> str:
-    return f"seen/{block:05d}.npz"
+def _seen_file(block: int, kind: str) -> str:
+    return f"seen/{block:05d}.{kind}"
 
 
 def _seen(entry: Corpus, keys: list[np.ndarray]) -> dict[str, np.ndarray]:

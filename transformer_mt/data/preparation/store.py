@@ -4,14 +4,14 @@ one, with the same bytes.
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from transformer_mt.corpora.remote import file_system, is_url
 from transformer_mt.errors import WorkError
-from transformer_mt.files import write_bytes
+from transformer_mt.files import replacing, write_bytes
 
 FACTS_FILE = "facts.json"
 """The manifest; written last, it says that the data are complete."""
@@ -39,6 +39,11 @@ class LocalStore:
         with (self._folder / name).open("rb") as file:
             file.seek(begin)
             return file.read(-1 if end is None else end - begin)
+
+    def fetch(self, name: str, path: Path) -> None:
+        """Copy a file to another folder of this machine."""
+        with replacing(path) as temporary:
+            shutil.copyfile(self._folder / name, temporary)
 
     def sizes(self, folder: str) -> dict[str, int]:
         """Bytes of the files in a folder, by their names; none where it is not there."""
@@ -75,6 +80,10 @@ class RemoteStore:
         part = {} if end is None else {"start": begin, "end": end}
         content: bytes = self._request(lambda files, root: files.cat_file(f"{root}/{name}", **part))
         return content
+
+    def fetch(self, name: str, path: Path) -> None:
+        with replacing(path) as temporary:
+            self._request(lambda files, root: files.get_file(f"{root}/{name}", str(temporary)))
 
     def sizes(self, folder: str) -> dict[str, int]:
         def listed(files: Any, root: str) -> dict[str, int]:
@@ -113,6 +122,16 @@ class RemoteStore:
 
 
 Store = LocalStore | RemoteStore
+
+
+def sizes_of(store: Store, names: Sequence[str]) -> list[int]:
+    """Bytes of files of one folder. FileNotFoundError where another preparation has completed the data, and
+    removed them.
+    """
+    sizes = store.sizes(names[0].rpartition("/")[0]) if names else {}
+    if missing := [name for name in names if name not in sizes]:
+        raise FileNotFoundError(missing[0])
+    return [sizes[name] for name in names]
 
 
 def store_at(location: str) -> Store:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -26,7 +25,7 @@ from transformer_mt.data.preparation.stage import LocalEngine, run_stage
 from transformer_mt.data.preparation.store import LocalStore
 from transformer_mt.data.vocabulary.piece_words import PieceWords
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.files import digest, fsync, write_text
+from transformer_mt.files import digest, replacing, write_text
 from transformer_mt.messages import say
 from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.text.pair import Pair
@@ -118,13 +117,8 @@ class TrainingLinks:
         file = self._files[self._blocks[self._tasks[number][0]].corpus]
         blocks = self._tasks[number]
         rows = self._found(blocks) if file is None else self._given(blocks, file)
-        part = self._folder / f"{number:05d}.{secrets.token_hex(4)}.part"
-        try:
+        with replacing(self.file(number)) as part:
             fingerprint = write_chunks(part, _chunks(rows))
-            fsync(part)
-            part.replace(self.file(number))
-        finally:
-            part.unlink(missing_ok=True)
         write_text(self._folder / self.result(number), fingerprint)
 
     def _entry(self, block: int) -> Corpus:
