@@ -33,8 +33,9 @@ def replacing(path: Path) -> Iterator[Path]:
         fsync(temporary)
         temporary.replace(path)
     except OSError as error:
-        error.filename = str(path)
-        del error.filename2  # None would be shown
+        if error.errno is not None:
+            error.filename = str(path)
+            del error.filename2  # None would be shown
         raise
     finally:
         temporary.unlink(missing_ok=True)

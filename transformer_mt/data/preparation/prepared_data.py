@@ -118,6 +118,8 @@ def open_data(data: DataConfig, folder: Path, store: Store) -> PreparedData | No
     try:
         facts = json.loads((folder / FACTS_FILE).read_text(encoding="utf-8"))
         blocks = [EncodedBlock(**block) for block in facts["blocks"]]
+        if not (seen_file := folder / SEEN_FILE).is_file():
+            raise ValueError(f"no {SEEN_FILE}")
         train = BlockFiles(store, folder, blocks).open()
         names = (entry.title for entry in data.entries)  # another name is no other data
         corpora = [CorpusCounts(**{**counts, "name": name}) for counts, name in zip(facts["corpora"], names)]
@@ -134,12 +136,12 @@ def open_data(data: DataConfig, folder: Path, store: Store) -> PreparedData | No
             weights=weights,
             several_sentences=facts["several_sentences"],
             held_out={
-                split.name: _pairs(held_out_file(folder, split.name))
+                split.name: [(src, tgt) for src, tgt in rows_of(held_out_file(folder, split.name))]
                 for split in splits_of(data.valid_sets, data.test)
             },
             location=store.location,
             blocks=blocks,
-            seen_file=_seen_file(folder),
+            seen_file=seen_file,
         )
     except (OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException) as error:
         # A file cut short is an OSError without a number; one that may not be read, or a broken disk, is no
@@ -151,16 +153,6 @@ def open_data(data: DataConfig, folder: Path, store: Store) -> PreparedData | No
             ) from None
         say(f"the cache {folder} is damaged ({error}); it is rebuilt")
         return None
-
-
-def _seen_file(folder: Path) -> Path:
-    if not (file := folder / SEEN_FILE).is_file():
-        raise ValueError(f"no {SEEN_FILE}")
-    return file
-
-
-def _pairs(file: Path) -> list[Pair]:
-    return [(src, tgt) for src, tgt in rows_of(file)]
 
 
 def _open_validation(folder: Path, number: int, corpus: AnySet, data: DataConfig) -> ValidationSet:
