@@ -1,5 +1,6 @@
 """Atomic writes of small files, JSON lines, digests, and the check of new folders."""
 
+import errno
 import hashlib
 import json
 import os
@@ -10,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.errors import InputError
+
+DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS}
+"""Numbers of errors of this machine's disks."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -33,7 +37,7 @@ def replacing(path: Path) -> Iterator[Path]:
         fsync(temporary)
         temporary.replace(path)
     except OSError as error:
-        if error.errno is not None:
+        if error.errno is not None and error.filename in (None, str(temporary)):
             error.filename = str(path)
             del error.filename2  # None would be shown
         raise

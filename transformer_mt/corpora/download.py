@@ -1,6 +1,5 @@
 """Files from the web: cached, resumed after a cut, checked for their size."""
 
-import errno
 import http.client
 import json
 import time
@@ -12,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.files import fsync, write_text
+from transformer_mt.files import DISK_ERRORS, fsync, write_text
 from transformer_mt.locks import wait_for_folder
 from transformer_mt.progress_bar import show_progress
 
 _TRIES = 6
-_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS}
 # Seconds to wait before the second try; twice as long before each later one.
 _WAIT = 1.0
 _TIMEOUT = 60.0
@@ -68,7 +66,7 @@ def _fetch_all(url: str, part: Path, what: str) -> None:
         try:
             return _fetch(url, part, what)
         except (OSError, http.client.HTTPException) as error:
-            if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+            if isinstance(error, OSError) and error.errno in DISK_ERRORS:
                 raise
             if isinstance(error, urllib.error.HTTPError) and error.code == 416:
                 part.unlink(missing_ok=True)  # nothing is left to send: killed before it was renamed

@@ -97,15 +97,16 @@ class SeenSentences:
         return cls(**parts, is_complete=facts.get("is_complete") == "true")
 
     def write(self, file: Path) -> None:
-        tensors = {
-            f"{part}.{field.name}.{number}": array
+        tensors = [
+            (f"{part}.{field.name}.{number}", array)
             for part in ("own", "inherited")
             for field in fields(Sentences)
             for number, array in enumerate(_arrays(getattr(getattr(self, part), field.name)))
-        }
+        ]
+        tensors.sort(key=lambda tensor: -tensor[1].itemsize)  # each begins at a multiple of its item's bytes
         facts: dict[str, Any] = {"__metadata__": {"is_complete": json.dumps(self.is_complete)}}
         end = 0
-        for name, array in tensors.items():
+        for name, array in tensors:
             begin, end = end, end + array.nbytes
             facts[name] = {
                 "dtype": f"U{8 * array.itemsize}", "shape": [len(array)], "data_offsets": [begin, end]
@@ -113,7 +114,7 @@ class SeenSentences:
         head = json.dumps(facts).encode()
         head += b" " * (-len(head) % 8)
         # What safetensors' own function writes, which copies gigabytes in memory twice.
-        write_bytes(file, len(head).to_bytes(8, "little"), head, *(array.data for array in tensors.values()))
+        write_bytes(file, len(head).to_bytes(8, "little"), head, *(array.data for _, array in tensors))
 
 
 def _mapped(file: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:

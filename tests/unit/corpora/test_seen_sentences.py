@@ -41,7 +41,7 @@ def test_filters_are_kept_too(tmp_path):
 
 
 def test_a_record_is_a_file_of_safetensors_that_is_read_where_it_is_looked_at(tmp_path):
-    keys = keys_of(f"sentence {n}" for n in range(300)).exact
+    keys = keys_of(f"sentence {n}" for n in range(301)).exact
     filtered = KeySet.of_arrays([keys], len(keys), most_exact=100)
     file = tmp_path / "seen.safetensors"
     SeenSentences(Sentences(trained=filtered, scored=keys_of(["A dog."]))).write(file)
@@ -50,6 +50,7 @@ def test_a_record_is_a_file_of_safetensors_that_is_read_where_it_is_looked_at(tm
     assert tensors["own.scored.0"].tolist() == keys_of(["a  dog."]).exact.tolist()
     read = SeenSentences.read(file).own
     assert isinstance(read.trained.filters[0], np.memmap) and isinstance(read.scored.exact, np.memmap)
+    assert read.scored.exact.flags.aligned  # else each look-up copies all
     assert len((read | read).trained.filters) == 1
 
 

@@ -1,5 +1,6 @@
 """Word alignments of training pairs: from a file or an aligner, as links of pieces in every epoch."""
 
+import os
 import re
 
 import numpy as np
@@ -341,7 +342,7 @@ def test_many_pairs_are_aligned_in_parts_of_a_bounded_size(corpus, tmp_path, mon
     files = sorted((tmp_path / "cache").glob("links-*/*.arrow"))
     sizes = [len(EncodedPairs([file])) for file in files]
     assert sum(sizes) == len(data.train) == len(data.links)
-    assert max(sizes) <= 250 and 1 < len(files) < len(data.blocks)
+    assert 100 <= min(sizes) <= max(sizes) <= 350 and 1 < len(files) < len(data.blocks)
     numbers = data.links.lengths(0) - 1
     assert not numbers[data.sizes[0] : data.sizes[0] + data.sizes[1]].any()  # plain text
     assert (numbers == 0).mean() < 0.05
@@ -353,3 +354,23 @@ def test_many_pairs_are_aligned_in_parts_of_a_bounded_size(corpus, tmp_path, mon
     for row, (src, tgt), links in zip(rows, word_of, aligned(words)):
         found = set(zip(src[data.links.src(row)].tolist(), tgt[data.links.tgt(row)].tolist()))
         assert found == set(map(tuple, links.tolist()))
+
+
+def test_the_aligner_uses_no_more_processes_than_fit_the_memory(corpus, monkeypatch):
+    monkeypatch.setattr(split, "BLOCK", 2)
+    monkeypatch.setattr(training_links, "ALIGNED", 2)
+    aligned_in = []
+    monkeypatch.setattr(training_links, "say", lambda text: aligned_in.append(os.getpid()))
+    monkeypatch.setattr(training_links, "free_memory", lambda device: 1)
+    assert len(prepare(corpus()).links) == 3
+    assert len(aligned_in) > 1 and {*aligned_in} == {os.getpid()}
+
+
+def test_links_follow_their_lines_when_a_dropped_pair_moves(corpus, tmp_path):
+    config = corpus(file=str(tmp_path / "a.links"))
+    before = prepare(config)
+    pairs = [PAIRS[3], *PAIRS[:3], PAIRS[4]]  # the pair without a source is the first now
+    write_aligned(tmp_path, [(*pair, line) for pair, line in zip(pairs, LINKS)])
+    after = prepare(config)
+    assert len(after.train) == len(before.train)
+    assert len(before.links.src(1)) > 0 == len(after.links.src(1))

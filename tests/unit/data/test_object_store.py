@@ -151,6 +151,8 @@ def test_corpora_are_read_by_pattern_here_and_there(config, bucket, tmp_path, wr
         table = pyarrow.table(sides, pyarrow.schema([(side, pyarrow.string()) for side in sides]))
         names.append(tmp_path / f"part-{part}.parquet")
         pyarrow.parquet.write_table(table, names[-1])
+        if not rows:
+            pyarrow.parquet.write_table(table, tmp_path / "also-3.parquet")
         fsspec.filesystem("s3").put_file(str(names[-1]), f"{bucket}/corpus/part-{part}.parquet")
 
     def read(file):
@@ -167,6 +169,7 @@ def test_corpora_are_read_by_pattern_here_and_there(config, bucket, tmp_path, wr
         f"{bucket}/corpus/x-*.parquet": "must match at least one file, but matches none",
         f"{bucket}/corpus/x.parquet": "no such file",
         str(tmp_path / "x-*.parquet"): "must match at least one file, but matches none",
+        str(tmp_path / "*3.parquet"): "a corpus must have sentence pairs, but is empty",
     }.items():
         with pytest.raises(InputError, match=message):
             prepare(read(file))

@@ -112,7 +112,7 @@ class _File:
         self._addresses = np.array(addresses, np.int64).reshape(-1, 4)
 
     @cached_property
-    def read_as(self) -> np.ndarray:
+    def rows_read(self) -> np.ndarray:
         """The numbers of the rows among all that were read."""
         if self._kept is None:
             return np.arange(self.first_rows[-1])
@@ -205,18 +205,18 @@ class EncodedPairs:
             values[is_here] = self._file(file).ids[index[is_here]]
         return Column(offsets, values)
 
-    def read_as(self, file: int) -> np.ndarray:
+    def rows_read(self, file: int) -> np.ndarray:
         """The numbers of the rows of a file among all that were read for it, the dropped ones too."""
-        return self._file(file).read_as
+        return self._file(file).rows_read
 
     def is_followed(self, rows: np.ndarray) -> np.ndarray:
         """(R,) True where the next row of the file was read right after the row."""
         number, is_followed = np.searchsorted(self._first_rows, rows, "right") - 1, np.zeros(len(rows), bool)
         for file in np.unique(number).tolist():
-            is_here, read_as = number == file, self.read_as(file)
+            is_here, rows_read = number == file, self.rows_read(file)
             first = rows[is_here] - self._starts[file]
-            second = np.minimum(first + 1, len(read_as) - 1)  # the last one is followed by none
-            is_followed[is_here] = read_as[second] == read_as[first] + 1
+            second = np.minimum(first + 1, len(rows_read) - 1)  # the last one is followed by none
+            is_followed[is_here] = rows_read[second] == rows_read[first] + 1
         return is_followed
 
     def close_all_but(self, rows: Iterable[range]) -> None:

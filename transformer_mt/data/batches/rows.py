@@ -1,4 +1,4 @@
-"""Training rows as an epoch has them. Letters: R rows."""
+"""Rows of training and validation as an epoch has them. Letters: R rows."""
 
 from collections.abc import Iterator
 

@@ -94,6 +94,10 @@ class Build:
         self._run_stage(Split(data, store))
         check()
         text = TextBlocks(data, store)
+        with_rows = {text.corpus(block) for block in range(len(text))}
+        for number, entry in enumerate(data.entries):
+            if number not in with_rows:
+                raise InputError(f"{entry.title}: a corpus must have sentence pairs, but is empty")
         self._run_stage(clean := Clean(data, text, left_out, store))
         if not store.exists(HeldOutRows.NAME):
             self._write_held_out_sets(HeldOutRows(clean, text, store))
@@ -216,10 +220,10 @@ class Build:
     ) -> str:
         """Write a validation set; returns a fingerprint of its ids."""
         data, corpus = self._config.data, self._config.data.valid_sets[number]
-        sentences, of_text = valid or self._validation(number)
+        sentences, is_filled = valid or self._validation(number)
         pairs = ((src.strip(), tgt.strip()) for src, references in sentences for tgt in references)
         chunks, reasons = zip(*encoded_chunks(pairs, tokenizer, data, corpus))
-        is_kept = np.array(of_text)
+        is_kept = np.array(is_filled)
         is_kept[is_kept] = np.concatenate(reasons) == drop_reasons.REASONS.index(drop_reasons.KEPT)
         content, fingerprint = file_of(chunks, tokenizer, data, corpus, is_kept)
         self._store.write(f"valid-{number}.arrow", content)
@@ -230,7 +234,7 @@ class Build:
 
 def mirror(store: Store, folder: Path, *others: str) -> None:
     """Copy what complete data have besides the pairs, and besides files whose names begin with `others`, from
-    a store to a folder of this machine, unless it is the same.
+    a store to a folder of this machine, unless the store is that folder.
     """
     if store.location == str(folder):
         return

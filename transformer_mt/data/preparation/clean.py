@@ -120,7 +120,7 @@ class Clean:
         return language
 
     def _write_keys(self, number: int, keys: np.ndarray) -> None:
-        share = keys["key"] % np.uint64(max(1, self.num_shares))
+        share = keys["key"] % np.uint64(self.num_shares)
         order = np.argsort(share, kind="stable")
         bounds = np.searchsorted(share[order], np.arange(self.num_shares + 1))
         self._keys.write(_keys_file(number), keys[order], bounds)

@@ -53,22 +53,21 @@ def evaluation_keys(data: DataConfig) -> EvaluationKeys:
 def validation_sentences(
     corpus: AnySet, data: DataConfig, folder: Path
 ) -> tuple[list[EvaluationSentence], list[bool]]:
-    """A validation set as text, without empty sources and references, and which of its pairs these are.
-    InputError if nothing is left.
+    """A validation set as text, without empty sources and references; and for each pair in the order of
+    reading whether no side is empty, with a False also where other rows stood between. InputError if nothing
+    is left.
     """
-    kept, is_kept, read = list[EvaluationSentence](), list[bool](), 0
+    kept, is_filled, read = list[EvaluationSentence](), list[bool](), 0
     for src, references in read_set(corpus, data.languages, folder, "valid"):
         read += 1
-        is_filled = [bool(src.strip() and reference.strip()) for reference in references]
-        is_kept += is_filled
-        if corpus.is_held_out:
-            is_kept.append(False)  # other rows stood between
-        if any(is_filled):
-            kept.append((src, tuple(compress(references, is_filled))))
+        of_sentence = [bool(src.strip() and reference.strip()) for reference in references]
+        is_filled += [*of_sentence, False] if corpus.is_held_out else of_sentence
+        if any(of_sentence):
+            kept.append((src, tuple(compress(references, of_sentence))))
     if not kept:
         raise InputError(
             f"{corpus.describe()}: the validation set must have sentence pairs, but all have an empty side"
         )
     if len(kept) < read:
         say_once(f"note: {corpus.describe()}: {read - len(kept):,} of {read:,} pairs have an empty side")
-    return kept, is_kept
+    return kept, is_filled

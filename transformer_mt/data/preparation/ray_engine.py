@@ -27,8 +27,8 @@ class RayEngine:
                 'pip install "transformer-mt[ray]"'
             ) from None
         self._ray: Any = ray
-        self._is_started = not ray.is_initialized()
-        if not self._is_started:
+        self._has_joined = not ray.is_initialized()
+        if not self._has_joined:
             return
         host, _, port = address.rpartition(":")
         try:
@@ -44,7 +44,7 @@ class RayEngine:
 
     def close(self) -> None:
         """Leave the cluster; one that was started for this preparation ends."""
-        if self._is_started:
+        if self._has_joined:
             self._ray.shutdown()
 
     def run(self, task: Callable[[int], object], numbers: Sequence[int]) -> Iterable[int]:

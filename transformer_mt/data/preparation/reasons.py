@@ -12,21 +12,25 @@ from transformer_mt.data.preparation.split import TextBlocks
 from transformer_mt.data.preparation.store import Store
 
 
-class RowsByBlock(Sections):
+class RowsByBlock:
     """Files of row numbers, a section for each block."""
 
     def __init__(self, text: TextBlocks, store: Store) -> None:
-        super().__init__(store, np.dtype(np.uint64), len(text))
+        self._sections = Sections(store, np.dtype(np.uint64), len(text))
         self._starts = np.array(text.starts, np.uint64)
 
-    def write_rows(self, name: str, rows: np.ndarray) -> None:
+    def write(self, name: str, rows: np.ndarray) -> None:
         """Write the numbers, which are in order."""
-        self.write(name, rows, np.searchsorted(rows, self._starts))
+        self._sections.write(name, rows, np.searchsorted(rows, self._starts))
 
-    def read_rows(self, names: Sequence[str], block: int) -> np.ndarray:
+    def read(self, names: Sequence[str], block: int) -> np.ndarray:
         """The rows of a block in some files, counted from its first."""
-        rows = np.concatenate([np.zeros(0, np.uint64), *self.read(names, block)])
+        rows = np.concatenate([np.zeros(0, np.uint64), *self._sections.read(names, block)])
         return (rows - self._starts[block]).astype(np.int64)
+
+    def read_all(self, name: str) -> np.ndarray:
+        """The rows of all blocks."""
+        return self._sections.read_all(name)
 
 
 class HeldOutRows:
@@ -47,7 +51,7 @@ class HeldOutRows:
         return np.concatenate([of["row"][np.isin(of["key"], targets)] for of in lone])
 
     def write(self, rows: np.ndarray) -> None:
-        self._rows.write_rows(self.NAME, rows)
+        self._rows.write(self.NAME, rows)
 
 
 class Duplicates:
@@ -67,7 +71,7 @@ class Duplicates:
         table = table[~np.isin(table["row"], self._rows.read_all(HeldOutRows.NAME))]
         order = np.argsort(table["key"], kind="stable")  # rows are in order: the first stays the first
         repeated = table["key"][order][1:] == table["key"][order][:-1]
-        self._rows.write_rows(self.result(number), np.sort(table["row"][order[1:][repeated]]))
+        self._rows.write(self.result(number), np.sort(table["row"][order[1:][repeated]]))
 
 
 class Reasons:
@@ -81,6 +85,6 @@ class Reasons:
     def of(self, block: int) -> np.ndarray:
         """The reasons of a block's rows, as indices into REASONS."""
         reasons = self._clean.arrays(block)["reasons"]
-        reasons[self._rows.read_rows([HeldOutRows.NAME], block)] = REASONS.index(HELD_OUT)
-        reasons[self._rows.read_rows(self._duplicates, block)] = REASONS.index(DUPLICATE)
+        reasons[self._rows.read([HeldOutRows.NAME], block)] = REASONS.index(HELD_OUT)
+        reasons[self._rows.read(self._duplicates, block)] = REASONS.index(DUPLICATE)
         return reasons

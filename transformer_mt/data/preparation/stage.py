@@ -36,12 +36,16 @@ class Stage(Protocol):
 class LocalEngine:
     """The cores of this machine."""
 
+    def __init__(self, most: int | None = None) -> None:
+        """`most`: so many tasks at a time, or one."""
+        self._most = usable_cores() if most is None else min(most, usable_cores())
+
     def close(self) -> None:
-        """Nothing is left of it."""
+        """Its workers have ended with their tasks."""
 
     def run(self, task: Callable[[int], object], numbers: Sequence[int]) -> Iterable[int]:
         """The numbers of the tasks as they are done, in any order. WorkError where one cannot be."""
-        workers = min(usable_cores(), len(numbers))
+        workers = min(self._most, len(numbers))
         if workers > 1 and may_fork():
             yield from in_forks(task, numbers, workers)
             return

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from transformer_mt.corpora.remote import file_system, is_url
 from transformer_mt.errors import WorkError
-from transformer_mt.files import replacing, write_bytes
+from transformer_mt.files import DISK_ERRORS, replacing, write_bytes
 
 FACTS_FILE = "facts.json"
 """The manifest; written last, it says that the data are complete."""
@@ -112,6 +112,8 @@ class RemoteStore:
             except (FileNotFoundError, PermissionError):
                 raise
             except Exception as error:  # each kind of store has its own
+                if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+                    raise
                 if tried == _TRIES:
                     raise WorkError(
                         f"{self.location}: cannot be used: {error}; check network and store, and start "

@@ -6,11 +6,12 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, compress, islice, zip_longest
+from itertools import chain, compress, groupby, islice, zip_longest
 from pathlib import Path
 
 import numpy as np
 import pyarrow
+import torch
 
 from transformer_mt.cache import cache_root
 from transformer_mt.config import Config
@@ -26,6 +27,7 @@ from transformer_mt.data.preparation.store import LocalStore
 from transformer_mt.data.vocabulary.piece_words import PieceWords
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import digest, replacing, write_text
+from transformer_mt.memory import free_memory
 from transformer_mt.messages import say
 from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.text.pair import Pair
@@ -33,7 +35,9 @@ from transformer_mt.text.pair import Pair
 _FORMAT = 3  # raise it when a change alters what is written
 
 ALIGNED = 1_000_000
-"""Pairs that the aligner learns from together: more change its links little, and need memory."""
+"""About the most pairs that the aligner learns from together; with more, links change little."""
+_BYTES = 5_000
+"""The memory that it takes for a pair (measured)."""
 _ROWS = 10_000
 
 RowLinks = tuple[np.ndarray, np.ndarray]
@@ -61,15 +65,14 @@ def training_links(config: Config, data: PreparedData) -> tuple[EncodedPairs, li
     """For each training pair its links as one more pair: source positions and target positions; those of no
     translation have none. With fingerprints of all. They are kept in the cache.
     """
-    files = config.train.guided_alignment.files
-    facts = [data.fingerprint, _FORMAT, data.tokenizer.fingerprint, *map(digest, files)]
+    blocks = [block.sha256 for block in data.blocks]
+    facts = [blocks, _FORMAT, data.tokenizer.fingerprint, *map(digest, config.train.guided_alignment.files)]
     key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
     stage = TrainingLinks(config, data, folder := cache_root() / f"links-{key}")
-    if not folder.exists() and not files:
-        say(f"aligning the words of {len(data.train):,} pairs")
+    workers = free_memory(torch.device("cpu")) // (_BYTES * max(stage.sizes))
     for _ in range(2):
         folder.mkdir(parents=True, exist_ok=True)
-        run_stage(stage, LocalEngine(), LocalStore(folder))
+        run_stage(stage, LocalEngine(workers), LocalStore(folder))
         with suppress(OSError, ValueError, pyarrow.ArrowException):
             links = EncodedPairs([stage.file(number) for number in range(len(stage.sizes))])
             if len(links) == len(data.train):
@@ -93,18 +96,14 @@ class TrainingLinks:
         self._files = [next(files, None) if of.objective == "translation" else None for of in entries]
         self._blocks, self._starts = data.blocks, np.cumsum([0, *(of.rows for of in data.blocks)]).tolist()
         self._sides = PieceWords(self._tokenizer.src), PieceWords(self._tokenizer.tgt)
-        self._tasks: list[list[int]] = []
+        pairs, rows = len(data.train), [block.rows for block in data.blocks]
+        part_of = [
+            block.corpus if any(self._files) else (start + block.rows // 2) * -(-pairs // ALIGNED) // pairs
+            for start, block in zip(self._starts, data.blocks)
+        ]
+        self._tasks = [list(blocks) for _, blocks in groupby(range(len(rows)), part_of.__getitem__)]
         """The blocks of each."""
-        self.sizes: list[int] = []
-        for number, (block, last) in enumerate(zip(data.blocks, [None, *data.blocks])):
-            is_full = not self.sizes or self.sizes[-1] + block.rows > ALIGNED
-            if any(self._files):
-                is_full = last is None or last.corpus != block.corpus
-            if is_full:
-                self._tasks.append([])
-                self.sizes.append(0)
-            self._tasks[-1].append(number)
-            self.sizes[-1] += block.rows
+        self.sizes = [sum(rows[block] for block in blocks) for blocks in self._tasks]
 
     def result(self, number: int) -> str:
         return f"{number:05d}.fingerprint"
@@ -120,6 +119,7 @@ class TrainingLinks:
         with replacing(self.file(number)) as part:
             fingerprint = write_chunks(part, _chunks(rows))
         write_text(self._folder / self.result(number), fingerprint)
+        self._pairs.close_all_but(())  # a fork's own
 
     def _entry(self, block: int) -> Corpus:
         return self._data.entries[self._blocks[block].corpus]
@@ -130,7 +130,8 @@ class TrainingLinks:
     def _found(self, blocks: Sequence[int]) -> Iterator[RowLinks]:
         """Links by the aligner."""
         has_links = [self._entry(block).objective == "translation" for block in blocks]
-        rows = chain.from_iterable(map(self._rows, compress(blocks, has_links)))
+        rows = list(chain.from_iterable(map(self._rows, compress(blocks, has_links))))
+        say(f"aligning the words of {len(rows):,} pairs")
         words = (
             [side.words(ids, side.word_of(ids)) for side, ids in zip(self._sides, self._ids(row))]
             for row in rows
@@ -148,9 +149,9 @@ class TrainingLinks:
         lines = _together(entry.read(languages), read_links(file), file, entry)
         for block in blocks:
             is_kept = np.zeros(self._blocks[block].counts[READ], bool)
-            is_kept[self._pairs.read_as(block)] = True
-            of_block = compress(islice(lines, len(is_kept)), is_kept)
-            for row, (links, texts) in zip(self._rows(block), of_block, strict=True):
+            is_kept[self._pairs.rows_read(block)] = True
+            of_block = list(islice(lines, len(is_kept)))
+            for row, (links, texts) in zip(self._rows(block), compress(of_block, is_kept), strict=True):
                 links = links[:, ::-1] if entry.reverse else links
                 words_of = [self._word_of(*side) for side in zip((0, 1), self._ids(row), texts)]
                 counts = [len(text.split()) for text in texts]
