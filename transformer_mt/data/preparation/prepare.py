@@ -162,6 +162,7 @@ def _build(
         finally:
             gc.unfreeze()
         if data := _opened(config, folder, store):
+            clean_up(store, folder)  # tasks of this one may have written after another had cleaned up
             return data
         raise WorkError(f"{folder}: must read as it was written, but does not; check the disk")
     except (OSError, pyarrow.ArrowException) as error:
