@@ -101,7 +101,7 @@ def test_the_data_are_those_of_a_folder_and_another_machine_finds_them(config, b
     assert data.location.startswith(f"{bucket}/prepared/")
     assert contents(data) == here
     names = [Path(name).name for name in fsspec.filesystem("s3").find(data.location)]
-    assert not any(name.endswith((".tmp", ".npz", ".keys")) for name in names)
+    assert not any(name.endswith((".tmp", ".reasons", ".keys")) for name in names)
     monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "another machine"))
     monkeypatch.setattr(Tokenizer, "train", None)  # would raise
     again = prepare(config)

@@ -14,7 +14,6 @@ from transformer_mt.data.preparation.evaluation_keys import EvaluationKeys
 from transformer_mt.data.preparation.sections import Sections
 from transformer_mt.data.preparation.split import TextBlocks
 from transformer_mt.data.preparation.store import Store, sizes_of
-from transformer_mt.data.preparation.tables import array_bytes, arrays_of
 from transformer_mt.data.preparation.training_pairs import lone_side, may_be_scored
 from transformer_mt.text.hashes import pair_key, sentence_key
 from transformer_mt.text.pair import Pair
@@ -90,15 +89,16 @@ class Clean:
         self.sizes = text.sizes
         self.num_shares = -(-len(text) // _SHARE)
         self._keys = Sections(store, KEY, self.num_shares)
+        self._key_files = [_file(block, "keys") for block in range(len(text))]
 
     def result(self, number: int) -> str:
-        return f"clean/{number:05d}.npz"
+        return _file(number, "reasons")
 
     def run(self, number: int) -> None:
         entry = self._text.entry(number)
         rows, language = _Rows(self._data, entry, self._left_out), self._target_language(entry)
         is_near = self._data.remove_duplicates == "near"
-        reasons, keys = list[int](), list[tuple[int, int]]()
+        reasons, keys = bytearray(), list[tuple[int, int]]()
         pairs = zip(self._text.pairs(number), self._text.pair_sources(number))
         for row, (pair, source) in enumerate(pairs, self._text.starts[number]):
             reason = rows.reason(row, pair, source)
@@ -108,10 +108,10 @@ class Clean:
                 target = f"{language}\n{pair[1]}" if language else pair[1]
                 keys.append((pair_key((pair[0], target), is_near), row))
         self._write_keys(number, np.array(keys, KEY))
-        self._store.write(f"clean/{number:05d}.held.json", json.dumps(rows.scored).encode())
-        targets, lone = np.array(rows.targets, np.uint64), np.array(rows.lone, KEY)
-        content = array_bytes(reasons=np.array(reasons, np.uint8), targets=targets, lone=lone)
-        self._store.write(self.result(number), content)
+        self._store.write(_file(number, "held"), json.dumps(rows.scored).encode())
+        self._store.write(_file(number, "targets"), np.array(rows.targets, np.uint64).tobytes())
+        self._store.write(_file(number, "lone"), np.array(rows.lone, KEY).tobytes())
+        self._store.write(self.result(number), bytes(reasons))
 
     def _target_language(self, entry: Corpus) -> str:
         language = self._data.languages_of(entry)[1] if len(self._data.targets) > 1 else ""
@@ -123,28 +123,33 @@ class Clean:
         share = keys["key"] % np.uint64(self.num_shares)
         order = np.argsort(share, kind="stable")
         bounds = np.searchsorted(share[order], np.arange(self.num_shares + 1))
-        self._keys.write(_keys_file(number), keys[order], bounds)
+        self._keys.write(self._key_files[number], keys[order], bounds)
 
     def num_keys(self) -> list[int]:
         """The rows of each block that no rule dropped."""
-        sizes = sizes_of(self._store, [_keys_file(block) for block in range(len(self.sizes))])
-        return [self._keys.num_values(size) for size in sizes]
+        return [self._keys.num_values(size) for size in sizes_of(self._store, self._key_files)]
 
     def keys(self, share: int) -> np.ndarray:
         """The keys of all blocks in a share of all keys, and their rows, in order."""
-        return np.concatenate(self._keys.read(map(_keys_file, range(len(self._text))), share))
+        return np.concatenate(self._keys.read(self._key_files, share))
 
-    def arrays(self, block: int) -> dict[str, np.ndarray]:
-        """Results for a block: the `reasons` of its rows as indices into REASONS, and what is held out of it:
-        keys of its `targets`, and keys and rows of `lone` sides.
-        """
-        return arrays_of(self._store.read(self.result(block)))
+    def reasons(self, block: int) -> np.ndarray:
+        """The reasons of a block's rows, as indices into REASONS."""
+        return np.frombuffer(bytearray(self._store.read(self.result(block))), np.uint8)
 
     def held_out(self, block: int) -> Iterator[tuple[int, int, int, Pair]]:
         """(split, key of the source, row, pair) of the held-out pairs of a block that may be scored."""
-        for *numbers, pair in json.loads(self._store.read(f"clean/{block:05d}.held.json")):
+        for *numbers, pair in json.loads(self._store.read(_file(block, "held"))):
             yield *numbers, tuple(pair)
 
+    def held_out_targets(self, block: int) -> np.ndarray:
+        """Keys of the targets that are held out of a block."""
+        return np.frombuffer(self._store.read(_file(block, "targets")), np.uint64)
 
-def _keys_file(block: int) -> str:
-    return f"clean/{block:05d}.keys"
+    def lone(self, block: int) -> np.ndarray:
+        """Keys and rows of the lone sides of a block."""
+        return np.frombuffer(self._store.read(_file(block, "lone")), KEY)
+
+
+def _file(block: int, kind: str) -> str:
+    return f"clean/{block:05d}.{kind}"

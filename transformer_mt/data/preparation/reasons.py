@@ -46,8 +46,8 @@ class HeldOutRows:
         for block in self._blocks:
             for split, key, row, pair in self._clean.held_out(block):
                 splits[split].add(key, row, pair)
-        targets = np.unique(np.concatenate([self._clean.arrays(block)["targets"] for block in self._blocks]))
-        lone = (self._clean.arrays(block)["lone"] for block in self._blocks)
+        targets = np.unique(np.concatenate([self._clean.held_out_targets(block) for block in self._blocks]))
+        lone = map(self._clean.lone, self._blocks)
         return np.concatenate([of["row"][np.isin(of["key"], targets)] for of in lone])
 
     def write(self, rows: np.ndarray) -> None:
@@ -84,7 +84,7 @@ class Reasons:
 
     def of(self, block: int) -> np.ndarray:
         """The reasons of a block's rows, as indices into REASONS."""
-        reasons = self._clean.arrays(block)["reasons"]
+        reasons = self._clean.reasons(block)
         reasons[self._rows.read([HeldOutRows.NAME], block)] = REASONS.index(HELD_OUT)
         reasons[self._rows.read(self._duplicates, block)] = REASONS.index(DUPLICATE)
         return reasons

@@ -43,7 +43,7 @@ class Sample:
 
     def run(self, number: int) -> None:
         kept = REASONS.index(KEPT)
-        rows = np.flatnonzero(self._clean.arrays(number)["reasons"] == kept)
+        rows = np.flatnonzero(self._clean.reasons(number) == kept)
         rows = rows[-self._before[number] % self._stride :: self._stride]
         pairs, is_kept = self._text.pairs(number), self._reasons.of(number) == kept
         src, tgt = ([pairs[row][side] for row in rows.tolist()] for side in (0, 1))

@@ -1,10 +1,8 @@
-"""Columns of text, and arrays, as the bytes of a file."""
+"""Columns of text as the bytes of a file."""
 
 from collections.abc import Mapping
-from io import BytesIO
 from typing import Any
 
-import numpy as np
 import pyarrow
 
 
@@ -21,16 +19,3 @@ def text_bytes(columns: Mapping[str, list[Any]]) -> bytes:
 def text_columns(content: bytes) -> dict[str, list[Any]]:
     """The columns that `text_bytes` wrote."""
     return pyarrow.ipc.open_file(content).read_all().to_pydict()
-
-
-def array_bytes(**arrays: np.ndarray) -> bytes:
-    """Arrays by their names."""
-    file = BytesIO()
-    np.savez(file, **arrays)  # type: ignore[arg-type]
-    return file.getvalue()
-
-
-def arrays_of(content: bytes) -> dict[str, np.ndarray]:
-    """The arrays that `array_bytes` wrote."""
-    with np.load(BytesIO(content)) as file:
-        return dict(file)
