@@ -119,7 +119,7 @@ class TrainingLinks:
         with replacing(self.file(number)) as part:
             fingerprint = write_chunks(part, _chunks(rows))
         write_text(self._folder / self.result(number), fingerprint)
-        self._pairs.close_all_but(())  # a fork's own
+        self._pairs.close_all_but(())  # else blocks of a store would stay on this machine
 
     def _entry(self, block: int) -> Corpus:
         return self._data.entries[self._blocks[block].corpus]
