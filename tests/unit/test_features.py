@@ -2,6 +2,7 @@
 
 import ast
 from dataclasses import dataclass, field
+from functools import cache
 
 import pytest
 
@@ -86,8 +87,13 @@ FEATURES = {
 }  # fmt: skip
 
 
+@cache
 def chains(path):
     """The attributes that a module reads, as `.config.data.terms.share.`."""
+    return list(_chains(path))
+
+
+def _chains(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names = []
         while isinstance(node, ast.Attribute):

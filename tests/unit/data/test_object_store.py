@@ -112,6 +112,7 @@ def test_the_data_are_those_of_a_folder_and_another_machine_finds_them(config, b
 
 
 def test_a_store_that_is_busy_and_slow_gets_the_same_data(config, server, monkeypatch):
+    monkeypatch.setattr(split, "BLOCK", 300)
     here = locally(config)
     faulty, _ = server
     faulty.share, faulty.seconds = 0.2, 0.02

@@ -213,7 +213,7 @@ FILES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("start", range(0, 1000, 250))
+@pytest.mark.parametrize("start", [0, 250, *(pytest.param(n, marks=pytest.mark.slow) for n in (500, 750))])
 @pytest.mark.parametrize("format", FILES)
 def test_only_the_words_change(format, start):
     translator = upper_case_translator(split_sentences=False)
