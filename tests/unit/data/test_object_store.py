@@ -1,5 +1,6 @@
 """Data prepared in an object store, and corpora read from one."""
 
+import errno
 import os
 import re
 import shutil
@@ -124,6 +125,19 @@ def test_a_store_that_stays_busy_is_one_line(config, server):
     server[0].share = 1.0
     with pytest.raises(WorkError, match=r"s3://.*/prepared/\w+: cannot be used: .*it resumes from here"):
         prepare(config)
+
+
+def test_a_full_disk_of_this_machine_is_not_a_fault_of_the_store(monkeypatch, tmp_path):
+    files, tries = fsspec.filesystem("memory"), []
+
+    def full(self, source, target):
+        tries.append(target)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(type(files), "get_file", full)
+    with pytest.raises(OSError, match="No space left on device: '.*block'"):
+        store.RemoteStore("memory://full").fetch("block", tmp_path / "block")
+    assert len(tries) == 1 and not list(tmp_path.iterdir())
 
 
 def test_several_workers_write_to_a_store(config, monkeypatch):
