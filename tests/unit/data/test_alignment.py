@@ -352,8 +352,8 @@ def test_many_pairs_are_aligned_in_parts_of_a_bounded_size(corpus, tmp_path, mon
     word_of = [[side.word_of(row) for side, row in zip(sides, of_row)] for of_row in ids]
     words = [[side.words(row, of) for side, row, of in zip(sides, *of_row)] for of_row in zip(ids, word_of)]
     for row, (src, tgt), links in zip(rows, word_of, aligned(words)):
-        found = set(zip(src[data.links.src(row)].tolist(), tgt[data.links.tgt(row)].tolist()))
-        assert found == set(map(tuple, links.tolist()))
+        of_row = set(zip(src[data.links.src(row)].tolist(), tgt[data.links.tgt(row)].tolist()))
+        assert of_row == set(map(tuple, links.tolist()))
 
 
 def test_the_aligner_uses_no_more_processes_than_fit_the_memory(corpus, monkeypatch):
@@ -374,3 +374,11 @@ def test_links_follow_their_lines_when_a_dropped_pair_moves(corpus, tmp_path):
     after = prepare(config)
     assert len(after.train) == len(before.train)
     assert len(before.links.src(1)) > 0 == len(after.links.src(1))
+
+
+def test_a_corpus_that_lost_pairs_since_its_preparation_is_refused(corpus, tmp_path):
+    config = corpus(file=str(tmp_path / "a.links"))
+    data = prepare(config)
+    write_aligned(tmp_path, [(*pair, line) for pair, line in zip(PAIRS[:3], LINKS)])
+    with pytest.raises(InputError, match="a.de: must not change after its preparation, but has changed"):
+        training_links.with_links(config, data)

@@ -17,9 +17,11 @@ from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
 from transformer_mt.cache import cache_root
+from transformer_mt.config.guided_alignment import GuidedAlignmentConfig
 from transformer_mt.config.load import load_config
+from transformer_mt.config.preparation import PreparationConfig
 from transformer_mt.corpora import toy
-from transformer_mt.data.preparation import split, stage, store
+from transformer_mt.data.preparation import split, stage, store, training_links
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
@@ -138,6 +140,22 @@ def test_a_full_disk_of_this_machine_is_not_a_fault_of_the_store(monkeypatch, tm
     with pytest.raises(OSError, match="No space left on device: '.*block'"):
         store.RemoteStore("memory://full").fetch("block", tmp_path / "block")
     assert len(tries) == 1 and not list(tmp_path.iterdir())
+
+
+def links_of(data):
+    return [(data.links.src(row).tolist(), data.links.tgt(row).tolist()) for row in range(len(data.train))]
+
+
+def test_pairs_of_a_store_are_aligned_as_those_of_a_folder(config, monkeypatch, tmp_path):
+    monkeypatch.setattr(training_links, "ALIGNED", 200)
+    train = config.train.model_copy(update={"guided_alignment": GuidedAlignmentConfig(weight=0.1)})
+    config = config.model_copy(update={"train": train})
+    of_store = links_of(prepare(config))
+    here = config.data.model_copy(update={"preparation": PreparationConfig()})
+    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "other"))
+    assert of_store == links_of(prepare(config.model_copy(update={"data": here})))
+    assert of_store and all(src for src, _ in of_store)
+    assert not list((tmp_path / "cache").glob("*/train-*.arrow"))  # each block was removed after its use
 
 
 def test_several_workers_write_to_a_store(config, monkeypatch):

@@ -68,12 +68,12 @@ class EncodeBlocks:
         pairs = list(compress(self._text.pairs(number), reasons == kept))
         chunks, of_lengths, keys = list[Chunk](), list[np.ndarray](), list[np.ndarray]()
         threads, rest = 1 if len(self._text) > 1 else None, iter(pairs)
-        for chunk, found in encoded_chunks(pairs, self._tokenizer, self._data, entry, threads):
-            fitting = compress(islice(rest, len(found)), found == kept)
+        for chunk, of_chunk in encoded_chunks(pairs, self._tokenizer, self._data, entry, threads):
+            fitting = compress(islice(rest, len(of_chunk)), of_chunk == kept)
             sides = [sentence_key(side) for pair in fitting for side in pair]
             keys.append(np.array(sides, np.uint64).reshape(-1, 2))
             chunks.append(chunk)
-            of_lengths.append(found)
+            of_lengths.append(of_chunk)
         reasons[reasons == kept] = np.concatenate([np.zeros(0, np.uint8), *of_lengths])
         counts = Counter(dict(zip(REASONS, np.bincount(reasons, minlength=len(REASONS)).tolist())))
         counts[READ] = len(reasons)

@@ -131,7 +131,8 @@ class TrainingLinks:
         """Links by the aligner."""
         has_links = [self._entry(block).objective == "translation" for block in blocks]
         rows = list(chain.from_iterable(map(self._rows, compress(blocks, has_links))))
-        say(f"aligning the words of {len(rows):,} pairs")
+        if rows:
+            say(f"aligning the words of {len(rows):,} pairs")
         words = (
             [side.words(ids, side.word_of(ids)) for side, ids in zip(self._sides, self._ids(row))]
             for row in rows
@@ -151,7 +152,9 @@ class TrainingLinks:
             is_kept = np.zeros(self._blocks[block].counts[READ], bool)
             is_kept[self._pairs.rows_read(block)] = True
             of_block = list(islice(lines, len(is_kept)))
-            for row, (links, texts) in zip(self._rows(block), compress(of_block, is_kept), strict=True):
+            if len(of_block) < len(is_kept):
+                raise InputError(f"{entry.title}: must not change after its preparation, but has changed")
+            for row, (links, texts) in zip(self._rows(block), compress(of_block, is_kept)):
                 links = links[:, ::-1] if entry.reverse else links
                 words_of = [self._word_of(*side) for side in zip((0, 1), self._ids(row), texts)]
                 counts = [len(text.split()) for text in texts]
