@@ -13,8 +13,9 @@ from torch import Tensor
 from transformer_mt.model.interface import NEVER
 from transformer_mt.model.kernels.cpu_code import uses_cpu_code
 
-# Logits are computed in chunks of about this many numbers (32 MB in float32 on a CPU: the size of its cache).
-_CHUNK_ON_CPU = 2**23
+# Target tokens of a chunk on a CPU: more leave its cache, fewer pass over the weights too often.
+_TOKENS_ON_CPU = 256
+# Elsewhere logits are computed in chunks of about this many numbers.
 _CHUNK = 2**27
 _COMPILED_CHUNK = 2**28
 
@@ -46,7 +47,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
     ) -> Any:
         dtype = _product_dtype(hidden_RD)
         V = len(weight_VD)
-        size = max(1, (_CHUNK_ON_CPU if uses_cpu_code(hidden_RD) else _CHUNK) // V)
+        size = _TOKENS_ON_CPU if uses_cpu_code(hidden_RD) else max(1, _CHUNK // V)
         if compiled:
             size = _equal_parts(len(targets_R), _COMPILED_CHUNK // V)
         is_real_R1 = None if is_real_R is None else is_real_R[:, None]

@@ -4,8 +4,10 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -190,8 +192,10 @@ class TorchEngine:
     def _padded(self, rows: Iterable[Ids]) -> Tensor:
         """(B, longest), PAD after each row, on the device."""
         rows = list(rows)
-        longest = max(map(len, rows))
-        return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows]).to(self.device)
+        lengths = np.fromiter(map(len, rows), np.int64)
+        padded = np.full((len(rows), lengths.max()), PAD)
+        padded[np.arange(lengths.max()) < lengths[:, None]] = np.fromiter(chain.from_iterable(rows), np.int64)
+        return torch.from_numpy(padded).to(self.device)
 
     def _in_parallel(self, work: Work, plan: list[list[int]]) -> Iterator[Done]:
         """The results of `work` for each batch, as they are done. On a CPU each core works on a batch of its
