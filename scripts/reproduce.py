@@ -23,6 +23,7 @@ import yaml
 
 from transformer_mt.config.load import load_config
 from transformer_mt.errors import InputError
+from transformer_mt.evaluation.metrics import metric_names
 from transformer_mt.files import read_objects
 
 COMMAND = [sys.executable, "-m", "transformer_mt"]
@@ -46,8 +47,8 @@ def train(command: list[str]) -> None:
         raise subprocess.CalledProcessError(process.returncode, command)
 
 
-def measure(config: Path, out: Path, overrides: list[str]) -> dict:
-    """Train, evaluate, and put together what a receipt holds."""
+def measure(config: Path, out: Path, overrides: list[str]) -> tuple[dict, list[str]]:
+    """Train, evaluate, and put together what a receipt holds; and the keys that were changed on the way."""
     trained_before = (out / "finished.json").exists()
     if trained_before:
         print(f"{out}: was trained before; that run is compared, --out DIR trains another", file=sys.stderr)
@@ -60,21 +61,21 @@ def measure(config: Path, out: Path, overrides: list[str]) -> dict:
     journal = read_objects(out / "metrics.jsonl")
     starts = [entry for entry in journal if entry["event"] == "start"]
     last = [entry for entry in journal if "tokens" in entry][-1]
-    run_config = yaml.safe_load((out / "config.yaml").read_text(encoding="utf-8"))
-    bleu = test["scores"][0]
+    trained = load_config(out / "config.yaml")
+    bleu = next(score for score in test["scores"] if score["name"] == "BLEU")
     return {
         "test": test["corpus"],
         "bleu": round(bleu["value"], 2),
         "signature": bleu["signature"],
-        "beam": run_config.get("decode", {}).get("beam", 5),
+        "beam": trained.decode.beam if trained.decode.search == "beam" else trained.decode.in_words,
         "minutes": None if trained_before or len(starts) > 1 else round(minutes, 1),
         "tokens_per_second": round(last["tokens"] / last["seconds"]),
         "peak_mb": None if trained_before else round(peak),
         "machine": starts[-1]["gpu"] or f"{starts[-1]['threads']} threads of {starts[-1]['processor']}",
         "commit": starts[-1]["commit"],
-        "seed": run_config.get("seed", 1),
+        "seed": trained.seed,
         "settings": [word for word in overrides if not word.startswith(("seed=", "data.hub="))],
-    }
+    }, sorted({key for start in starts for key in start.get("changed", [])})
 
 
 def main() -> int:
@@ -95,14 +96,17 @@ def main() -> int:
             )
         seed = [f"seed={receipt['seed']}"] if "seed" in receipt else []
         overrides = [*seed, *receipt.get("settings", []), *options.overrides]  # the last word on a key wins
-        if not load_config(options.config, overrides).data.test:
+        config = load_config(options.config, overrides)
+        names = metric_names(config.evaluate, config.data.target_lang) if config.data.translates else []
+        if not config.data.test or "BLEU" not in names:
             print(
-                f"{options.config}: must have data.test, on which a receipt's BLEU is measured",
+                f"{options.config}: must have data.test, on which a receipt's BLEU is measured, and BLEU "
+                "among evaluate.metrics",
                 file=sys.stderr,
             )
             return 2
         out = options.out or Path("runs") / f"reproduce-{options.config.stem}"
-        measured = measure(options.config, out, overrides)
+        measured, changed = measure(options.config, out, overrides)
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
@@ -114,6 +118,9 @@ def main() -> int:
     print("\n| | receipt | now |\n|---|---|---|")
     for key, value in measured.items():
         print(f"| {key} | {receipt.get(key, '')} | {value} |")
+    if changed:
+        print(f"\nno receipt: {', '.join(changed)} changed while {out} was trained; --out DIR trains another")
+        return 1
     print("\n# receipt:")
     print(
         "".join(f"#   {line}\n" for line in yaml.safe_dump(measured, sort_keys=False, width=200).splitlines())
@@ -121,9 +128,22 @@ def main() -> int:
     if not receipt:
         return 0
     difference = measured["bleu"] - receipt["bleu"]
-    reproduced = abs(difference) <= options.tolerance
-    print(f"{'reproduced' if reproduced else 'NOT reproduced'}: BLEU {difference:+.2f} from the receipt")
-    return 0 if reproduced else 1
+    problems = [f"BLEU {difference:+.2f} from the receipt"] if abs(difference) > options.tolerance else []
+    problems += [
+        f"another {key}"
+        for key in ("signature", "beam")
+        if unversioned(measured[key]) != unversioned(receipt[key])
+    ]
+    if problems:
+        print(f"NOT reproduced: {', '.join(problems)}")
+        return 1
+    print(f"reproduced: BLEU {difference:+.2f} from the receipt")
+    return 0
+
+
+def unversioned(fact: object) -> str:
+    """A signature without the version of sacreBLEU; other facts as they are."""
+    return re.sub(r"\|version:[^|]*", "", str(fact))
 
 
 if __name__ == "__main__":

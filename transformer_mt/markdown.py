@@ -1,6 +1,6 @@
-"""Tables in Markdown."""
+"""Tables and notes in Markdown."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tabulate import tabulate
@@ -9,3 +9,13 @@ from tabulate import tabulate
 def table(rows: Sequence[Sequence[Any]], head: Sequence[str]) -> str:
     """A Markdown table; the cells stay as they are."""
     return tabulate(rows, headers=head, tablefmt="github", disable_numparse=True)
+
+
+def with_names(facts: Iterable[tuple[str, str]]) -> str:
+    """(name, fact) of each: the fact once if it is one, else each with the names of which it is true."""
+    whose: dict[str, dict[str, None]] = {}
+    for name, fact in facts:
+        whose.setdefault(fact, {})[name] = None
+    if len(whose) == 1:
+        return next(iter(whose))
+    return "; ".join(f"{fact} ({', '.join(names)})" for fact, names in whose.items())

@@ -110,7 +110,7 @@ def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, p
     is_ranked = len(names) > _MOST_COLOURED
     measured_names = [name for name in names if best[name]]
     ranking = sorted(measured_names, key=lambda name: mean(best[name]), reverse=not is_error)
-    coloured = list(dict.fromkeys([names[0], *ranking]))[:_MOST_COLOURED]
+    coloured = list(dict.fromkeys([names[0], *ranking, *names]))[:_MOST_COLOURED]
     colours = {name: f"C{number}" for number, name in enumerate(coloured)}
     figure = _figure(8 + 5 * is_ranked, max(9, 0.2 * len(names)) if is_ranked else 9)
     grid = figure.add_gridspec(3, 1 + is_ranked, width_ratios=[3, 1][: 1 + is_ranked])

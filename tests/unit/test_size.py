@@ -9,7 +9,7 @@ from transformer_mt.cli.options.arguments import subcommands
 from transformer_mt.config import Config
 from transformer_mt.config.keys import CORPORA, keys
 
-MOST_LINES, MOST_KEYS, MOST_OPTIONS = 46_300, 145, 15
+MOST_LINES, MOST_KEYS, MOST_OPTIONS = 46_500, 145, 15
 MOST_TO_READ, LONGEST_FUNCTION = 1_500, 40
 
 

@@ -243,17 +243,29 @@ def _translated(
     ]
     runs: dict[str, list[list[list[str]]]] = {}
     folders: dict[str, list[RunFolder]] = {}
+    searches: dict[str, dict[str, None]] = {}
     for system, of_files in zip(named, read):
         folder = run_of(system.paths[0]) if system.is_model else _run_with(system.paths[0])
         run = of_files or translated(run_of(system.paths[0]), tests, arguments.device)
         runs.setdefault(system.name, []).append(run)
         folders.setdefault(system.name, []).extend([folder] if folder else [])
+        searches.setdefault(system.name, {})[_search(system, folder)] = None
     systems = []
     for name, outputs in runs.items():
         record = SystemRecord(folders[name])
         seen = tuple(map(record.share, tests)) if folders[name] else ()
-        systems.append(System(name, outputs, seen))
+        systems.append(System(name, outputs, seen, " and ".join(filter(None, searches[name]))))
     return systems
+
+
+def _search(system: _Named, folder: "RunFolder | None") -> str:
+    """The search that translates, or that the file of `evaluate` came from, in words; empty if not known."""
+    from transformer_mt.runs.folder import facts_of
+
+    if folder is None or system.is_model:
+        return folder.config().decode.in_words if folder else ""
+    searches = (facts_of(folder.scores_file(path.stem)).get("search", "") for path in system.paths)
+    return " and ".join(dict.fromkeys(searches))
 
 
 def _word_counts(config: "Config | None", tests: "Sequence[EvaluationSet]") -> "Counter[str] | None":

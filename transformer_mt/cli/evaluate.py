@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from transformer_mt.config import Config
     from transformer_mt.corpora.evaluation_sets import EvaluationSet
     from transformer_mt.evaluation.alignment_error import HandLinks
-    from transformer_mt.evaluation.metric import Metric
+    from transformer_mt.evaluation.metric import Metric, Score
     from transformer_mt.evaluation.run_evaluation import RunEvaluation
+    from transformer_mt.evaluation.seen import SeenShare
     from transformer_mt.runs.folder import RunFolder
 
 _OF_TRANSLATIONS = (
@@ -110,7 +111,8 @@ def _evaluate(arguments: argparse.Namespace) -> int:
 
 def _evaluate_text(arguments: argparse.Namespace, folder: "RunFolder", config: "Config") -> int:
     """Print the scores of the test sets of a model that translates nothing, and keep them in its folder."""
-    from transformer_mt.corpora.evaluation_sets import read_set
+    from transformer_mt.corpora.evaluation_sets import EvaluationSet, read_set
+    from transformer_mt.evaluation.seen import SystemRecord
     from transformer_mt.language_models.load import LoadedModel
     from transformer_mt.language_models.scores import save_scores, text_scores
 
@@ -123,21 +125,15 @@ def _evaluate_text(arguments: argparse.Namespace, folder: "RunFolder", config: "
     if not config.data.test:
         raise InputError(f"{folder}: its config must have data.test to be evaluated, but has none")
     loaded = LoadedModel.load(folder.path, (config.model.kind,), arguments.device)
+    record = SystemRecord([folder])
     for number, corpus in enumerate(config.data.test):
-        sentences = read_set(corpus, config.data.languages, folder.path, "test")
+        sentences = list(read_set(corpus, config.data.languages, folder.path, "test"))
+        test = EvaluationSet(f"test-{number}", corpus.describe(), sentences)
+        seen = record.share(test)
         rows = [(text, target) for text, targets in sentences for target in targets]
         scores = text_scores(loaded, corpus, rows)
-        save_scores(folder, f"test-{number}", corpus.describe(), len(rows), scores)
-        if arguments.json:
-            facts = {
-                "test": f"test-{number}",
-                "corpus": corpus.describe(),
-                "scores": [vars(s) for s in scores],
-            }
-            print(json.dumps(facts, ensure_ascii=False), flush=True)
-        else:
-            print(f"test-{number}: {corpus.describe()}, {len(rows):,} texts")
-            print("\n".join(f"  {score}" for score in scores), flush=True)
+        save_scores(folder, test, seen, scores)
+        _print_scores(arguments, test, seen, scores, f"{corpus.describe()}, {len(rows):,} texts")
     _update_report(folder, config)
     return 0
 
@@ -151,20 +147,8 @@ def _score(
 ) -> None:
     """Print the scores of each set, and what else is asked for."""
     for test, evaluation in run.evaluations(tests, external, hand):
-        seen = evaluation.seen
-        if arguments.json:
-            facts = {
-                "test": test.name,
-                "corpus": test.corpus,
-                "sentences": len(test.sentences),
-                "seen": vars(seen),
-                "scores": [vars(s) for s in evaluation.scores],
-            }
-            print(json.dumps(facts, ensure_ascii=False), flush=True)
-        else:
-            print(f"{test.name}: {test.corpus}, {len(test.sentences):,} sentences, {run.translator.searched}")
-            lines = [f"  {line}" for line in ([seen.in_words] if seen and seen.count else [])]
-            print("\n".join([*lines, *(f"  {score}" for score in evaluation.scores)]), flush=True)
+        what = f"{test.title}, {evaluation.search}"
+        _print_scores(arguments, test, evaluation.seen, evaluation.scores, what)
     of_own_sets = run.is_usual and not (arguments.source or arguments.to or vars(arguments)["from"])
     try:
         if arguments.robust:
@@ -179,6 +163,28 @@ def _score(
             _update_report(run.folder, run.config)
     if run.not_saved:  # at the end: the folder of a shared model may be read-only
         raise run.not_saved
+
+
+def _print_scores(
+    arguments: argparse.Namespace,
+    test: "EvaluationSet",
+    seen: "SeenShare | None",
+    scores: "Sequence[Score]",
+    what: str,
+) -> None:
+    """Print the scores of a set, which is `what` in words."""
+    if arguments.json:
+        facts = {
+            "test": test.name,
+            "corpus": test.corpus,
+            "sentences": len(test.sentences),
+            "seen": seen and vars(seen),
+            "scores": [vars(score) for score in scores],
+        }
+        print(json.dumps(facts, ensure_ascii=False), flush=True)
+    else:
+        lines = [seen.in_words] if seen and seen.count else []
+        print("\n  ".join([f"{test.name}: {what}", *lines, *map(str, scores)]), flush=True)
 
 
 def _print_robustness(

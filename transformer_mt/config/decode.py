@@ -1,5 +1,6 @@
 """The YAML's `decode` section: the search."""
 
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -68,6 +69,22 @@ class DecodeConfig(Section):
     def num_hypotheses(self) -> int:
         """Number of hypotheses per sentence that a search keeps."""
         return self.beam if self.search == "beam" else self.samples
+
+    @property
+    def in_words(self) -> str:
+        """The search, and each other setting that is not the usual one: "beam 5, no_repeat_ngram 2"."""
+        how = {
+            "beam": f"beam {self.beam}",
+            "sample": f"{self.samples} samples",
+            "mbr": f"{self.samples} samples, mbr by {self.utility}",
+        }[self.search]
+        named = {"search", "beam", "samples", "utility", "batch_tokens"}
+        others = self.model_dump(exclude=named, exclude_defaults=True)
+        if others.get("split_sentences"):  # what auto usually becomes
+            del others["split_sentences"]
+        return ", ".join(
+            [how, *(f"{key} {json.dumps(value, ensure_ascii=False)}" for key, value in others.items())]
+        )
 
     def batch_budget(self, gpu_memory: int = 0, vocab_size: int = 1) -> int:
         """`batch_tokens` for a CPU, or for a GPU of so many bytes and a vocabulary of this size."""

@@ -99,7 +99,9 @@ class TrainConfig(Section):
     validate_every: Changeable[Positive] = 1000
     """Updates between validations."""
     validate_sentences: Annotated[Changeable[Positive], Mark.AFFECTS_SCORES] = 1000
-    """Maximum sentences of a validation set translated (greedily) for the metrics; the loss uses all."""
+    """Maximum sentences of a validation set translated (greedily) for the metrics; the loss uses all but
+    those that data.max_length and data.max_length_ratio exclude.
+    """
     save_every: Changeable[Positive] = 1000
     """Updates between checkpoints."""
     save_minutes: Changeable[float] = Field(0.0, ge=0.0)

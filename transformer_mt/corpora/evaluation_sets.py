@@ -23,6 +23,10 @@ class EvaluationSet:
     """Source and target; None where the model's own are meant."""
 
     @property
+    def title(self) -> str:
+        return f"{self.corpus}, {len(self.sentences):,} sentences"
+
+    @property
     def sources(self) -> list[str]:
         return [src for src, _ in self.sentences]
 

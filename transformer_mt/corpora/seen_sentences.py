@@ -31,6 +31,8 @@ class Sentences:
     """Training texts without their pair: plain text, and the targets of pairs whose source a model wrote."""
     scored: KeySet = NO_KEYS
     """Both sides of validation and test pairs."""
+    chose: KeySet = NO_KEYS
+    """Sources of validation pairs, which chose the checkpoint."""
 
     @property
     def fingerprint(self) -> str:
@@ -43,7 +45,7 @@ class Sentences:
 
     @property
     def is_empty(self) -> bool:
-        return self.trained.is_empty and self.alone.is_empty and self.scored.is_empty
+        return all(getattr(self, field.name).is_empty for field in fields(self))
 
     def __or__(self, other: "Sentences") -> "Sentences":
         return Sentences(*(getattr(self, f.name) | getattr(other, f.name) for f in fields(self)))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from statistics import mean
 
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
@@ -29,6 +30,10 @@ class System:
     """Translations of each run, of each test set in order."""
     seen: tuple[SeenShare, ...] = ()
     """The part of each test set that is known to it; empty for files of translations."""
+    search: str = ""
+    """The search in a few words; empty where it is not known."""
+    seeds: tuple[int, ...] = ()
+    """The seed of each run; without them, runs of the same position are taken for those of the same seed."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,6 @@ def compare(
     cells: list[Cell] = []
     signatures: dict[tuple[str, str], None] = {}
     statistics: dict[tuple[str, str, str], list[Statistics]] = {}
-    names = [system.name for system in systems]
     metrics_of = metrics if callable(metrics) else lambda test_set: metrics
     for number, test_set in enumerate(tests):
         for metric in metrics_of(test_set):
@@ -120,7 +124,7 @@ def compare(
             signatures[metric.name, metric.signature(test_set.references)] = None
             for system, runs in zip(systems, runs_of):
                 statistics[test_set.name, system.name, metric.name] = runs
-            cells += _cells(test_set.name, names, metric, runs_of, test, samples)
+            cells += _cells(test_set.name, systems, metric, runs_of, test, samples)
     return Comparison(
         list(tests),
         list(systems),
@@ -135,7 +139,7 @@ def compare(
 
 def _cells(
     test_set: str,
-    names: Sequence[str],
+    systems: Sequence[System],
     metric: Metric,
     runs_of: Sequence[Sequence[Statistics]],
     test: Test,
@@ -151,11 +155,12 @@ def _cells(
     else:
         p = [randomisation_p(metric, runs_of[0][0], runs[0], samples) for runs in runs_of[1:]]
     cells = []
-    baseline = scores(metric, runs_of[0]).tolist()
-    for name, runs, values, corrected in zip(names, runs_of, samples_of, [None, *holm(p)]):
+    baseline = dict(zip(systems[0].seeds or count(), scores(metric, runs_of[0]).tolist()))
+    for system, runs, values, corrected in zip(systems, runs_of, samples_of, [None, *holm(p)]):
         of_metric = scores(metric, runs).tolist()
-        differences = [b - a for a, b in zip(baseline, of_metric)] if len(of_metric) == len(baseline) else []
+        of_seeds = zip(system.seeds or count(), of_metric)
+        differences = [value - baseline[seed] for seed, value in of_seeds if seed in baseline]
         disagree = any(d > 0 for d in differences) and any(d < 0 for d in differences)
         low, high = interval(values, metric, runs)
-        cells.append(Cell(test_set, name, metric.name, of_metric, low, high, corrected, disagree))
+        cells.append(Cell(test_set, system.name, metric.name, of_metric, low, high, corrected, disagree))
     return cells

@@ -56,7 +56,7 @@ def _table(comparison: Comparison) -> str:
     )
     lines = []
     for test in comparison.tests:
-        title = escape(f"{test.corpus}, {len(test.sentences):,} sentences")
+        title = escape(test.title)
         width = 1 + len(seen) + len(columns) * (1 + several)
         lines.append(f'<tr><th class="test" colspan="{width}" scope="rowgroup">{title}</th></tr>')
         for system in comparison.systems:

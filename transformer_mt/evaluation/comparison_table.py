@@ -10,6 +10,7 @@ from tabulate import tabulate
 
 from transformer_mt.evaluation.comparison import Cell, Comparison
 from transformer_mt.evaluation.seen import SEEN_NOTE
+from transformer_mt.markdown import with_names
 
 _FEW = 20  # sentences; with 10, 9 % of equal systems are called different
 _LATEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -31,7 +32,7 @@ def as_latex(comparison: Comparison) -> str:
     head = ["$p$" if name == "p" else _escaped(name) for name in _head(comparison)]
     lines = [rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\toprule", " & ".join(head) + r" \\"]
     for test in comparison.tests:
-        title = _escaped(f"{test.corpus}, {len(test.sentences):,} sentences")
+        title = _escaped(test.title)
         lines += [r"\midrule", rf"\multicolumn{{{len(head)}}}{{l}}{{{title}}} \\"]
         for row in _rows(comparison, test.name):
             lines.append(" & ".join(_escaped(cell).replace("±", r"$\pm$") for cell in row) + r" \\")
@@ -51,6 +52,7 @@ def as_json(comparison: Comparison) -> str:
             {
                 "name": system.name,
                 "runs": len(system.runs),
+                "search": system.search,
                 "seen": {test.name: vars(share) for test, share in zip(comparison.tests, system.seen)},
             }
             for system in comparison.systems
@@ -66,6 +68,9 @@ def notes(comparison: Comparison) -> list[str]:
     """The lines that explain the numbers."""
     several = any(len(system.runs) > 1 for system in comparison.systems)
     lines = [f"{name}: {signature}" for name, signature in comparison.signatures]
+    searches = [(system.name, system.search or "not known") for system in comparison.systems]
+    if any(system.search for system in comparison.systems):
+        lines.append(f"search: {with_names(searches)}")
     varied = "sentences and other seeds" if several else "sentences"
     lines.append(f"[ ]: 95 % interval of scores with other {varied} of this kind")
     if several:
@@ -98,7 +103,7 @@ def _tables(comparison: Comparison, form: str, titled: Callable[[str], str]) -> 
     for test in comparison.tests:
         rows = _rows(comparison, test.name)
         table = tabulate(rows, _head(comparison), tablefmt=form, disable_numparse=True)
-        parts.append(f"{titled(f'{test.corpus}, {len(test.sentences):,} sentences')}\n{table}")
+        parts.append(f"{titled(test.title)}\n{table}")
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes(comparison))])
 
 

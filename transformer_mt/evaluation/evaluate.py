@@ -122,4 +122,4 @@ def evaluate(
     ]
     languages = test.languages or languages
     decode = translator.decode.model_dump()
-    return Evaluation(scores, rows, translator.searched, decode, tag, languages, weights)
+    return Evaluation(scores, rows, translator.decode.in_words, decode, tag, languages, weights)

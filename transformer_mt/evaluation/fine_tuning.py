@@ -7,7 +7,7 @@ from transformer_mt.evaluation.comparison import Cell, Comparison, System, compa
 from transformer_mt.evaluation.metrics import metrics_by_test
 from transformer_mt.evaluation.seen import SEEN_NOTE, SystemRecord
 from transformer_mt.evaluation.translated import translated
-from transformer_mt.markdown import table
+from transformer_mt.markdown import table, with_names
 from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.direction import can_translate
@@ -36,7 +36,8 @@ def gain_and_forgetting(
     for run in (parent, child):
         record = SystemRecord([run])
         seen = tuple(record.share(test) for test in common)
-        systems.append(System(str(run), [translated(run, common, device)], seen))
+        search = run.config().decode.in_words
+        systems.append(System(str(run), [translated(run, common, device)], seen, search))
     rules, target_lang = configs[1].evaluate, configs[1].data.target_lang
     return before_and_after(compare(common, systems, metrics_by_test(rules, target_lang)))
 
@@ -53,7 +54,7 @@ def before_and_after(comparison: Comparison) -> str:
             change = new.value - old.value
             rows.append(
                 [
-                    test.corpus, *(seen if comparison.is_marked else []), metric.name,
+                    test.title, *(seen if comparison.is_marked else []), metric.name,
                     f"{old.value:.{metric.digits}f}", f"{new.value:.{metric.digits}f}",
                     f"{change:+.{metric.digits}f}", f"{new.p:.3f}",
                     _in_a_word(change, new, metric.higher_is_better),
@@ -64,6 +65,7 @@ def before_and_after(comparison: Comparison) -> str:
     return (
         f"{table(rows, head)}\n\n- before: {before}\n"
         f"- p: paired bootstrap resampling, {comparison.samples:,} samples\n"
+        + f"- search: {with_names((system.name, system.search) for system in comparison.systems)}\n"
         + (f"- {SEEN_NOTE}\n" if comparison.is_marked else "")
     )
 

@@ -1,5 +1,6 @@
 """The base of every metric: statistics of each sentence whose sums give the score of a test set."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,6 +48,15 @@ class Metric(ABC):
         self, sources: Sequence[str], translations: Sequence[str], references: References
     ) -> Statistics:
         """[sentences, k]: what of each sentence is summed."""
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The lowest and the highest value: there may be more errors than words, and what a command prints is
+        not known.
+        """
+        if self.higher_is_better is None:
+            return -math.inf, math.inf
+        return 0.0, 100.0 if self.higher_is_better else math.inf
 
     @abstractmethod
     def value(self, sums: Sequence[float]) -> float:

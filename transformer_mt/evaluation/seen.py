@@ -1,4 +1,4 @@
-"""The sentences of a test set that a system was trained on: whatever prints scores asks here."""
+"""The sentences of a test set that a system was trained on or chosen by: whatever prints scores asks here."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,9 +8,10 @@ import numpy as np
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.corpora.seen_sentences import Sentences, keys_of
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.text.hashes import sentence_key
 
 SEEN_NOTE = (
-    "seen: the share of sentences that the system, or a model it derives from, was trained on; "
+    "seen: the share of sentences that the system, or a model it derives from, was trained or validated on; "
     "?: not recorded"
 )
 
@@ -33,7 +34,7 @@ class SeenShare:
     def in_words(self) -> str:
         """For a line about a set; empty where nothing of it is known to the system."""
         return (
-            f"{self.count:,} of {self.total:,} sentences seen before, in training or in a memory"
+            f"{self.count:,} of {self.total:,} sentences seen before, in training, validation or a memory"
             if self.count
             else ""
         )
@@ -52,5 +53,7 @@ class SystemRecord:
 
     def share(self, test: EvaluationSet) -> SeenShare:
         """The share of the test set's sentences that the system knows."""
-        known = np.any([part.knows(test.sentences) for part in self._sentences], axis=0)
+        keys = [sentence_key(src) for src in test.sources]
+        knows = [part.knows(test.sentences) | part.chose.has(keys) for part in self._sentences]
+        known = np.any(knows, axis=0)
         return SeenShare(int(known.sum()), len(test.sentences), self.is_complete)

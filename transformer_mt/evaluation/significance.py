@@ -41,7 +41,7 @@ def interval(values: Values, metric: Metric, runs: Sequence[Statistics]) -> tupl
     `values` are [runs, samples] of the bootstrap.
     """
     means = values.mean(axis=0) + _seed_variation([scores(metric, runs)], values.shape[1])
-    low, high = np.quantile(means, [0.025, 0.975])
+    low, high = np.quantile(means.clip(*metric.bounds), [0.025, 0.975])
     return float(low), float(high)
 
 

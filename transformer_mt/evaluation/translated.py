@@ -27,7 +27,7 @@ def translated(folder: RunFolder, tests: Sequence[EvaluationSet], device: str) -
         kept = kept_translations(folder, test, config.decode.model_dump(), weights, usual)
         if kept is None:
             translator = translator or Translator.load(folder.path, device)
-            say(f"{folder}: translates {test.corpus}, {translator.searched}")
+            say(f"{folder}: translates {test.corpus}, {translator.decode.in_words}")
             try:
                 evaluation = evaluate(translator, test, config.evaluate, weights=weights)
             except InputError as error:

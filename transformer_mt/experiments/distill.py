@@ -297,7 +297,9 @@ def _timed(
     metrics = build_metrics(rules, translator.target_lang, _MEASURED)
     translations = [result.translation for result in results]
     bleu, chrf = corpus_scores(metrics, test.sources, translations, test.references)
-    searched = f"{name}: {translator.searched} by {translator.engine.name} in {translator.engine.dtype}"
+    searched = (
+        f"{name}: {translator.decode.in_words} by {translator.engine.name} in {translator.engine.dtype}"
+    )
     return Row(name, bleu, chrf, searched, megabytes, len(results) / seconds, seen)
 
 

@@ -2,7 +2,7 @@
 
 import json
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from transformer_mt.evaluation.seen import SystemRecord
 from transformer_mt.experiments.sweep_jobs import is_done
 from transformer_mt.experiments.sweep_plan import Job, Sweep
 from transformer_mt.files import write_text
-from transformer_mt.markdown import table
+from transformer_mt.markdown import table, with_names
 from transformer_mt.runs.folder import RunFolder, facts_of
 
 
@@ -83,7 +83,8 @@ def _compare(done: Sequence[Job], sweep: Sweep) -> Comparison | None:
                 for job in jobs_of_variant
             ]
             record = SystemRecord([RunFolder(job.folder) for job in jobs_of_variant])
-            systems.append(System(variant, runs, tuple(map(record.share, tests))))
+            search, seeds = jobs_of_variant[0].config.decode.in_words, (job.seed for job in jobs_of_variant)
+            systems.append(System(variant, runs, tuple(map(record.share, tests)), search, tuple(seeds)))
     # TER is slow, and the table is made after each training
     rules, target_lang = config.evaluate, config.data.target_lang
     names = [name for name in metric_names(rules, target_lang) if name != "TER"]
@@ -133,10 +134,6 @@ def _kept(entries: Sequence[dict[str, Any]], metric: tuple[str, str]) -> float |
     return next((s["value"] for s in scores if (s["name"], s["signature"]) == metric), None)
 
 
-def _scores(job: Job) -> dict[str, Any]:
-    return facts_of(RunFolder(job.folder).scores_file("test-0"))
-
-
 def _table(
     rows: Sequence[Row],
     sweep: Sweep,
@@ -156,31 +153,36 @@ def _table(
         ]
         lines.append([*cells, str(len(row.seeds))])
     notes = [f"validation: greedy, `{signature}`"]
-    if comparison:
-        notes.append(f"test: {_by_variant(done, _search)}")
-    notes.append(f"trained: {_by_variant(done, lambda job: _machine(done[job]))}")
-    missing = len(sweep.jobs) - len(done)
+    if not sweep.jobs[0].config.data.directions:
+        notes = [f"validation: `{signature}`; perplexities of different vocabularies cannot be compared"]
+    machines = ((job.variant, _machine(entries)) for job, entries in done.items())
+    notes.append(f"trained: {with_names(machines)}")
+    missing = [f"{job.variant} (seed {job.seed})" for job in sweep.jobs if job not in done]
     if missing:
-        notes.append(f"{missing} of {len(sweep.jobs)} trainings are not done yet")
+        notes.append(f"{len(missing)} of {len(sweep.jobs)} trainings are not done: {', '.join(missing)}")
     text = "\n".join([table(lines, head), "", *(f"- {note}" for note in notes)]) + "\n"
-    return f"{text}\n{as_markdown(comparison)}" if comparison else text
+    return f"{text}\n{as_markdown(comparison)}" if comparison else text + _tables_of_texts(done, sweep)
 
 
-def _by_variant(done: Iterable[Job], fact: Callable[[Job], str]) -> str:
-    """A fact about all that is done: once if it is one, else with the variants of which it is true."""
-    whose: dict[str, dict[str, None]] = {}
-    for job in done:
-        whose.setdefault(fact(job), {})[job.variant] = None
-    if len(whose) == 1:
-        return next(iter(whose))
-    return "; ".join(f"{what} ({', '.join(variants)})" for what, variants in whose.items())
-
-
-def _search(job: Job) -> str:
-    decode = _scores(job)["decode"]
-    if decode["search"] != "beam":
-        return str(decode["search"])
-    return f"beam {decode['beam']}, length penalty {decode['length_penalty']}"
+def _tables_of_texts(done: Iterable[Job], sweep: Sweep) -> str:
+    """The scores of the test sets of models that translate nothing, as `evaluate` kept them."""
+    text = ""
+    for number in range(len(sweep.jobs[0].config.data.test)):
+        kept = [(job.variant, facts_of(RunFolder(job.folder).scores_file(f"test-{number}"))) for job in done]
+        scores = [(variant, score) for variant, facts in kept for score in facts["scores"]]
+        values: dict[str, dict[str, list[float]]] = {}
+        for variant, score in scores:
+            values.setdefault(variant, {}).setdefault(score["name"], []).append(score["value"])
+        names = dict.fromkeys(score["name"] for _, score in scores)
+        seen = {variant: facts.get("seen") or "0 %" for variant, facts in kept}
+        head = ["variant", "seen", *names]
+        rows = [
+            [variant, seen[variant], *(_spread(of.get(name, []), 4) for name in names)]
+            for variant, of in values.items()
+        ]
+        signatures = with_names((variant, f"`{score['signature']}`") for variant, score in scores)
+        text += f"\n**{kept[0][1]['corpus']}**\n\n{table(rows, head)}\n\n- {signatures}\n"
+    return text
 
 
 def _machine(entries: Sequence[dict[str, Any]]) -> str:
@@ -192,9 +194,9 @@ def _machine(entries: Sequence[dict[str, Any]]) -> str:
     return f"commit {start.get('commit')}, {device}, {start.get('precision')}, torch {start.get('torch')}"
 
 
-def _spread(values: Sequence[float]) -> str:
+def _spread(values: Sequence[float], digits: int = 2) -> str:
     """Mean and sample deviation."""
     if not values:
         return ""
-    mean = f"{statistics.mean(values):.2f}"
-    return f"{mean} ± {statistics.stdev(values):.2f}" if len(values) > 1 else mean
+    mean = f"{statistics.mean(values):.{digits}f}"
+    return f"{mean} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean

@@ -193,7 +193,7 @@ def _translate_into(part: Path, step: SyntheticCorpusTask, counts: Counter[str],
     say(
         f"{done:,} lines are translated already"
         if done
-        else f"{models} translates, {step.translator.searched}"
+        else f"{models} translates, {step.translator.decode.in_words}"
     )
     lines = _worth_translating(step, counts)
     for line, row in zip(islice(lines, done), _rows(part)):

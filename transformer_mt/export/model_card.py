@@ -43,6 +43,7 @@ def card_facts(run: RunFolder, config: Config, proof: Proof, license: str | None
         "scores": [
             {**scores, "corpus": without_folders(scores.get("corpus") or name)}
             for name, scores in test_scores(run)
+            if scores.get("search") == config.decode.in_words
         ],
         "longest_source": data.max_length,
         "tags": data.tags,

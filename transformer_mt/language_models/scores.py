@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
+from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.corpora.held_out import AnySet
 from transformer_mt.data.batches.batching import validation_batches
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs, write_chunks
@@ -18,6 +19,7 @@ from transformer_mt.data.preparation.encode import encoded_chunks
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.classifier import Classifier
 from transformer_mt.evaluation.metric import Score
+from transformer_mt.evaluation.seen import SeenShare
 from transformer_mt.files import write_text
 from transformer_mt.language_models.load import LoadedModel
 from transformer_mt.runs.folder import RunFolder
@@ -61,15 +63,15 @@ def text_scores(loaded: LoadedModel, corpus: AnySet, rows: Sequence[Pair]) -> li
     return scores
 
 
-def save_scores(run: RunFolder, name: str, corpus: str, texts: int, scores: Sequence[Score]) -> None:
+def save_scores(run: RunFolder, test: EvaluationSet, seen: SeenShare, scores: Sequence[Score]) -> None:
     """Keep the scores of a test set in the run's folder. WorkError where it takes none."""
     facts = {
-        "corpus": corpus, "sentences": texts, "scores": [asdict(score) for score in scores],
-        "weights": run.weights_digest(), "results": RESULTS,
+        "corpus": test.corpus, "sentences": len(test.sentences), "scores": [asdict(s) for s in scores],
+        "weights": run.weights_digest(), "results": RESULTS, "seen": str(seen) if seen.count else "",
     }  # fmt: skip
     try:
         run.evaluation.mkdir(parents=True, exist_ok=True)
-        write_text(run.scores_file(name), json.dumps(facts, indent=1) + "\n")
+        write_text(run.scores_file(test.name), json.dumps(facts, indent=1) + "\n")
     except OSError as error:
         raise WorkError(
             f"{run.evaluation}: the scores could not be written: {error.strerror}; free some space or check "

@@ -39,7 +39,7 @@ def notes_on(written: Config, config: Config, data: PreparedData) -> Iterator[st
             yield from unchanged_by(config.data.augment, looked_at, config.data.languages_of(entry))
     for valid in data.valid:
         pairs = sum(len(targets) for _, targets in valid.sentences)
-        if 2 * len(valid.pairs) <= pairs:
+        if len(valid.pairs) < pairs:
             yield (
                 f"note: the validation loss can use {len(valid.pairs):,} of {pairs:,} pairs of {valid.name}: "
                 f"{', '.join(_why_unused(valid, data.tokenizer, config.data))}"

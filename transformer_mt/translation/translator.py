@@ -134,17 +134,6 @@ class Translator:
         """Most pieces of a side the model has positions for, EOS counted; None if there is no limit."""
         return self.planner.max_positions
 
-    @property
-    def searched(self) -> str:
-        """The search in a few words: "beam 5"."""
-        samples = f"{self.decode.samples} samples"
-        how = {
-            "beam": f"beam {self.decode.beam}",
-            "sample": samples,
-            "mbr": f"{samples}, mbr by {self.decode.utility}",
-        }
-        return how[self.decode.search]
-
     @classmethod
     def load(
         cls,

@@ -147,6 +147,28 @@ def without_record(run, tmp_path):
     return copy
 
 
+def test_the_search_of_each_system_is_named(tiny_run, files, tmp_path, cli):
+    for name, decode in (("plain", ""), ("other", "decode: {beam: 2, no_repeat_ngram: 3}\n")):
+        config = shutil.copytree(tiny_run, tmp_path / name) / "config.yaml"
+        config.write_text(re.sub(r"(?m)^decode:.*\n(  .*\n)*", decode, config.read_text(encoding="utf-8")))
+    words = ("compare", tmp_path / "plain", tmp_path / "other", "good.txt", *files[:4], "--metrics", "chrF")
+    searches = "- search: beam 5 (plain); beam 2, no_repeat_ngram 3 (other); not known (good)\n"
+    assert searches in cli(*words).out
+    again = cli(*words)
+    assert searches in again.out and "translates" not in again.err
+    (file,) = (tmp_path / "other" / "evaluation").glob("compare-*.jsonl")
+    facts = json.loads(cli("compare", tmp_path / "plain", file, *files[:4], "--format", "json").out)
+    assert facts["systems"][1]["search"] == "beam 2, no_repeat_ngram 3"
+
+
+def test_sentences_that_chose_the_checkpoint_are_marked(tiny_run, files, tmp_path, cli):
+    pairs = list(toy.generate("valid", 12))
+    for name, lines in zip(("src", "ref"), zip(*pairs)):
+        (tmp_path / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    out = cli("evaluate", tiny_run, *files[:4]).out
+    assert "  12 of 12 sentences seen before, in training, validation" in out
+
+
 def test_sentences_that_stand_in_a_memory_are_counted(tiny_run, tmp_path, cli):
     run = shutil.copytree(tiny_run, tmp_path / "tiny")
     pairs = [f"{src}\t{tgt}\n" for src, tgt in list(toy.generate("test", 30))[:12]]

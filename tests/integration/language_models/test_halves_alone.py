@@ -1,6 +1,7 @@
 """Encoders and decoders alone through the real command line, from plain text to what they are used for."""
 
 import json
+import shutil
 
 import pytest
 import yaml
@@ -9,6 +10,7 @@ from tests.command import run_command
 from tests.conftest import TINY
 from tests.integration.language_models.conftest import BERT, train_on_text
 from transformer_mt.corpora import toy
+from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences, keys_of
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +136,15 @@ def test_scores_of_each_objective(bert, gpt, classifier, folder, cli, monkeypatc
     labels = cli("evaluate", classifier)[1]
     accuracy = float(labels.split("accuracy")[1].split()[0])
     assert accuracy > 95  # four of five have the label "the"
+
+
+def test_texts_that_were_trained_on_are_counted(gpt, folder, tmp_path, cli, monkeypatch):
+    monkeypatch.chdir(folder)
+    copy = shutil.copytree(gpt, tmp_path / "gpt")
+    trained = keys_of(german for _, german in toy.generate("test", 30))
+    SeenSentences(Sentences(alone=trained)).write(copy / "seen.safetensors")
+    assert "  30 of 30 sentences seen before" in cli("evaluate", copy).out
+    assert "| seen in training" in (copy / "report.md").read_text(encoding="utf-8")
 
 
 def test_the_perplexity_of_text_is_that_of_the_full_pass(gpt, cli):

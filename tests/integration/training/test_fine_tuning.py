@@ -275,7 +275,9 @@ def test_test_sentences_that_the_parent_was_trained_on_are_named_and_marked(
     child_config, parent, tmp_path, cli, said
 ):
     """Sentences of its own training corpora, too, where they are held out of the child's."""
-    test = [{"toy": "train", "size": 20, "name": "known"}, {"toy": "valid", "size": 10, "name": "new"}]
+    new = tmp_path / "new.tsv"
+    new.write_text("en\tde\n" + "".join(f"A dog {n}.\tEin Hund {n}.\n" for n in range(10)), encoding="utf-8")
+    test = [{"toy": "train", "size": 20, "name": "known"}, {"file": str(new)}]
     train_on = {"toy": "test", "size": 300}
     child = train(
         load_config(child_config(data={**CHILD["data"], "train": train_on, "test": test})), tmp_path / "c"
@@ -285,7 +287,7 @@ def test_test_sentences_that_the_parent_was_trained_on_are_named_and_marked(
     assert json.loads(known)["seen"] == {"count": 20, "total": 20, "is_complete": True}
     assert json.loads(new)["seen"]["count"] == 0
     result = cli("evaluate", child)
-    assert "  20 of 20 sentences seen before, in training or in a memory" in result.out
+    assert "  20 of 20 sentences seen before, in training, validation or a memory" in result.out
     assert "| 100.0 % / 100.0 % " in result.out and "| 0 % / 0 % " in result.out
     report = (child / "report.md").read_text(encoding="utf-8")
     assert "| seen in training " in report and "| 100.0 % " in report

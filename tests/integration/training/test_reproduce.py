@@ -67,7 +67,13 @@ def test_what_cannot_be_measured_is_told_in_one_line_before_any_training(write_c
         ),
         (
             [path.name, "data.test=[]"],
-            f"{path.name}: must have data.test, on which a receipt's BLEU is measured",
+            f"{path.name}: must have data.test, on which a receipt's BLEU is measured, and BLEU among "
+            "evaluate.metrics",
+        ),
+        (
+            [path.name, "evaluate.metrics=[chrF]"],
+            f"{path.name}: must have data.test, on which a receipt's BLEU is measured, and BLEU among "
+            "evaluate.metrics",
         ),
     ):
         result = reproduce(tmp_path, *words)

@@ -185,6 +185,9 @@ def test_scores_under_other_limits_of_the_search_are_not_compared(config, tmp_pa
     train(changed(config, max_updates=18), folder)
     said = capsys.readouterr().err
     assert "scores before and after a change of decode.max_length are not comparable" in said
+    report = " ".join((folder / "report.md").read_text(encoding="utf-8").split())
+    changes = next(row for row in report.split(" | | ") if row.startswith("changed at update "))
+    assert "train.max_updates" in changes and "decode.max_length" in changes
 
 
 def test_what_another_process_trained_while_data_were_prepared_is_not_trained_over(

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tests.conftest import ROOT
-from transformer_mt.config import Config
+from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.config.dump import as_overrides, dump_config, json_schema
 from transformer_mt.config.keys import keys
 from transformer_mt.config.load import load_config, load_yaml
@@ -526,3 +526,18 @@ def test_three_equal_scores_are_one(write_config):
     """A run with the one may be resumed and fine-tuned with the other."""
     three = "model.attention.score={encoder: dot, decoder: dot, cross: dot}"
     assert load_config(write_config(), [three]) == load_config(write_config(), ["model.attention.score=dot"])
+
+
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        ({}, "beam 5"),
+        ({"beam": 1, "batch_tokens": 100, "split_sentences": True}, "beam 1"),
+        ({"length_penalty": 0.6, "banned": ["é"]}, 'beam 5, length_penalty 0.6, banned ["é"]'),
+        ({"search": "sample", "samples": 4, "top_k": 3}, "4 samples, top_k 3"),
+        ({"search": "mbr", "samples": 8, "utility": "bleu"}, "8 samples, mbr by bleu"),
+        ({"split_sentences": False}, "beam 5, split_sentences false"),
+    ],
+)
+def test_a_search_is_named_by_all_that_changes_it(settings, words):
+    assert DecodeConfig(**settings).in_words == words

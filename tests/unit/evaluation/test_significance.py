@@ -8,6 +8,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
 from transformer_mt.config.evaluate import EvaluateConfig
+from transformer_mt.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.evaluation.comparison import System, compare
 from transformer_mt.evaluation.error_rates import ExactMatch
 from transformer_mt.evaluation.metrics import build_metrics
 from transformer_mt.evaluation.significance import (
@@ -139,3 +141,25 @@ def test_holm_corrects_for_the_number_of_comparisons():
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([0.5, 0.9]) == [1.0, 1.0]
     assert holm([0.2]) == [0.2] and holm([]) == []
+
+
+def test_an_interval_has_only_scores_that_are_possible():
+    generator, metric = np.random.default_rng(0), ExactMatch(lowercase=False)
+    for shares in ((0.02, 0.2), (0.8, 0.98)):
+        runs = [outcomes(generator, share) for share in shares]
+        low, high = interval(bootstrap_values(metric, runs), metric, runs)
+        assert 0 <= low < high <= 100
+
+
+def test_seeds_are_compared_with_the_same_seeds():
+    """Each of two variants lost a training; with the seed that both have, the second is better."""
+    right, wrong = [["a"] * 30], [["b"] * 30]
+    test = EvaluationSet("test", "test", [("x", ("a",))] * 30)
+    first, second = [wrong, right], [wrong, right]
+
+    def disagree(**seeds):
+        systems = [System(name, runs, seeds=seeds.get(name, ())) for name, runs in zip("ab", (first, second))]
+        return compare([test], systems, [ExactMatch(lowercase=False)], samples=20).cells[1].runs_disagree
+
+    assert not disagree(a=(2, 3), b=(1, 2)) and not disagree()
+    assert disagree(a=(1, 2), b=(2, 1))

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.conftest import TINY
-from transformer_mt.config.dump import given_settings
+from transformer_mt.config.dump import dump_config, given_settings
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences, keys_of
 from transformer_mt.errors import InputError
@@ -120,6 +120,7 @@ def finish(job, words=("a b c d e f",) * 20, bleu=30.0):
     folder = job.folder
     (folder / "evaluation").mkdir(parents=True)
     (folder / "job.yaml").write_text(given_settings(job.config), encoding="utf-8")
+    (folder / "config.yaml").write_text(dump_config(job.config), encoding="utf-8")
     score = {"name": "BLEU", "value": bleu, "signature": "sig"}
     entries = [
         {
@@ -185,6 +186,11 @@ def test_a_job_is_done_when_this_very_config_was_trained_and_scored(write_sweep,
     file.write_text(json.dumps({**facts, "weights": own}), encoding="utf-8")
     os.utime(file, (0, 0))  # as a copy of the folder may leave it
     assert is_done(job)
+    longer = load_config(job.folder / "config.yaml", ["train.max_updates=9"])
+    (job.folder / "config.yaml").write_text(dump_config(longer), encoding="utf-8")
+    assert not is_done(job)  # somebody has trained it further
+    (job.folder / "config.yaml").write_text(dump_config(job.config), encoding="utf-8")
+    assert is_done(job)
     greedy = {**facts, "weights": own, "decode": {**facts["decode"], "beam": 1}}  # evaluate --beam 1
     file.write_text(json.dumps(greedy), encoding="utf-8")
     assert not is_done(job)
@@ -237,8 +243,8 @@ def test_the_table_has_means_deviations_and_significance(write_sweep, tmp_path):
     )
     (tested,) = (line for line in lines if line.startswith("| additive | 100.0 % | ") and "[" in line)
     assert tested.count("| 0.001 |") == 2
-    assert "- 1 of 4 trainings are not done yet" in lines
-    assert "- test: beam 5, length penalty 1.0" in lines
+    assert "- 1 of 4 trainings are not done: additive (seed 2)" in lines
+    assert "- search: beam 5" in lines
     assert "- trained: commit abc, a, 2 threads, float32, torch 2" in lines
     facts = json.loads((sweep.folder / "table.json").read_text(encoding="utf-8"))
     assert facts[0]["test"][0]["values"] == [pytest.approx(100)] * 2 and facts[0]["test"][0]["p"] is None
@@ -255,8 +261,27 @@ def test_the_table_tells_searches_and_machines_apart(write_sweep, tmp_path):
         journal.read_text(encoding="utf-8").replace('"threads": 2', '"threads": 1'), encoding="utf-8"
     )
     text = write_table(sweep)
-    assert "- test: beam 5, length penalty 1.0 (a); beam 7, length penalty 1.0 (b)\n" in text
+    assert "- search: beam 5 (a); beam 7 (b)\n" in text
     assert "a, 2 threads, float32, torch 2 (a); commit abc, a, 1 threads, float32, torch 2 (b)\n" in text
+
+
+def test_a_sweep_of_texts_shows_what_can_be_compared(write_sweep, tmp_path):
+    """Perplexities are of pieces: those of another vocabulary say nothing, bits per character do."""
+    text = {"language": "en", "objective": "causal_lm"}
+    settings = {f"data.{name}": {"toy": name, **text} for name in ("train", "valid")}
+    settings |= {"data.test": [{"toy": "test", **text}], "model.kind": "decoder"}
+    variants = {"a": None, "b": {"tokenizer.vocab_size": 300}}
+    sweep = load_sweep(write_sweep(settings=settings, variants=variants, seeds=[1, 2]), [], tmp_path / "out")
+    for job, bits in zip(sweep.jobs, (2.5, 1.75, 2.5, 1.5)):
+        finish(job)
+        scores = [{"name": "bits per character", "value": bits, "signature": job.variant, "digits": 4}]
+        facts = {"corpus": "toy test", "scores": scores, "seen": "3.0 %" if job.variant == "b" else ""}
+        RunFolder(job.folder).scores_file("test-0").write_text(json.dumps(facts), encoding="utf-8")
+    lines = [" ".join(line.split()) for line in write_table(sweep).split("\n")]
+    assert "- validation: `sig`; perplexities of different vocabularies cannot be compared" in lines
+    assert "| variant | seen | bits per character |" in lines and "**toy test**" in lines
+    assert "| a | 0 % | 2.5000 ± 0.0000 |" in lines and "| b | 3.0 % | 1.6250 ± 0.1768 |" in lines
+    assert "- `a` (a); `b` (b)" in lines
 
 
 def test_validations_by_another_metric_are_not_compared(write_sweep, tmp_path):

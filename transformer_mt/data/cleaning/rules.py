@@ -114,8 +114,8 @@ def _lacks(numbers: set[str], other: set[str]) -> bool:
 
 
 def _may_be_same(number: str, other: str) -> bool:
-    """The same digits but for zeros at the end (1.50), a part of them (1990s and 90er), or the hour of the
-    other clock (8:30 and 20:30).
+    """The same digits but for zeros at the end (1.50), a part of them (1990s and 90er), or the time on the
+    other clock (10 and 22, 8:30 and 20:30).
     """
     is_part = number in other or other in number
     return is_part or number.rstrip("0") == other.rstrip("0") or _is_same_hour(number, other)
@@ -125,7 +125,7 @@ def _is_same_hour(number: str, other: str) -> bool:
     if max(len(number), len(other)) > 4:
         return False
     first, second = sorted((int(number), int(other)))
-    return second <= 2400 and second - first in (12, 120, 1200)
+    return (second <= 24 and second - first == 12) or (second <= 2400 and second - first == 1200)
 
 
 class MarkupRule:

@@ -45,6 +45,7 @@ def start(run: Run) -> None:
         parameters=parameters,
         precision=precision,
         device=devices,
+        changed=run.changed,
         **environment(run.device),
     )
     run.metrics_log.open_bar(progress.step, config.train.max_updates)

@@ -122,6 +122,9 @@ def facts_table(config: Config, entries: Sequence[dict[str, Any]]) -> str:
             ),
             ("skipped updates", f"{last['skipped']:,}"),
         ]
+    for one in starts:
+        if one.get("changed"):
+            rows.append((f"changed at update {one['step']:,}", ", ".join(one["changed"])))
     if ends:
         rows.append(("model", ends[-1]["model"]))
     return table(rows, ["", ""])
@@ -204,7 +207,7 @@ def _validations(entries: Sequence[dict[str, Any]]) -> str:
     ]
     head = ["update", "minutes", "loss", "perplexity", *names, *map(" ".join, sets), ""]
     translated = "Greedy translations." if valid[-1]["samples"] else ""
-    signatures = signature_lines(score for score in valid[-1]["scores"] if score["name"] in names)
+    signatures = signature_lines(s for entry in valid for s in entry["scores"] if s["name"] in names)
     return "\n\n".join(filter(None, ["## Validation", translated, table(rows, head), signatures]))
 
 

@@ -48,11 +48,11 @@ def _differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]
         yield key, old, new
 
 
-def changed_score_keys(old: dict[str, Any], new: Config) -> list[str]:
-    """The changed keys that make scores incomparable."""
-    before, after = flat(old), flat(new.model_dump())
-    changed = [key for key in after if before.get(key) != after[key]]
-    return [key for key in changed if Mark.AFFECTS_SCORES in marks(Config, key)]
+def changed_keys(old: Config, new: Config) -> list[str]:
+    """The keys with other values, but for names and places."""
+    before, after = flat(old.model_dump()), flat(new.model_dump())
+    changed = (key for key in after if before.get(key) != after[key])
+    return [key for key in changed if key != "name" and Mark.LOCATION not in marks(Config, key)]
 
 
 def refuse_different_ranks(config: Config, saved: dict[str, Any], ranks: Ranks) -> None:

@@ -11,6 +11,7 @@ import torch
 from transformer_mt import checkpoint
 from transformer_mt.checkpoint import Checkpoint, CheckpointError
 from transformer_mt.config import Config
+from transformer_mt.config.keys import marks
 from transformer_mt.data.batches.prefetch import BatchPrefetcher
 from transformer_mt.data.preparation.prepared_data import PreparedData
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
@@ -20,11 +21,12 @@ from transformer_mt.messages import say
 from transformer_mt.model.build import build_model
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.settings.section import Mark
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.parallel.sharding import full_weights, load_full_weights
 from transformer_mt.training.reporting.metrics_log import MetricsLog
 from transformer_mt.training.state.averaging import Averaging
-from transformer_mt.training.state.config_changes import changed_score_keys
+from transformer_mt.training.state.config_changes import changed_keys
 from transformer_mt.training.state.progress import Progress
 from transformer_mt.training.state.random_state import random_states, restore_random_states
 from transformer_mt.training.state.time_estimate import TimeEstimate
@@ -49,6 +51,8 @@ class Run:
     ranks: Ranks
     lock: FolderLock | None
     """Held by rank 0 until the run is closed."""
+    changed: list[str] = field(default_factory=list)
+    """Keys with other values than at the checkpoint that the run resumes from."""
     saved_step: int | None = None
     saved_at: float = field(default_factory=time.monotonic)
     """When the last checkpoint was written."""
@@ -120,8 +124,9 @@ class Run:
         if self.updater.scaler.is_enabled() and state["scaler"]:  # another precision has none
             self.updater.scaler.load_state_dict(state["scaler"])
         self._keep_micro_batches(state)
-        if changed := changed_score_keys(Config.model_validate(state["config"]).model_dump(), self.config):
-            say(f"scores before and after a change of {', '.join(changed)} are not comparable")
+        self.changed = changed_keys(Config.model_validate(state["config"]), self.config)
+        if scores := [key for key in self.changed if Mark.AFFECTS_SCORES in marks(Config, key)]:
+            say(f"scores before and after a change of {', '.join(scores)} are not comparable")
             say("the search for the best checkpoint starts again")
             self.progress.reset_scores()
         restore_random_states(
