@@ -205,6 +205,7 @@ def _compare_with_parent(
 ) -> None:
     """Print the gain and the forgetting of a fine-tuned model, on these test sets and on its parent's."""
     from transformer_mt.config.public_model import Halves
+    from transformer_mt.evaluation.fine_tuning import OF_PARENT
     from transformer_mt.importing.model_folder import parent_of
 
     config, expected = run.config, run.folder.weights_of_parent()
@@ -222,7 +223,9 @@ def _compare_with_parent(
         of_parent = load_evaluation_sets(arguments, parent, parent.config())
         known = [(test.languages, test.sentences) for test in tests]
         new = [test for test in of_parent if (test.languages, test.sentences) not in known]
-        tests = [*tests, *(replace(test, name=f"parent-{test.name}") for test in new)]
+        tests += [
+            replace(test, name=f"{OF_PARENT}{test.name}", corpus=f"{test.corpus} of {parent}") for test in new
+        ]
     table = run.fine_tuning(parent, tests, arguments.device, is_kept)
     if table and not arguments.json:
         print(f"\n{table}", end="", flush=True)

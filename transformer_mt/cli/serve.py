@@ -122,6 +122,14 @@ def _serve(arguments: argparse.Namespace) -> int:
     known = None if arguments.watch else [offer.direction for offer in offers]
     if known is not None:
         _check_served(arguments.direction, known)
+    if arguments.suggestions:
+        try:
+            open(arguments.suggestions, "ab").close()
+        except OSError as error:
+            raise InputError(
+                f"--suggestions {arguments.suggestions}: must be a file that can be written, but is not: "
+                f"{error.strerror}"
+            ) from None
     service = Service(
         offers,
         limits,

@@ -126,12 +126,9 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
         KeyError,
     ) as error:  # a value that is not of the kind its !!tag says is a ValueError, or for !!bool a KeyError
         raise InputError(f"{path}: this is not YAML: {str(error).splitlines()[0]}") from None
-    if values is None:
-        values = {}
     if not isinstance(values, dict):
-        raise InputError(
-            f"{path}: a config must be a mapping of keys to values, but is a {type(values).__name__}"
-        )
+        what = "empty" if values is None else f"a {type(values).__name__}"
+        raise InputError(f"{path}: a config must be a mapping of keys to values, but is {what}")
     parent = values.pop("extends", None)
     if parent is None:
         return values, where

@@ -77,13 +77,12 @@ def format_of(input_name: str | None, output_name: str | None, may_set: bool = T
         )
     format, output_ending = _ENDINGS.get(ending, "text"), _ending(PurePath(output_name or ""))
     written = _ENDINGS.get(output_ending, "text")
-    if written in OFFICE and format != written:
+    if output_ending in _ENDINGS and format != written:
         raise InputError(
-            f"{output_name}: must not end in .{written}, because the input is no .{written} document; "
-            "give the output another name"
+            f"{output_name}: must not end in {output_ending}, because the input is no {output_ending} "
+            "document; give the output another name"
         )
-    is_other = output_ending in (*_ENDINGS, *_NOT_READ, ".txt")
-    if format in OFFICE and is_other and format != written:
+    if format in OFFICE and output_ending in (*_NOT_READ, ".txt"):
         raise InputError(f"{output_name}: must end in .{format}, as the input does; give it another name")
     return format
 

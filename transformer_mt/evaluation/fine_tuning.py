@@ -13,6 +13,8 @@ from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.direction import can_translate
 
 FINE_TUNING_FILE = "fine_tuning.md"
+OF_PARENT = "parent-"
+"""Before the names of the parent's test sets."""
 _SIGNIFICANT = 0.05
 
 
@@ -57,7 +59,7 @@ def before_and_after(comparison: Comparison) -> str:
                     test.title, *(seen if comparison.is_marked else []), metric.name,
                     f"{old.value:.{metric.digits}f}", f"{new.value:.{metric.digits}f}",
                     f"{change:+.{metric.digits}f}", f"{new.p:.3f}",
-                    _in_a_word(change, new, metric.higher_is_better),
+                    _in_a_word(change, new, metric.higher_is_better, test),
                 ]
             )  # fmt: skip
     marks = ["seen before / after"] if comparison.is_marked else []
@@ -70,9 +72,11 @@ def before_and_after(comparison: Comparison) -> str:
     )
 
 
-def _in_a_word(change: float, cell: Cell, higher_is_better: bool | None) -> str:
+def _in_a_word(change: float, cell: Cell, higher_is_better: bool | None, test: EvaluationSet) -> str:
     if cell.p is None or cell.p >= _SIGNIFICANT:
         return "no clear change"
     if higher_is_better is None:
         return "changed"
-    return "gained" if (change > 0) == higher_is_better else "forgotten"
+    if (change > 0) == higher_is_better:
+        return "gained"
+    return "forgotten" if test.name.startswith(OF_PARENT) else "lost"

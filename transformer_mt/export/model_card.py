@@ -19,7 +19,7 @@ from transformer_mt.export.proof import Proof
 from transformer_mt.markdown import table
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.text.languages import base_code, is_natural
-from transformer_mt.training.reporting.report import facts_table, score_cell, signature_lines, test_scores
+from transformer_mt.training.reporting.report import facts_table, test_scores, tests_table
 from transformer_mt.version import __version__
 
 _DIRECTIONS = 12  # that are named
@@ -140,6 +140,7 @@ def _header(facts: dict[str, Any], config: Config, target: ExportFormat) -> str:
             metric_value=round(score["value"], 2),
         )
         for scored in facts.get("scores", [])
+        if not scored.get("seen")  # the hub shows no more than the number
         for score in scored["scores"]
     ]
     datasets = [name for entry in config.data.entries if (name := _hub_name(entry))]
@@ -190,17 +191,8 @@ def _scores(facts: dict[str, Any]) -> str:
     scores = facts.get("scores", [])
     if not scores:
         return ""
-    names = list(dict.fromkeys(score["name"] for scored in scores for score in scored["scores"]))
-    rows = [
-        (scored["corpus"], f"{scored['sentences']:,}", scored.get("search", ""),
-         *(score_cell(scored["scores"], name) for name in names))
-        for scored in scores
-    ]  # fmt: skip
-    signatures = signature_lines(score for scored in scores for score in scored["scores"])
-    return (
-        "## Scores\n\nMeasured on the original run.\n\n"
-        f"{table(rows, ['test set', 'sentences', 'search', *names])}\n\n{signatures}"
-    )
+    of_sets = tests_table([(scored["corpus"], scored) for scored in scores])
+    return f"## Scores\n\nMeasured on the original run.\n\n{of_sets}"
 
 
 def _data(facts: dict[str, Any]) -> str:

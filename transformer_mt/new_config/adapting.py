@@ -32,11 +32,11 @@ def adapting_config(data: Data, parent: str, out: Path) -> tuple[Config, str, To
     """
     is_run = Path(parent).is_dir() and not is_public(Path(parent))
     head = _head(data, parent, is_run, out)
-    config, tokenizer = _resolved(head + _train(100, 1.0), out)
+    config, tokenizer = _resolved(head + _train(100), out)
     lengths = [max(len(src), len(tgt)) + 1 for src, tgt in sides_of(data.sample, tokenizer)]
     epochs = next((epochs for pairs, epochs in _EPOCHS if data.pairs <= pairs), _MOST_EPOCHS)
     tokens = sum(lengths) / len(lengths) * data.pairs / BATCH_FILL
-    text = head + _train(max(50, int(epochs * tokens / _BATCH_TOKENS) // 10 * 10), epochs)
+    text = head + _train(max(50, int(epochs * tokens / _BATCH_TOKENS) // 10 * 10))
     config, tokenizer = _resolved(text, out)
     return config, text, tokenizer
 
@@ -67,11 +67,11 @@ data:
 {data.more}"""
 
 
-def _train(updates: int, epochs: float) -> str:
+def _train(updates: int) -> str:
     every = max(10, updates // 10)
     return f"""\
 train:
-  max_updates: {updates}  # about {epochs:g} epochs
+  max_updates: {updates}
   batch_tokens: {_BATCH_TOKENS}
   optimizer: adamw
   learning_rate: {_LEARNING_RATE}  # low, to keep what the model knows

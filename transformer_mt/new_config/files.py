@@ -80,7 +80,7 @@ def held_out_set(data: Data) -> tuple[str, float]:
 
 def _share_before(guesses: Sequence[Guess], folder: Path) -> float:
     files = {Path(file).resolve() for guess in guesses for file in guess.corpus.local_files()}
-    shares = [0.0]
+    shares = {0.0: Path()}
     for path in (*folder.glob("*.yaml"), *folder.glob("runs/*/config.yaml")):
         try:
             data = yaml.safe_load(path.read_text(encoding="utf-8"))["data"]
@@ -90,9 +90,10 @@ def _share_before(guesses: Sequence[Guess], folder: Path) -> float:
         except (OSError, ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError):
             continue  # no config
         if of_config and files & named:
-            say(f"{path} holds out {max(of_config):.2%} of these files: the same share is used")
-            shares += of_config
-    return max(shares)
+            shares[max(of_config)] = path
+    if share := max(shares):
+        say(f"{shares[share]} holds out {share:.2%} of these files: the same share is used")
+    return share
 
 
 def _texts(value: object) -> Iterator[str]:

@@ -38,6 +38,8 @@ class _Text:
     side: int
     stem: str
     by: str = "their names"
+    shares: tuple[float, float] | None = None
+    """The shares of its lines that may be in each language; None if its name says the language."""
 
 
 def guess_corpora(files: Sequence[str], source_lang: str, target_lang: str) -> list[Guess]:
@@ -78,6 +80,8 @@ def guess_corpora(files: Sequence[str], source_lang: str, target_lang: str) -> l
 def _paired(paths: Sequence[str], languages: tuple[str, str]) -> list[tuple[_Text, _Text]]:
     """The text files in pairs: those whose names differ only in the language, or the only two there are."""
     texts = [_text(path, languages) for path in paths]
+    if len(texts) == 2 and all(text.shares is not None for text in texts):
+        _tell_apart(texts[0], texts[1], languages)
     if len(texts) == 2 and texts[0].side != texts[1].side:
         return [(texts[0], texts[1])]
     pairs, left = [], list(texts)
@@ -94,6 +98,18 @@ def _paired(paths: Sequence[str], languages: tuple[str, str]) -> list[tuple[_Tex
     return pairs
 
 
+def _tell_apart(first: _Text, second: _Text, languages: tuple[str, str]) -> None:
+    """The sides of two texts by both together: a language that is not known by its words may be any text."""
+    assert first.shares and second.shares
+    likelier = first.shares[0] + second.shares[1] - second.shares[0] - first.shares[1]
+    if not likelier:
+        raise InputError(
+            f"{first.path} and {second.path}: their names must tell which is {languages[0]}, as all."
+            f"{languages[0]} and all.{languages[1]} do, because their text does not"
+        )
+    first.side, second.side = int(likelier < 0), int(likelier > 0)
+
+
 def _text(path: str, languages: tuple[str, str]) -> _Text:
     name = Path(without_compression(path)).name
     candidates = [
@@ -105,8 +121,8 @@ def _text(path: str, languages: tuple[str, str]) -> _Text:
         _, _, side, match = max(candidates, key=lambda candidate: candidate[:2])
         return _Text(path, side, f"{Path(path).parent}/{name[: match.start()]}*{name[match.end() :]}")
     lines = list(islice(read_lines(path), 0, _ROWS * _STRIDE, _STRIDE))
-    shares = [_share_in(lines, language) for language in languages]
-    return _Text(path, int(shares[1] > shares[0]), name, by="their text")
+    of_src, of_tgt = (_share_in(lines, language) for language in languages)
+    return _Text(path, int(of_tgt > of_src), name, "their text", (of_src, of_tgt))
 
 
 def _code_in_names(language: str) -> "re.Pattern[str]":

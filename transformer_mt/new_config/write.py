@@ -187,7 +187,7 @@ tokenizer: {flow(_tokenizer_keys(data, size))}
 # Face's transformers, train it with `position: sinusoidal`; CTranslate2 and Argos need no change.
 model: {flow(_model_keys(size))}
 train:
-  max_updates: {updates}  # about {size.epochs:g} epochs
+  max_updates: {updates}
   batch_tokens: {size.batch_tokens}
   learning_rate: {size.learning_rate}
   schedule: cosine  # zero at max_updates; if the last validation is by far the best, raise it

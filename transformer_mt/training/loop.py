@@ -51,7 +51,7 @@ def train(
 def _train(run: Run) -> None:
     config = run.config
     if _is_finished(run):
-        announcements.finished(run, _out_of_patience(run))
+        announcements.finished(run, run.is_out_of_patience)
         return
     _begin(run)
     announcements.start(run)
@@ -61,7 +61,7 @@ def _train(run: Run) -> None:
         _validate(run)  # what the parent can do: no later model of this run may be worse
     run.model.train()
     with Interrupts() as interrupts:
-        while not _is_done(run):
+        while not run.is_done:
             _update(run)
             interrupts.has_work = True
             if _due(run, config.train.log_every):
@@ -73,7 +73,7 @@ def _train(run: Run) -> None:
             _save_if_asked(run, interrupts)
         run.save()
         run.metrics_log.close_bar()
-    if _out_of_patience(run):
+    if run.is_out_of_patience:
         announcements.early_end(run)
     finish(run)
 
@@ -118,18 +118,9 @@ def _must_save(run: Run, interrupts: Interrupts) -> bool:
     return interrupts.save_requested or is_old
 
 
-def _is_done(run: Run) -> bool:
-    return run.progress.step >= run.config.train.max_updates or _out_of_patience(run)
-
-
-def _out_of_patience(run: Run) -> bool:
-    patience = run.config.train.patience
-    return patience > 0 and run.progress.stale >= patience
-
-
 def _is_finished(run: Run) -> bool:
     """True if the run was also averaged and published: one killed before that is not finished."""
-    return _is_done(run) and bool(run.ranks.broadcast(run.folder.is_finished))
+    return run.is_done and bool(run.ranks.broadcast(run.folder.is_finished))
 
 
 def _begin(run: Run) -> None:

@@ -130,7 +130,10 @@ def _open_run(
             parent.record(folder)
         _write_facts(data, folder)
         record_seen(config, data, folder, seen)
-        write_text(folder.config_file, dump_config(run.config, comments=True))
+        kept = run.config
+        if before is not None and run.is_done and folder.is_finished:  # nothing is trained with new settings
+            kept = kept.model_copy(update={"model": before.model, "train": before.train})
+        write_text(folder.config_file, dump_config(kept, comments=True))
     return run
 
 

@@ -147,10 +147,13 @@ def test_another_standard_input_is_not_resumed(tiny_run, tmp_path, cli, monkeypa
     assert translate(PAGE, "--resume")[0] == 0 and out.read_bytes() == whole
 
 
-def test_the_ending_of_the_output_does_not_make_lines_a_page(tiny_run, tmp_path, cli):
+def test_lines_are_written_into_any_file_only_if_the_format_is_given(tiny_run, tmp_path, cli):
     (tmp_path / "in.txt").write_text("The dog sleeps.\nA cat sings.\n", encoding="utf-8")
     out = tmp_path / "out.html"
-    assert cli("translate", tiny_run, "-i", tmp_path / "in.txt", "-o", out)[0] == 0
+    words = ("translate", tiny_run, "-i", tmp_path / "in.txt", "-o", out)
+    status, _, err = cli(*words)
+    assert status == 2 and "out.html: must not end in .html, because the input is no .html document" in err
+    assert cli(*words, "--format", "text")[0] == 0
     assert out.read_text(encoding="utf-8").count("\n") == 2
 
 
@@ -215,11 +218,15 @@ def test_a_format_that_is_not_read_is_refused(tiny_run, tmp_path, cli, name):
     assert cli("translate", tiny_run, "A dog.", "--json", "-o", tmp_path / "o.jsonl")[0] == 0
 
 
-def test_text_is_not_written_as_an_office_document(tiny_run, tmp_path, cli):
+def test_a_file_is_not_written_as_one_of_another_format(tiny_run, tmp_path, cli):
     (tmp_path / "a.txt").write_text("A dog.\n", encoding="utf-8")
     status, _, err = cli("translate", tiny_run, "-i", tmp_path / "a.txt", "-o", tmp_path / "b.docx")
     assert status == 2 and "b.docx: must not end in .docx, because the input is no .docx document" in err
     assert not (tmp_path / "b.docx").exists()
+    (tmp_path / "a.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nA dog.\n", encoding="utf-8")
+    for source, target in (("a.srt", "b.vtt"), ("a.srt", "b.html"), ("a.txt", "b.po")):
+        status, _, err = cli("translate", tiny_run, "-i", tmp_path / source, "-o", tmp_path / target)
+        assert status == 2 and f"{target}: must not end in .{target[2:]}, because the input is no " in err
     status, _, err = cli("translate", tiny_run, "-i", tmp_path / "a.docx", "-o", tmp_path / "b.pdf")
     assert status == 2 and "b.pdf: must end in .docx, as the input does" in err
 

@@ -288,6 +288,7 @@ def test_mistakes_get_one_line(tiny_run, served, tmp_path, cli):
         ),
         ((tiny_run, "--api-keys", tmp_path / "keys"), "must have a key in each line, but has none"),
         (("no/run",), "no/run: no such folder"),
+        ((tiny_run, "--suggestions", "no/a.jsonl"), "--suggestions no/a.jsonl: must be a file that can be"),
         ((tiny_run, "--seconds", "9", tiny_run), "each model must have a direction of its own"),
         ((tiny_run, "--seconds", "-1"), "must be a whole number of at least 0"),
     ]:

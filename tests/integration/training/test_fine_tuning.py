@@ -187,6 +187,7 @@ def test_evaluation_says_what_was_gained_and_what_forgotten(child_config, parent
         assert [row[2] for row in rows] == ["BLEU", "chrF", "TER"] * 2, (
             "of its own test set and of the parent's"
         )
+        assert rows[0][0] == "toy train, 25 sentences" and rows[3][0] == f"toy test of {parent}, 30 sentences"
         assert all(float(row[4]) - float(row[3]) == pytest.approx(float(row[5]), abs=0.011) for row in rows)
     (parent / "model.safetensors").unlink()
     result = cli("evaluate", folder)

@@ -290,8 +290,13 @@ def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_taken(straig
 def test_a_finished_run_says_so_and_goes_on_when_asked_for_more(straight, tmp_path):
     config_in(tmp_path)
     train(tmp_path)
-    assert "finished at update 24; raise train.max_updates to continue" in train(tmp_path)
+    raised = "to train longer, raise train.max_updates (24) and run the same command to resume"
+    assert f"finished at update 24; {raised}" in train(tmp_path)
     same_end(tmp_path, straight)
+    train(tmp_path, "train.max_updates=20", "model.dropout=0.4", "decode.beam=3")
+    kept = yaml.safe_load((tmp_path / "runs/tiny/config.yaml").read_text(encoding="utf-8"))
+    assert kept["model"]["dropout"] == 0.2 and kept["train"]["max_updates"] == 24  # what was trained
+    assert kept["decode"]["beam"] == 3  # what translates
     said = train(tmp_path, "train.max_updates=28")
     assert "changed since the last checkpoint: `train.max_updates` from 24 to 28" in said
     assert "update 24 of 28" in said

@@ -86,6 +86,19 @@ def test_each_score_stands_under_its_own_metric(run, tmp_path):
     assert [row[4:-1] for row in rows] == [["12.35", ""], ["7.00", "50.00"]]
 
 
+def test_scores_that_flatter_are_not_the_models(run, tmp_path):
+    """The hub shows a number alone: sentences that were trained on, and another search, are not for it."""
+    first = run / "evaluation" / "test-0.scores.json"
+    facts = json.loads(first.read_text(encoding="utf-8"))
+    for name, change in (("seen", {"seen": "91.0 %"}), ("wide", {"search": "beam 5, length_penalty 3.0"})):
+        changed = {**facts, **change, "corpus": name}
+        first.with_name(f"{name}.scores.json").write_text(json.dumps(changed), encoding="utf-8")
+    card, _ = exported(run, tmp_path / "out")
+    assert [result.dataset_name for result in card.data.eval_results] == ["my.tsv"]
+    text = " ".join(card.content.split())
+    assert "| seen | 30 | 91.0 % | beam 5 | 12.35 |" in text and "length_penalty" not in text
+
+
 def test_scores_of_an_ensemble_are_not_those_of_the_model(run, tmp_path):
     scores = run / "evaluation" / "test-0.scores.json"
     facts = json.loads(scores.read_text(encoding="utf-8"))

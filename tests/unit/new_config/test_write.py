@@ -368,6 +368,16 @@ def test_a_language_of_which_nothing_is_known_may_be_any_text(tmp_path):
     assert read(guess, ("en", "tlh")) == PAIRS
 
 
+@pytest.mark.parametrize("names", [("source.txt", "target.txt"), ("target.txt", "source.txt")])
+def test_a_text_is_known_by_the_other_one(tmp_path, names):
+    for side, name in enumerate(("source.txt", "target.txt")):
+        (tmp_path / name).write_text(lines(side), encoding="utf-8")
+    (guess,) = guess_corpora(names, "en", "tlh")
+    assert read(guess, ("en", "tlh")) == PAIRS
+    with pytest.raises(InputError, match="their names must tell which is mis, as all.mis and all.tlh do"):
+        guess_corpora(names, "mis", "tlh")
+
+
 @pytest.mark.parametrize("pairs, expected", [(0, 0), (9_000, 0), (40_000, 1), (200_000, 2), (10**8, 4)])
 def test_the_size_for_an_amount_of_data(pairs, expected):
     assert size_for(pairs) == SIZES[expected]

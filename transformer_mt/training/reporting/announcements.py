@@ -5,6 +5,7 @@ from transformer_mt.evaluation.metrics import tokenised_note
 from transformer_mt.memory import peak_memory
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import duration
+from transformer_mt.training.reporting.diagnosis import what_to_raise
 from transformer_mt.training.reporting.environment import environment
 from transformer_mt.training.state.progress import LogWindow
 from transformer_mt.training.state.run import Run
@@ -53,10 +54,9 @@ def start(run: Run) -> None:
 
 def finished(run: Run, out_of_patience: bool) -> None:
     """Say that there is nothing to do, and what to change for more."""
-    limits = "train.max_epochs and train.max_updates" if run.config.train.max_epochs else "train.max_updates"
-    more = "train.patience" if out_of_patience else limits
+    raised = what_to_raise(run.config.train, run.progress.step, out_of_patience)
     say(
-        f"{run.folder}: finished at update {run.progress.step:,}; raise {more} to continue, or train "
+        f"{run.folder}: finished at update {run.progress.step:,}; to train longer, raise {raised}, or train "
         "under another name"
     )
 

@@ -33,7 +33,7 @@ def diagnosis(config: Config, entries: Sequence[dict[str, Any]]) -> str:
     if last["loss"] < min(entry["loss"] for entry in valid[:-1]):
         return (
             f"The validation loss still fell at the end, from {valid[-2]['loss']:.3f} to {last['loss']:.3f}. "
-            f"To train longer, raise {_what_ended_it(config.train, ends[-1]['step'], stale)}."
+            f"To train longer, raise {what_to_raise(config.train, ends[-1]['step'], stale)}."
         )
     losses = [math.log(entry["ppl"]) for entry in trained if entry["step"] >= lowest["step"]]
     if len(losses) > 1 and losses[-1] < losses[0]:
@@ -46,7 +46,7 @@ def diagnosis(config: Config, entries: Sequence[dict[str, Any]]) -> str:
     return ""
 
 
-def _what_ended_it(train: TrainConfig, end_step: int, ended_by_patience: bool) -> str:
+def what_to_raise(train: TrainConfig, end_step: int, ended_by_patience: bool) -> str:
     """The key to raise, and whether the training can be resumed then."""
     resume = "and run the same command to resume"
     if train.schedule in ("cosine", "linear"):

@@ -85,7 +85,13 @@ def report(
     learned = [f"{source} to {target}" for source, target in config.data.directions]
     learned += [_NAMES[objective] for objective in config.data.objectives if objective != "translation"]
     parts = [f"# {config.name}", f"{names}: {', '.join(learned)}.", facts_table(config, entries), picture]
-    parts += [_tests(tests), _validations(entries), _samples(entries), _data(corpora), _settings(config)]
+    parts += [
+        f"## Test\n\n{tests_table(tests)}" if tests else "",
+        _validations(entries),
+        _samples(entries),
+        _data(corpora),
+        _settings(config),
+    ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -168,9 +174,8 @@ def _data(corpora: Sequence[dict[str, Any]]) -> str:
     return f"## Training pairs\n\n{table(rows, ['', *(corpus['name'] for corpus in corpora)])}"
 
 
-def _tests(tests: Sequence[tuple[str, dict[str, Any]]]) -> str:
-    if not tests:
-        return ""
+def tests_table(tests: Sequence[tuple[str, dict[str, Any]]]) -> str:
+    """A row for each test set; the signatures of the metrics below."""
     names = list(dict.fromkeys(score["name"] for _, facts in tests for score in facts["scores"]))
     seen = ["seen in training"] if any(facts.get("seen") for _, facts in tests) else []
     rows = [
@@ -184,7 +189,7 @@ def _tests(tests: Sequence[tuple[str, dict[str, Any]]]) -> str:
         for name, facts in tests
     ]
     signatures = signature_lines(score for _, facts in tests for score in facts["scores"])
-    return f"## Test\n\n{table(rows, ['test set', 'sentences', *seen, 'search', *names])}\n\n{signatures}"
+    return f"{table(rows, ['test set', 'sentences', *seen, 'search', *names])}\n\n{signatures}"
 
 
 def _validations(entries: Sequence[dict[str, Any]]) -> str:

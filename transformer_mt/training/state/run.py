@@ -73,6 +73,16 @@ class Run:
         """The weights of checkpoints that will be averaged."""
         return Averaging(self.folder.averaging, self.config.train)
 
+    @property
+    def is_out_of_patience(self) -> bool:
+        """True after `train.patience` validations without a new best."""
+        return 0 < self.config.train.patience <= self.progress.stale
+
+    @property
+    def is_done(self) -> bool:
+        """True if no update is left."""
+        return self.progress.step >= self.config.train.max_updates or self.is_out_of_patience
+
     def state_dict(self) -> dict[str, Any]:
         """All that is not a tensor."""
         train = self.config.train
