@@ -223,9 +223,10 @@ def _compare_with_parent(
         of_parent = load_evaluation_sets(arguments, parent, parent.config())
         known = [(test.languages, test.sentences) for test in tests]
         new = [test for test in of_parent if (test.languages, test.sentences) not in known]
-        tests += [
+        of_parent = [
             replace(test, name=f"{OF_PARENT}{test.name}", corpus=f"{test.corpus} of {parent}") for test in new
         ]
+        tests = [*tests, *of_parent]
     table = run.fine_tuning(parent, tests, arguments.device, is_kept)
     if table and not arguments.json:
         print(f"\n{table}", end="", flush=True)

@@ -40,9 +40,9 @@ def add_arguments(parser: Parser) -> None:
         "text", metavar="TEXT", nargs="*", default=[], help="a sentence; default: the lines of standard input"
     )
     parser.add_argument(
-        "-i", "--input", metavar="FILE", help="read sentences from FILE (.gz, .bz2, .xz, .zst)"
+        "-i", "--input", type=_named, metavar="FILE", help="read sentences from FILE (.gz, .bz2, .xz, .zst)"
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write translations to FILE")
+    parser.add_argument("-o", "--output", type=_named, metavar="FILE", help="write translations to FILE")
     parser.add_argument(
         "--resume", action="store_true", help="continue after the complete lines already in the --output file"
     )
@@ -87,6 +87,11 @@ def add_arguments(parser: Parser) -> None:
         others=("--device", "--set", "--help-all"),
     )
     parser.set_defaults(command=_translate)
+
+
+def _named(name: str) -> str | None:
+    """The name of a file; `-` is standard input or output."""
+    return None if name == "-" else name
 
 
 def _translate(arguments: argparse.Namespace) -> int:

@@ -39,6 +39,7 @@ from transformer_mt.inspection.terms import TermsCheck
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.settings.filter import FilterConfig
+from transformer_mt.settings.language import check_language
 from transformer_mt.terms.glossary_file import read_glossary
 from transformer_mt.text.languages import LanguageIdentifier, is_natural, is_same_language
 from transformer_mt.text.pair import Pair
@@ -95,6 +96,8 @@ class Inspection:
 def inspect(config: Config) -> Inspection:
     """Look at the training corpora, after the repairs of data.filter, and at the validation and test sets."""
     data, notes = config.data, []
+    for code in data.languages_used:
+        check_language(code)
     identifier: LanguageIdentifier | None = None
     try:
         identifier = LanguageIdentifier()

@@ -117,8 +117,9 @@ def test_translating_words_and_standard_input(tiny_run, cli):
     lines = out.split("\n")
     assert status == 0 and len(lines) == 4 and lines[1] == "" and lines[0] != ""
     assert err.strip().split("\n")[0] == "line 2: there is nothing to translate"
-    result = cli("translate", tiny_run, stdin=b"The dog sleeps.\r\n\nA cat sings.")
-    assert result.status == 0 and result.out.split("\n") == lines
+    for names in ((), ("-i", "-", "-o", "-")):
+        result = cli("translate", tiny_run, *names, stdin=b"The dog sleeps.\r\n\nA cat sings.")
+        assert result.status == 0 and result.out.split("\n") == lines
 
 
 def test_translate_is_the_same_command(tiny_run, capfdbinary):

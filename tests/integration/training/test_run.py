@@ -20,6 +20,7 @@ from transformer_mt.config import Config
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError, WorkError
+from transformer_mt.inspection.inspect import inspect
 from transformer_mt.locks import lock_folder
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training import loop
@@ -111,6 +112,8 @@ def test_a_new_run_must_have_a_language_and_an_old_one_is_resumed_and_translates
     words = ["data.target_lang=cz", *files, "data.test=[]"]
     with pytest.raises(InputError, match="a language's code, but cz is a country's; Czech is cs"):
         run(*words, "train.max_updates=1")
+    with pytest.raises(InputError, match="cz is a country's"):
+        inspect(load_config("demo", words))
     with monkeypatch.context() as earlier:
         earlier.setattr("transformer_mt.training.folder_checks.check_language", lambda code: None)
         run(*words, "train.max_updates=1")
