@@ -25,6 +25,7 @@ from transformer_mt.config.load import load_config
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metrics import metric_names
 from transformer_mt.files import read_objects
+from transformer_mt.training.reporting.report import changes
 
 COMMAND = [sys.executable, "-m", "transformer_mt"]
 
@@ -75,7 +76,7 @@ def measure(config: Path, out: Path, overrides: list[str]) -> tuple[dict, list[s
         "commit": starts[-1]["commit"],
         "seed": trained.seed,
         "settings": [word for word in overrides if not word.startswith(("seed=", "data.hub="))],
-    }, sorted({key for start in starts for key in start.get("changed", [])})
+    }, sorted({key for keys in changes(journal).values() for key in keys})
 
 
 def main() -> int:

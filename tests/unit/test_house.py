@@ -85,9 +85,9 @@ ALLOWED = {
         "settings", "text", "training.parallel", "training.reporting", "training.update",
     },
     "training": {
-        "config", "corpora", "data.alignment", "data.batches", "data.changes", "data.cleaning",
-        "data.preparation", "data.vocabulary", "evaluation", "model", "runs", "settings", "terms", "text",
-        "training.parallel", "training.reporting", "training.state", "training.update", "translation",
+        "config", "corpora", "data.alignment", "data.batches", "data.changes", "data.preparation",
+        "data.vocabulary", "evaluation", "model", "runs", "settings", "terms", "text", "training.parallel",
+        "training.reporting", "training.state", "training.update", "translation",
     },
     "training.planning": {
         "config", "data.batches", "data.preparation", "model.build", "model.kernels", "runs", "training",
@@ -108,7 +108,8 @@ ALLOWED = {
     },
     "experiments": {
         "", "config", "corpora", "data.cleaning", "data.preparation", "evaluation", "export", "importing",
-        "runs", "settings", "text", "training.parallel", "translation", "translation.engines",
+        "runs", "settings", "text", "training.parallel", "training.state", "translation",
+        "translation.engines",
     },
     "serving": {
         "config", "documents", "documents.markup", "search", "terms", "text", "translation",

@@ -81,6 +81,9 @@ def add_command(commands: Any) -> None:
     parser.set_defaults(command=_compare)
 
 
+_UNKNOWN = "not known"
+
+
 @dataclass(frozen=True)
 class _Named:
     """A SYSTEM of the command line."""
@@ -243,29 +246,32 @@ def _translated(
     ]
     runs: dict[str, list[list[list[str]]]] = {}
     folders: dict[str, list[RunFolder]] = {}
-    searches: dict[str, dict[str, None]] = {}
+    searches: dict[str, list[str]] = {}
     for system, of_files in zip(named, read):
         folder = run_of(system.paths[0]) if system.is_model else _run_with(system.paths[0])
         run = of_files or translated(run_of(system.paths[0]), tests, arguments.device)
         runs.setdefault(system.name, []).append(run)
         folders.setdefault(system.name, []).extend([folder] if folder else [])
-        searches.setdefault(system.name, {})[_search(system, folder)] = None
+        searches.setdefault(system.name, []).extend(_searches(system))
     systems = []
     for name, outputs in runs.items():
         record = SystemRecord(folders[name])
         seen = tuple(map(record.share, tests)) if folders[name] else ()
-        systems.append(System(name, outputs, seen, " and ".join(filter(None, searches[name]))))
+        known = " and ".join(dict.fromkeys(searches[name])) if set(searches[name]) != {_UNKNOWN} else ""
+        seeds = tuple(folder.config().seed for folder in folders[name] if folder.config_file.exists())
+        systems.append(System(name, outputs, seen, known, seeds if len(seeds) == len(outputs) else ()))
     return systems
 
 
-def _search(system: _Named, folder: "RunFolder | None") -> str:
-    """The search that translates, or that the file of `evaluate` came from, in words; empty if not known."""
+def _searches(system: _Named) -> list[str]:
+    """The search of the model, or of each file that `evaluate` wrote, in words."""
+    from transformer_mt.importing.model_folder import run_of
     from transformer_mt.runs.folder import facts_of
 
-    if folder is None or system.is_model:
-        return folder.config().decode.in_words if folder else ""
-    searches = (facts_of(folder.scores_file(path.stem)).get("search", "") for path in system.paths)
-    return " and ".join(dict.fromkeys(searches))
+    if system.is_model:
+        return [run_of(system.paths[0]).config().decode.in_words]
+    facts = [facts_of(path.with_suffix(".scores.json")) if _run_with(path) else {} for path in system.paths]
+    return [of_file.get("search", _UNKNOWN) for of_file in facts]
 
 
 def _word_counts(config: "Config | None", tests: "Sequence[EvaluationSet]") -> "Counter[str] | None":

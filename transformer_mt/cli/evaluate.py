@@ -223,10 +223,7 @@ def _compare_with_parent(
         of_parent = load_evaluation_sets(arguments, parent, parent.config())
         known = [(test.languages, test.sentences) for test in tests]
         new = [test for test in of_parent if (test.languages, test.sentences) not in known]
-        of_parent = [
-            replace(test, name=f"{OF_PARENT}{test.name}", corpus=f"{test.corpus} of {parent}") for test in new
-        ]
-        tests = [*tests, *of_parent]
+        tests = [*tests, *(replace(test, name=f"{OF_PARENT}{test.name}") for test in new)]
     table = run.fine_tuning(parent, tests, arguments.device, is_kept)
     if table and not arguments.json:
         print(f"\n{table}", end="", flush=True)

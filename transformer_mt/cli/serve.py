@@ -118,10 +118,6 @@ def _serve(arguments: argparse.Namespace) -> int:
         raise InputError("MODEL or --watch FOLDER must be given, but neither is")
     if arguments.watch and not Path(arguments.watch).is_dir():
         raise InputError(f"--watch {arguments.watch}: must be a folder with one folder per model")
-    offers = [offer for model in arguments.models for offer in offers_of(Path(model))]
-    known = None if arguments.watch else [offer.direction for offer in offers]
-    if known is not None:
-        _check_served(arguments.direction, known)
     if arguments.suggestions:
         try:
             open(arguments.suggestions, "ab").close()
@@ -130,6 +126,10 @@ def _serve(arguments: argparse.Namespace) -> int:
                 f"--suggestions {arguments.suggestions}: must be a file that can be written, but is not: "
                 f"{error.strerror}"
             ) from None
+    offers = [offer for model in arguments.models for offer in offers_of(Path(model))]
+    known = None if arguments.watch else [offer.direction for offer in offers]
+    if known is not None:
+        _check_served(arguments.direction, known)
     service = Service(
         offers,
         limits,

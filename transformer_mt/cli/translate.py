@@ -40,9 +40,19 @@ def add_arguments(parser: Parser) -> None:
         "text", metavar="TEXT", nargs="*", default=[], help="a sentence; default: the lines of standard input"
     )
     parser.add_argument(
-        "-i", "--input", type=_named, metavar="FILE", help="read sentences from FILE (.gz, .bz2, .xz, .zst)"
+        "-i",
+        "--input",
+        type=_file_or_stream,
+        metavar="FILE",
+        help="read sentences from FILE (.gz, .bz2, .xz, .zst); - is standard input",
     )
-    parser.add_argument("-o", "--output", type=_named, metavar="FILE", help="write translations to FILE")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=_file_or_stream,
+        metavar="FILE",
+        help="write translations to FILE; - is standard output",
+    )
     parser.add_argument(
         "--resume", action="store_true", help="continue after the complete lines already in the --output file"
     )
@@ -89,7 +99,7 @@ def add_arguments(parser: Parser) -> None:
     parser.set_defaults(command=_translate)
 
 
-def _named(name: str) -> str | None:
+def _file_or_stream(name: str) -> str | None:
     """The name of a file; `-` is standard input or output."""
     return None if name == "-" else name
 
@@ -99,7 +109,7 @@ def _translate(arguments: argparse.Namespace) -> int:
     for text in arguments.text:
         if Path(text).suffix and os.path.isfile(text):  # false for what cannot be a name
             raise InputError(f"TEXT must be a text, but {text} is a file; give it as --input {text}")
-    format = arguments.format or format_of(arguments.input, arguments.output)
+    format = arguments.format or format_of(arguments.input, None if arguments.json else arguments.output)
     if format != "text":
         document.translate(arguments, format)
     else:

@@ -39,6 +39,8 @@ def load_yaml(kind: type[Kind], path: str | Path, overrides: list[str] | tuple[s
     """The same for any YAML file with a `name`; `kind` says which keys it may have."""
     path = shipped(Path(path))
     values, where = _read(path, seen=())
+    if not values and not overrides:
+        raise InputError(f"{path}: a config must have keys, but is empty")
     if kind is Config and values.keys() >= {"base", "variants"}:
         raise InputError(
             f"{path}: must be the config of one training, but is a sweep; use transformer-mt sweep {path}"
@@ -126,9 +128,12 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
         KeyError,
     ) as error:  # a value that is not of the kind its !!tag says is a ValueError, or for !!bool a KeyError
         raise InputError(f"{path}: this is not YAML: {str(error).splitlines()[0]}") from None
+    if values is None:
+        values = {}
     if not isinstance(values, dict):
-        what = "empty" if values is None else f"a {type(values).__name__}"
-        raise InputError(f"{path}: a config must be a mapping of keys to values, but is {what}")
+        raise InputError(
+            f"{path}: a config must be a mapping of keys to values, but is a {type(values).__name__}"
+        )
     parent = values.pop("extends", None)
     if parent is None:
         return values, where

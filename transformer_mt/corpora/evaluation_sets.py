@@ -24,6 +24,7 @@ class EvaluationSet:
 
     @property
     def title(self) -> str:
+        """The set and its size."""
         return f"{self.corpus}, {len(self.sentences):,} sentences"
 
     @property

@@ -31,7 +31,7 @@ class Sentences:
     """Training texts without their pair: plain text, and the targets of pairs whose source a model wrote."""
     scored: KeySet = NO_KEYS
     """Both sides of validation and test pairs."""
-    chose: KeySet = NO_KEYS
+    validated: KeySet = NO_KEYS
     """Sources of validation pairs, which chose the checkpoint."""
 
     @property

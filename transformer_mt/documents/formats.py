@@ -80,8 +80,8 @@ def format_of(input_name: str | None, output_name: str | None, may_set: bool = T
     if output_ending in _ENDINGS and format != written:
         raise InputError(
             f"{output_name}: must not end in {output_ending}, because the input is no {output_ending} "
-            "document; give the output another name"
-        )
+            "document; give the output another name, or set ", Setting("format", format),
+        )  # fmt: skip
     if format in OFFICE and output_ending in (*_NOT_READ, ".txt"):
         raise InputError(f"{output_name}: must end in .{format}, as the input does; give it another name")
     return format

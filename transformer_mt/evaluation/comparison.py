@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import count
 from statistics import mean
 
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
@@ -33,7 +32,7 @@ class System:
     search: str = ""
     """The search in a few words; empty where it is not known."""
     seeds: tuple[int, ...] = ()
-    """The seed of each run; without them, runs of the same position are taken for those of the same seed."""
+    """The seed of each run; empty where they are not known."""
 
 
 @dataclass(frozen=True)
@@ -155,12 +154,21 @@ def _cells(
     else:
         p = [randomisation_p(metric, runs_of[0][0], runs[0], samples) for runs in runs_of[1:]]
     cells = []
-    baseline = dict(zip(systems[0].seeds or count(), scores(metric, runs_of[0]).tolist()))
+    baseline = scores(metric, runs_of[0]).tolist()
     for system, runs, values, corrected in zip(systems, runs_of, samples_of, [None, *holm(p)]):
         of_metric = scores(metric, runs).tolist()
-        of_seeds = zip(system.seeds or count(), of_metric)
-        differences = [value - baseline[seed] for seed, value in of_seeds if seed in baseline]
+        differences = _differences(systems[0], baseline, system, of_metric)
         disagree = any(d > 0 for d in differences) and any(d < 0 for d in differences)
         low, high = interval(values, metric, runs)
         cells.append(Cell(test_set, system.name, metric.name, of_metric, low, high, corrected, disagree))
     return cells
+
+
+def _differences(first: System, baseline: list[float], other: System, values: list[float]) -> list[float]:
+    """The differences of runs with the same seed, or of as many runs in their order where no seeds are
+    known.
+    """
+    if first.seeds and other.seeds:
+        of_seed = dict(zip(first.seeds, baseline))
+        return [value - of_seed[seed] for seed, value in zip(other.seeds, values) if seed in of_seed]
+    return [b - a for a, b in zip(baseline, values)] if len(values) == len(baseline) else []

@@ -62,7 +62,7 @@ class Evaluation:
         summary = {
             "corpus": test.corpus, "sentences": len(self.rows), "search": self.search, "scores": scores,
             "decode": self.decode, "tag": self.tag, "languages": self.languages, "weights": self.weights,
-            "results": RESULTS, "seen": str(self.seen) if self.seen and self.seen.count else "",
+            "results": RESULTS, "seen": self.seen.to_keep if self.seen else "",
         }  # fmt: skip
         try:
             folder.evaluation.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
 """Gain and forgetting of a fine-tuning: the run it began from and the new one on the same test sets."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.evaluation.comparison import Cell, Comparison, System, compare
@@ -53,13 +54,14 @@ def before_and_after(comparison: Comparison) -> str:
         for metric in comparison.metrics:
             old = comparison.cell(test.name, before, metric.name)
             new = comparison.cell(test.name, after, metric.name)
-            change = new.value - old.value
+            change, of_parent = new.value - old.value, test.name.startswith(OF_PARENT)
             rows.append(
                 [
-                    test.title, *(seen if comparison.is_marked else []), metric.name,
+                    (replace(test, corpus=f"{test.corpus} of {before}") if of_parent else test).title,
+                    *(seen if comparison.is_marked else []), metric.name,
                     f"{old.value:.{metric.digits}f}", f"{new.value:.{metric.digits}f}",
                     f"{change:+.{metric.digits}f}", f"{new.p:.3f}",
-                    _in_a_word(change, new, metric.higher_is_better, test),
+                    _in_a_word(change, new, metric.higher_is_better, of_parent),
                 ]
             )  # fmt: skip
     marks = ["seen before / after"] if comparison.is_marked else []
@@ -72,11 +74,11 @@ def before_and_after(comparison: Comparison) -> str:
     )
 
 
-def _in_a_word(change: float, cell: Cell, higher_is_better: bool | None, test: EvaluationSet) -> str:
+def _in_a_word(change: float, cell: Cell, higher_is_better: bool | None, of_parent: bool) -> str:
     if cell.p is None or cell.p >= _SIGNIFICANT:
         return "no clear change"
     if higher_is_better is None:
         return "changed"
     if (change > 0) == higher_is_better:
         return "gained"
-    return "forgotten" if test.name.startswith(OF_PARENT) else "lost"
+    return "forgotten" if of_parent else "lost"

@@ -16,6 +16,10 @@ SEEN_NOTE = (
 )
 
 
+UNKNOWN = "?"
+"""The share of a system that has no full record, and is not known to have seen a sentence."""
+
+
 @dataclass(frozen=True)
 class SeenShare:
     """The part of a test set that is known to a system."""
@@ -27,8 +31,13 @@ class SeenShare:
 
     def __str__(self) -> str:
         if not self.count:
-            return "0 %" if self.is_complete else "?"
+            return "0 %" if self.is_complete else UNKNOWN
         return f"{'' if self.is_complete else '≥ '}{max(0.1, 100 * self.count / self.total):.1f} %"
+
+    @property
+    def to_keep(self) -> str:
+        """For a file of scores; empty where surely nothing of the set is known to the system."""
+        return "" if self.is_complete and not self.count else str(self)
 
     @property
     def in_words(self) -> str:
@@ -54,6 +63,6 @@ class SystemRecord:
     def share(self, test: EvaluationSet) -> SeenShare:
         """The share of the test set's sentences that the system knows."""
         keys = [sentence_key(src) for src in test.sources]
-        knows = [part.knows(test.sentences) | part.chose.has(keys) for part in self._sentences]
+        knows = [part.knows(test.sentences) | part.validated.has(keys) for part in self._sentences]
         known = np.any(knows, axis=0)
         return SeenShare(int(known.sum()), len(test.sentences), self.is_complete)

@@ -26,6 +26,7 @@ from transformer_mt.messages import say
 from transformer_mt.progress_bar import duration, time_left
 from transformer_mt.runs.folder import RunFolder, facts_of
 from transformer_mt.runs.resolve import with_checkpoint
+from transformer_mt.training.state.config_changes import changed_keys
 
 # Seconds between lines that say how far the jobs are.
 _SAY_EVERY = 60.0
@@ -102,7 +103,7 @@ class Runner:
         name, file, facts = f"{job.variant}, seed {job.seed}", job.folder / "job.yaml", facts_of_job(job)
         if job.folder.exists():
             training, scoring = changed_facts(job, facts)
-            if not (_is_same_training(file, job.config) and _ended_with_it(job)):
+            if not (_is_same_training(file, job.config) and _is_as_trained(job)):
                 training.insert(0, "settings")
             if training:
                 aside = set_aside(job.folder)
@@ -162,10 +163,11 @@ def is_done(job: Job) -> bool:
     scores = [run.scores_file(f"test-{i}") for i in range(len(job.config.data.test))]
     if not run.is_finished or not all(_is_score_of(job, run, file) for file in scores):
         return False
-    if any(changed_facts(job, facts_of_job(job))) or not _ended_with_it(job):
+    if any(changed_facts(job, facts_of_job(job))):
         return False
     file = job.folder / "job.yaml"
-    return file.exists() and file.read_text(encoding="utf-8") == given_settings(job.config)
+    is_same = file.exists() and file.read_text(encoding="utf-8") == given_settings(job.config)
+    return is_same and _is_as_trained(job)
 
 
 def _is_score_of(job: Job, run: RunFolder, file: Path) -> bool:
@@ -192,16 +194,18 @@ def _is_same_training(file: Path, new: Config) -> bool:
     return settings[0] == settings[1]  # what is not given may be a parent's
 
 
-def _ended_with_it(job: Job) -> bool:
-    """True unless somebody has trained the job's run further, with other settings."""
+def _is_as_trained(job: Job) -> bool:
+    """False if somebody has trained the job's run further, with other settings."""
     run = RunFolder(job.folder)
     try:
         kept = run.config()
+        changed = changed_keys(kept, with_checkpoint(job.config, kept))
     except InputError:  # not begun, or of another version
         return not run.config_file.exists()
-    train = with_checkpoint(job.config, kept).train
-    settled = {"device", "monitor", *(["max_updates"] if train.max_epochs else [])}
-    return train.model_dump(exclude=settled) == kept.train.model_dump(exclude=settled)
+    settled = {"train.device", "train.monitor", *(["train.max_updates"] if kept.train.max_epochs else [])}
+    return not any(
+        key.startswith(("model.", "tokenizer.", "train.")) and key not in settled for key in changed
+    )
 
 
 def _last_line(log: Path) -> str:

@@ -13,7 +13,7 @@ from transformer_mt.evaluation.comparison import Cell, Comparison, System, compa
 from transformer_mt.evaluation.comparison_table import as_markdown
 from transformer_mt.evaluation.metrics import metric_names, metrics_by_test
 from transformer_mt.evaluation.outputs import read_translations, set_of_file
-from transformer_mt.evaluation.seen import SystemRecord
+from transformer_mt.evaluation.seen import UNKNOWN, SystemRecord
 from transformer_mt.experiments.sweep_jobs import is_done
 from transformer_mt.experiments.sweep_plan import Job, Sweep
 from transformer_mt.files import write_text
@@ -83,8 +83,9 @@ def _compare(done: Sequence[Job], sweep: Sweep) -> Comparison | None:
                 for job in jobs_of_variant
             ]
             record = SystemRecord([RunFolder(job.folder) for job in jobs_of_variant])
-            search, seeds = jobs_of_variant[0].config.decode.in_words, (job.seed for job in jobs_of_variant)
-            systems.append(System(variant, runs, tuple(map(record.share, tests)), search, tuple(seeds)))
+            search = RunFolder(jobs_of_variant[0].folder).config().decode.in_words
+            seeds = tuple(job.seed for job in jobs_of_variant)
+            systems.append(System(variant, runs, tuple(map(record.share, tests)), search, seeds))
     # TER is slow, and the table is made after each training
     rules, target_lang = config.evaluate, config.data.target_lang
     names = [name for name in metric_names(rules, target_lang) if name != "TER"]
@@ -153,7 +154,7 @@ def _table(
         ]
         lines.append([*cells, str(len(row.seeds))])
     notes = [f"validation: greedy, `{signature}`"]
-    if not sweep.jobs[0].config.data.directions:
+    if name == "perplexity":
         notes = [f"validation: `{signature}`; perplexities of different vocabularies cannot be compared"]
     machines = ((job.variant, _machine(entries)) for job, entries in done.items())
     notes.append(f"trained: {with_names(machines)}")
@@ -170,18 +171,21 @@ def _tables_of_texts(done: Iterable[Job], sweep: Sweep) -> str:
     for number in range(len(sweep.jobs[0].config.data.test)):
         kept = [(job.variant, facts_of(RunFolder(job.folder).scores_file(f"test-{number}"))) for job in done]
         scores = [(variant, score) for variant, facts in kept for score in facts["scores"]]
-        values: dict[str, dict[str, list[float]]] = {}
-        for variant, score in scores:
-            values.setdefault(variant, {}).setdefault(score["name"], []).append(score["value"])
-        names = dict.fromkeys(score["name"] for _, score in scores)
-        seen = {variant: facts.get("seen") or "0 %" for variant, facts in kept}
-        head = ["variant", "seen", *names]
-        rows = [
-            [variant, seen[variant], *(_spread(of.get(name, []), 4) for name in names)]
-            for variant, of in values.items()
+        names = list(dict.fromkeys(score["name"] for _, score in scores))
+        rows = []
+        for variant in sorted({variant for variant, _ in kept}, key=sweep.variants.index):
+            seen = dict.fromkeys(facts.get("seen", UNKNOWN) or "0 %" for one, facts in kept if one == variant)
+            values = [
+                [score["value"] for one, score in scores if (one, score["name"]) == (variant, name)]
+                for name in names
+            ]
+            rows.append([variant, ", ".join(seen), *(_spread(of_name, 4) for of_name in values)])
+        signatures = [
+            f"- {name}: {with_names((one, s['signature']) for one, s in scores if s['name'] == name)}\n"
+            for name in names
         ]
-        signatures = with_names((variant, f"`{score['signature']}`") for variant, score in scores)
-        text += f"\n**{kept[0][1]['corpus']}**\n\n{table(rows, head)}\n\n- {signatures}\n"
+        text += f"\n**{kept[0][1]['corpus']}**\n\n{table(rows, ['variant', 'seen', *names])}\n\n"
+        text += "".join(signatures)
     return text
 
 

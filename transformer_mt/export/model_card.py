@@ -14,6 +14,7 @@ from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.hub import HubCorpus
 from transformer_mt.corpora.kind import Corpus
 from transformer_mt.data.cleaning.drop_reasons import READ, REASONS
+from transformer_mt.evaluation.seen import UNKNOWN
 from transformer_mt.export.format import ExportFormat
 from transformer_mt.export.proof import Proof
 from transformer_mt.markdown import table
@@ -43,13 +44,18 @@ def card_facts(run: RunFolder, config: Config, proof: Proof, license: str | None
         "scores": [
             {**scores, "corpus": without_folders(scores.get("corpus") or name)}
             for name, scores in test_scores(run)
-            if scores.get("search") == config.decode.in_words
+            if _is_of_usual_search(scores, run)
         ],
         "longest_source": data.max_length,
         "tags": data.tags,
         "proof": vars(proof),
     }
     return {key: value for key, value in facts.items() if value not in (None, [], "")}
+
+
+def _is_of_usual_search(scores: dict[str, Any], run: RunFolder) -> bool:
+    used, usual = scores.get("decode", {}), run.config().decode.model_dump(mode="json")
+    return all(used.get(key, value) == value for key, value in usual.items())
 
 
 def model_card(facts: dict[str, Any], run: RunFolder, config: Config, target: ExportFormat, out: str) -> str:
@@ -140,7 +146,7 @@ def _header(facts: dict[str, Any], config: Config, target: ExportFormat) -> str:
             metric_value=round(score["value"], 2),
         )
         for scored in facts.get("scores", [])
-        if not scored.get("seen")  # the hub shows no more than the number
+        if scored.get("seen", "") in ("", UNKNOWN)  # the hub shows no more than the number
         for score in scored["scores"]
     ]
     datasets = [name for entry in config.data.entries if (name := _hub_name(entry))]

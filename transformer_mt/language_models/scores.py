@@ -67,7 +67,7 @@ def save_scores(run: RunFolder, test: EvaluationSet, seen: SeenShare, scores: Se
     """Keep the scores of a test set in the run's folder. WorkError where it takes none."""
     facts = {
         "corpus": test.corpus, "sentences": len(test.sentences), "scores": [asdict(s) for s in scores],
-        "weights": run.weights_digest(), "results": RESULTS, "seen": str(seen) if seen.count else "",
+        "weights": run.weights_digest(), "results": RESULTS, "seen": seen.to_keep,
     }  # fmt: skip
     try:
         run.evaluation.mkdir(parents=True, exist_ok=True)

@@ -101,13 +101,13 @@ def _paired(paths: Sequence[str], languages: tuple[str, str]) -> list[tuple[_Tex
 def _tell_apart(first: _Text, second: _Text, languages: tuple[str, str]) -> None:
     """The sides of two texts by both together: a language that is not known by its words may be any text."""
     assert first.shares and second.shares
-    likelier = first.shares[0] + second.shares[1] - second.shares[0] - first.shares[1]
-    if not likelier:
+    in_order, swapped = min(first.shares[0], second.shares[1]), min(second.shares[0], first.shares[1])
+    if in_order == swapped or max(in_order, swapped) < 0.5:
         raise InputError(
             f"{first.path} and {second.path}: their names must tell which is {languages[0]}, as all."
             f"{languages[0]} and all.{languages[1]} do, because their text does not"
         )
-    first.side, second.side = int(likelier < 0), int(likelier > 0)
+    first.side, second.side = int(in_order < swapped), int(in_order > swapped)
 
 
 def _text(path: str, languages: tuple[str, str]) -> _Text:

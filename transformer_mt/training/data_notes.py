@@ -1,6 +1,5 @@
 """Notes for the user about the config that is trained and its validation sets."""
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
@@ -9,12 +8,11 @@ from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.kind import Corpus
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.changes.augmentation import unchanged_by
-from transformer_mt.data.cleaning.drop_reasons import EMPTY, LONG, RATIO, length_reason
-from transformer_mt.data.preparation.prepared_data import PreparedData, ValidationSet
+from transformer_mt.data.preparation.prepared_data import PreparedData
 from transformer_mt.data.preparation.training_pairs import training_pairs
 from transformer_mt.data.vocabulary.composition import COMPOSE
 from transformer_mt.data.vocabulary.lost_letters import lost_letters_notes
-from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
+from transformer_mt.data.vocabulary.tokenizer import UNK
 from transformer_mt.errors import InputError
 from transformer_mt.text.pair import Pair
 
@@ -41,8 +39,8 @@ def notes_on(written: Config, config: Config, data: PreparedData) -> Iterator[st
         pairs = sum(len(targets) for _, targets in valid.sentences)
         if len(valid.pairs) < pairs:
             yield (
-                f"note: the validation loss can use {len(valid.pairs):,} of {pairs:,} pairs of {valid.name}: "
-                f"{', '.join(_why_unused(valid, data.tokenizer, config.data))}"
+                f"note: the validation loss uses {len(valid.pairs):,} of {pairs:,} pairs of {valid.name}; "
+                "others have an empty side, or are longer than data.max_length or max_length_ratio allow"
             )
 
 
@@ -58,20 +56,3 @@ def _pairs_of(entry: Corpus, settings: DataConfig) -> list[Pair]:
     with suppress(InputError):  # the data come from the cache, and the corpus is out of reach now
         return list(islice(training_pairs(entry, settings), _ROWS))
     return []
-
-
-def _why_unused(valid: ValidationSet, tokenizer: Tokenizer, data: DataConfig) -> Iterator[str]:
-    """Number of pairs that each rule for lengths leaves out."""
-    pairs = [(src, target) for src, targets in valid.sentences for target in targets]
-    sides = tokenizer.encode_src([src for src, _ in pairs]), tokenizer.encode_tgt([tgt for _, tgt in pairs])
-    reasons = Counter(
-        length_reason(len(src), len(tgt), data.max_length, data.max_length_ratio) for src, tgt in zip(*sides)
-    )
-    words = {
-        LONG: f"are longer than data.max_length ({data.max_length})",
-        RATIO: f"have a side longer than data.max_length_ratio ({data.max_length_ratio:g}) times the other",
-        EMPTY: "have an empty side",
-    }
-    for reason, count in reasons.items():
-        if reason is not None:
-            yield f"{count:,} {words[reason]}"

@@ -48,8 +48,8 @@ def record_seen(config: Config, data: PreparedData, folder: RunFolder, before: S
                 "model this run builds on: their scores are too high"
             )
     trained = SeenSentences.read(data.seen_file)
-    chose = keys_of(src for valid in data.valid for src, _ in valid.sentences)
-    of_run = Sentences(scored=keys_of(texts), chose=chose) | before.own
+    validated = keys_of(src for valid in data.valid for src, _ in valid.sentences)
+    of_run = Sentences(scored=keys_of(texts), validated=validated) | before.own
     of_run |= trained.own if trained else NOTHING_SEEN
     is_complete = before.is_complete and trained is not None
     SeenSentences(of_run, before.inherited, is_complete).write(folder.seen_file)

@@ -130,11 +130,20 @@ def _open_run(
             parent.record(folder)
         _write_facts(data, folder)
         record_seen(config, data, folder, seen)
-        kept = run.config
-        if before is not None and run.is_done and folder.is_finished:  # nothing is trained with new settings
-            kept = kept.model_copy(update={"model": before.model, "train": before.train})
-        write_text(folder.config_file, dump_config(kept, comments=True))
+        write_text(folder.config_file, dump_config(_config_to_keep(run), comments=True))
     return run
+
+
+def _config_to_keep(run: Run) -> Config:
+    """The run's config; for one that is finished with the settings that trained it, as nothing more is."""
+    config, folder = run.config, run.folder
+    if not (run.is_done and folder.is_finished and folder.config_file.exists()):
+        return config
+    kept = folder.config()
+    train = kept.train.model_copy(update={"export": config.train.export})
+    data = kept.data.model_copy(update={"test": config.data.test})
+    changes = {"train": train, "data": data, "decode": config.decode, "evaluate": config.evaluate}
+    return kept.model_copy(update=changes)
 
 
 def _create_folder(folder: Path, fresh: bool) -> FolderLock:

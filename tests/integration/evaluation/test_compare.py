@@ -150,6 +150,7 @@ def without_record(run, tmp_path):
 def test_the_search_of_each_system_is_named(tiny_run, files, tmp_path, cli):
     for name, decode in (("plain", ""), ("other", "decode: {beam: 2, no_repeat_ngram: 3}\n")):
         config = shutil.copytree(tiny_run, tmp_path / name) / "config.yaml"
+        shutil.rmtree(tmp_path / name / "evaluation", ignore_errors=True)
         config.write_text(re.sub(r"(?m)^decode:.*\n(  .*\n)*", decode, config.read_text(encoding="utf-8")))
     words = ("compare", tmp_path / "plain", tmp_path / "other", "good.txt", *files[:4], "--metrics", "chrF")
     searches = "- search: beam 5 (plain); beam 2, no_repeat_ngram 3 (other); not known (good)\n"

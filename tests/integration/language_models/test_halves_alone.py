@@ -144,7 +144,7 @@ def test_texts_that_were_trained_on_are_counted(gpt, folder, tmp_path, cli, monk
     trained = keys_of(german for _, german in toy.generate("test", 30))
     SeenSentences(Sentences(alone=trained)).write(copy / "seen.safetensors")
     assert "  30 of 30 sentences seen before" in cli("evaluate", copy).out
-    assert "| seen in training" in (copy / "report.md").read_text(encoding="utf-8")
+    assert "| seen " in (copy / "report.md").read_text(encoding="utf-8")
 
 
 def test_the_perplexity_of_text_is_that_of_the_full_pass(gpt, cli):

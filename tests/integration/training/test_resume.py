@@ -293,9 +293,11 @@ def test_a_finished_run_says_so_and_goes_on_when_asked_for_more(straight, tmp_pa
     raised = "to train longer, raise train.max_updates (24) and run the same command to resume"
     assert f"finished at update 24; {raised}" in train(tmp_path)
     same_end(tmp_path, straight)
-    train(tmp_path, "train.max_updates=20", "model.dropout=0.4", "decode.beam=3")
+    others = ("model.dropout=0.4", "tokenizer.bpe_dropout=0.3", "data.augment.upper=0.5", "decode.beam=3")
+    train(tmp_path, "train.max_updates=20", *others)
     kept = yaml.safe_load((tmp_path / "runs/tiny/config.yaml").read_text(encoding="utf-8"))
     assert kept["model"]["dropout"] == 0.2 and kept["train"]["max_updates"] == 24  # what was trained
+    assert kept["tokenizer"]["bpe_dropout"] == 0 == kept["data"]["augment"]["upper"]
     assert kept["decode"]["beam"] == 3  # what translates
     said = train(tmp_path, "train.max_updates=28")
     assert "changed since the last checkpoint: `train.max_updates` from 24 to 28" in said

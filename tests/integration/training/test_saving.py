@@ -114,7 +114,9 @@ def test_more_updates_are_trained_when_they_ended_a_training_before_its_epochs(c
     short = changed(config, max_epochs=50.0, max_updates=6)
     folder = train(short, tmp_path / "run")
     train(short, folder)
-    assert "raise train.max_epochs and train.max_updates to continue" in capsys.readouterr().err
+    assert (
+        "raise train.max_epochs (50), and train.max_updates if it is less, and run" in capsys.readouterr().err
+    )
     train(changed(short, max_updates=8), folder)
     assert read_objects(folder / "metrics.jsonl")[-1]["step"] == 8
 

@@ -277,11 +277,15 @@ def test_a_sweep_of_texts_shows_what_can_be_compared(write_sweep, tmp_path):
         scores = [{"name": "bits per character", "value": bits, "signature": job.variant, "digits": 4}]
         facts = {"corpus": "toy test", "scores": scores, "seen": "3.0 %" if job.variant == "b" else ""}
         RunFolder(job.folder).scores_file("test-0").write_text(json.dumps(facts), encoding="utf-8")
+        journal = job.folder / "metrics.jsonl"
+        journal.write_text(
+            journal.read_text(encoding="utf-8").replace("BLEU", "perplexity"), encoding="utf-8"
+        )
     lines = [" ".join(line.split()) for line in write_table(sweep).split("\n")]
     assert "- validation: `sig`; perplexities of different vocabularies cannot be compared" in lines
     assert "| variant | seen | bits per character |" in lines and "**toy test**" in lines
     assert "| a | 0 % | 2.5000 ± 0.0000 |" in lines and "| b | 3.0 % | 1.6250 ± 0.1768 |" in lines
-    assert "- `a` (a); `b` (b)" in lines
+    assert "- bits per character: a (a); b (b)" in lines
 
 
 def test_validations_by_another_metric_are_not_compared(write_sweep, tmp_path):

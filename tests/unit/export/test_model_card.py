@@ -90,13 +90,24 @@ def test_scores_that_flatter_are_not_the_models(run, tmp_path):
     """The hub shows a number alone: sentences that were trained on, and another search, are not for it."""
     first = run / "evaluation" / "test-0.scores.json"
     facts = json.loads(first.read_text(encoding="utf-8"))
-    for name, change in (("seen", {"seen": "91.0 %"}), ("wide", {"search": "beam 5, length_penalty 3.0"})):
+    wide = {"search": "beam 5, length_penalty 3.0", "decode": {"length_penalty": 3.0}}
+    for name, change in (("seen", {"seen": "91.0 %"}), ("wide", wide), ("public", {"seen": "?"})):
         changed = {**facts, **change, "corpus": name}
         first.with_name(f"{name}.scores.json").write_text(json.dumps(changed), encoding="utf-8")
     card, _ = exported(run, tmp_path / "out")
-    assert [result.dataset_name for result in card.data.eval_results] == ["my.tsv"]
+    assert [result.dataset_name for result in card.data.eval_results] == ["public", "my.tsv"]
     text = " ".join(card.content.split())
     assert "| seen | 30 | 91.0 % | beam 5 | 12.35 |" in text and "length_penalty" not in text
+
+
+def test_scores_are_in_the_card_of_an_export_with_another_search(run, tmp_path):
+    """CTranslate2 always ends a search early; the scores are of the run's own search."""
+    config = load_config(run / "config.yaml", ["decode.stop_early=false"])
+    (run / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+    file = run / "evaluation" / "test-0.scores.json"
+    facts = {**json.loads(file.read_text(encoding="utf-8")), "decode": config.decode.model_dump()}
+    file.write_text(json.dumps(facts), encoding="utf-8")
+    assert len(exported(run, tmp_path / "out")[1]["scores"]) == 1
 
 
 def test_scores_of_an_ensemble_are_not_those_of_the_model(run, tmp_path):

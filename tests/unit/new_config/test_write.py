@@ -376,6 +376,9 @@ def test_a_text_is_known_by_the_other_one(tmp_path, names):
     assert read(guess, ("en", "tlh")) == PAIRS
     with pytest.raises(InputError, match="their names must tell which is mis, as all.mis and all.tlh do"):
         guess_corpora(names, "mis", "tlh")
+    (tmp_path / "target.txt").write_text(lines(0), encoding="utf-8")
+    with pytest.raises(InputError, match="their names must tell which is en, as all.en and all.de do"):
+        guess_corpora(names, "en", "de")  # two English texts
 
 
 @pytest.mark.parametrize("pairs, expected", [(0, 0), (9_000, 0), (40_000, 1), (200_000, 2), (10**8, 4)])

@@ -128,12 +128,16 @@ def facts_table(config: Config, entries: Sequence[dict[str, Any]]) -> str:
             ),
             ("skipped updates", f"{last['skipped']:,}"),
         ]
-    for one in starts:
-        if one.get("changed"):
-            rows.append((f"changed at update {one['step']:,}", ", ".join(one["changed"])))
+    rows += [(f"changed at update {step:,}", ", ".join(keys)) for step, keys in changes(entries).items()]
     if ends:
         rows.append(("model", ends[-1]["model"]))
     return table(rows, ["", ""])
+
+
+def changes(entries: Sequence[dict[str, Any]]) -> dict[int, list[str]]:
+    """The keys that were changed at an update, by the last start from it: what others trained is gone."""
+    starts = {entry["step"]: entry.get("changed", []) for entry in entries if entry["event"] == "start"}
+    return {step: keys for step, keys in starts.items() if keys}
 
 
 def _network(model: ModelConfig) -> str:
@@ -177,7 +181,7 @@ def _data(corpora: Sequence[dict[str, Any]]) -> str:
 def tests_table(tests: Sequence[tuple[str, dict[str, Any]]]) -> str:
     """A row for each test set; the signatures of the metrics below."""
     names = list(dict.fromkeys(score["name"] for _, facts in tests for score in facts["scores"]))
-    seen = ["seen in training"] if any(facts.get("seen") for _, facts in tests) else []
+    seen = ["seen"] if any(facts.get("seen") for _, facts in tests) else []
     rows = [
         (
             facts.get("corpus") or name,

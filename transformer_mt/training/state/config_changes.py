@@ -48,11 +48,14 @@ def _differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]
         yield key, old, new
 
 
+_WITHOUT_EFFECT = {"name", "train.export", "train.keep_checkpoints", "train.log_every", "train.loggers"}
+
+
 def changed_keys(old: Config, new: Config) -> list[str]:
-    """The keys with other values, but for names and places."""
+    """The keys with other values on which weights or scores depend."""
     before, after = flat(old.model_dump()), flat(new.model_dump())
-    changed = (key for key in after if before.get(key) != after[key])
-    return [key for key in changed if key != "name" and Mark.LOCATION not in marks(Config, key)]
+    changed = (key for key in after if before.get(key) != after[key] and key not in _WITHOUT_EFFECT)
+    return [key for key in changed if Mark.LOCATION not in marks(Config, key)]
 
 
 def refuse_different_ranks(config: Config, saved: dict[str, Any], ranks: Ranks) -> None:
