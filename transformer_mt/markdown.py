@@ -12,7 +12,9 @@ def table(rows: Sequence[Sequence[Any]], head: Sequence[str]) -> str:
 
 
 def with_names(facts: Iterable[tuple[str, str]]) -> str:
-    """(name, fact) of each: the fact once if it is one, else each with the names of which it is true."""
+    """The facts of several names, from (name, fact): the fact alone where all share it, else each fact with
+    its names.
+    """
     whose: dict[str, dict[str, None]] = {}
     for name, fact in facts:
         whose.setdefault(fact, {})[name] = None

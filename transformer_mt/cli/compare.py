@@ -81,9 +81,6 @@ def add_command(commands: Any) -> None:
     parser.set_defaults(command=_compare)
 
 
-_UNKNOWN = "not known"
-
-
 @dataclass(frozen=True)
 class _Named:
     """A SYSTEM of the command line."""
@@ -247,31 +244,32 @@ def _translated(
     runs: dict[str, list[list[list[str]]]] = {}
     folders: dict[str, list[RunFolder]] = {}
     searches: dict[str, list[str]] = {}
+    seeds: dict[str, list[int]] = {}
     for system, of_files in zip(named, read):
         folder = run_of(system.paths[0]) if system.is_model else _run_with(system.paths[0])
         run = of_files or translated(run_of(system.paths[0]), tests, arguments.device)
         runs.setdefault(system.name, []).append(run)
         folders.setdefault(system.name, []).extend([folder] if folder else [])
-        searches.setdefault(system.name, []).extend(_searches(system))
+        config = folder.config() if folder and system.is_model else None
+        searches.setdefault(system.name, []).extend([config.decode.in_words] if config else _searches(system))
+        seeds.setdefault(system.name, []).extend([config.seed] if config else [])
     systems = []
     for name, outputs in runs.items():
         record = SystemRecord(folders[name])
         seen = tuple(map(record.share, tests)) if folders[name] else ()
-        known = " and ".join(dict.fromkeys(searches[name])) if set(searches[name]) != {_UNKNOWN} else ""
-        seeds = tuple(folder.config().seed for folder in folders[name] if folder.config_file.exists())
-        systems.append(System(name, outputs, seen, known, seeds if len(seeds) == len(outputs) else ()))
+        search = " and ".join(dict.fromkeys(searches[name]))
+        of_runs = tuple(seeds[name]) if len(seeds[name]) == len(outputs) else ()
+        systems.append(System(name, outputs, seen, search, of_runs))
     return systems
 
 
 def _searches(system: _Named) -> list[str]:
-    """The search of the model, or of each file that `evaluate` wrote, in words."""
-    from transformer_mt.importing.model_folder import run_of
+    """The search of each file, in words: `evaluate` wrote it, or it is not known."""
+    from transformer_mt.evaluation.comparison import NOT_KNOWN
     from transformer_mt.runs.folder import facts_of
 
-    if system.is_model:
-        return [run_of(system.paths[0]).config().decode.in_words]
     facts = [facts_of(path.with_suffix(".scores.json")) if _run_with(path) else {} for path in system.paths]
-    return [of_file.get("search", _UNKNOWN) for of_file in facts]
+    return [of_file.get("search", NOT_KNOWN) for of_file in facts]
 
 
 def _word_counts(config: "Config | None", tests: "Sequence[EvaluationSet]") -> "Counter[str] | None":

@@ -19,6 +19,8 @@ from transformer_mt.evaluation.significance import (
     scores,
 )
 
+NOT_KNOWN = "not known"
+
 
 @dataclass(frozen=True)
 class System:
@@ -29,8 +31,8 @@ class System:
     """Translations of each run, of each test set in order."""
     seen: tuple[SeenShare, ...] = ()
     """The part of each test set that is known to it; empty for files of translations."""
-    search: str = ""
-    """The search in a few words; empty where it is not known."""
+    search: str = NOT_KNOWN
+    """The search in a few words."""
     seeds: tuple[int, ...] = ()
     """The seed of each run; empty where they are not known."""
 

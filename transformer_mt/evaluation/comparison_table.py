@@ -8,7 +8,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from transformer_mt.evaluation.comparison import Cell, Comparison
+from transformer_mt.evaluation.comparison import NOT_KNOWN, Cell, Comparison
 from transformer_mt.evaluation.seen import SEEN_NOTE
 from transformer_mt.markdown import with_names
 
@@ -52,7 +52,7 @@ def as_json(comparison: Comparison) -> str:
             {
                 "name": system.name,
                 "runs": len(system.runs),
-                "search": system.search,
+                "search": system.search if system.search != NOT_KNOWN else "",
                 "seen": {test.name: vars(share) for test, share in zip(comparison.tests, system.seen)},
             }
             for system in comparison.systems
@@ -68,9 +68,9 @@ def notes(comparison: Comparison) -> list[str]:
     """The lines that explain the numbers."""
     several = any(len(system.runs) > 1 for system in comparison.systems)
     lines = [f"{name}: {signature}" for name, signature in comparison.signatures]
-    searches = [(system.name, system.search or "not known") for system in comparison.systems]
-    if any(system.search for system in comparison.systems):
-        lines.append(f"search: {with_names(searches)}")
+    searches = with_names((system.name, system.search) for system in comparison.systems)
+    if searches != NOT_KNOWN:
+        lines.append(f"search: {searches}")
     varied = "sentences and other seeds" if several else "sentences"
     lines.append(f"[ ]: 95 % interval of scores with other {varied} of this kind")
     if several:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from transformer_mt.config import DecodeConfig
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import digest, write_text
@@ -79,6 +80,15 @@ def kept_translations(
         if [row.get("source") for row in kept] == test.sources:
             return [row["translation"] for row in kept]
     return None
+
+
+def is_of_search(scores: dict[str, Any], decode: DecodeConfig) -> bool:
+    """True if the scores that are kept with a model are of this search, whose `auto` may be any value: what
+    `evaluate --beam 1` keeps is of another one.
+    """
+    wanted = decode.model_dump(mode="json")
+    used = scores.get("decode", wanted)
+    return all(value in ("auto", used.get(key)) for key, value in wanted.items())
 
 
 def keep_table(folder: RunFolder, name: str, table: str, weights: str) -> None:

@@ -17,7 +17,7 @@ from transformer_mt.config.dump import given_settings
 from transformer_mt.config.load import load_config
 from transformer_mt.cpu import usable_cores
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.evaluation.outputs import matches_model
+from transformer_mt.evaluation.outputs import is_of_search, matches_model
 from transformer_mt.experiments.job_facts import FACTS_FILE, changed_facts, facts_of_job
 from transformer_mt.experiments.sweep_plan import Job, Sweep
 from transformer_mt.files import write_text
@@ -161,23 +161,15 @@ def is_done(job: Job) -> bool:
     """True if the job was trained, by this very config, and scored."""
     run = RunFolder(job.folder)
     scores = [run.scores_file(f"test-{i}") for i in range(len(job.config.data.test))]
-    if not run.is_finished or not all(_is_score_of(job, run, file) for file in scores):
+    if not run.is_finished or not all(
+        matches_model(file, run) and is_of_search(facts_of(file), job.config.decode) for file in scores
+    ):
         return False
     if any(changed_facts(job, facts_of_job(job))):
         return False
     file = job.folder / "job.yaml"
     is_same = file.exists() and file.read_text(encoding="utf-8") == given_settings(job.config)
     return is_same and _is_as_trained(job)
-
-
-def _is_score_of(job: Job, run: RunFolder, file: Path) -> bool:
-    """True if the file has the score of the run's model by the job's search: `evaluate --beam 1` writes it,
-    too.
-    """
-    wanted = job.config.decode.model_dump(mode="json")
-    used = facts_of(file).get("decode", wanted)
-    is_usual = all(used.get(key) == value for key, value in wanted.items() if value != "auto")
-    return is_usual and matches_model(file, run)
 
 
 def _is_same_training(file: Path, new: Config) -> bool:

@@ -14,6 +14,7 @@ from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.hub import HubCorpus
 from transformer_mt.corpora.kind import Corpus
 from transformer_mt.data.cleaning.drop_reasons import READ, REASONS
+from transformer_mt.evaluation.outputs import is_of_search
 from transformer_mt.evaluation.seen import UNKNOWN
 from transformer_mt.export.format import ExportFormat
 from transformer_mt.export.proof import Proof
@@ -31,7 +32,7 @@ _ON_THE_HUB = {"Hugging Face": "transformers"}
 
 def card_facts(run: RunFolder, config: Config, proof: Proof, license: str | None) -> dict[str, Any]:
     """The facts about the model, as JSON."""
-    data, public = config.data, run.public_model()
+    data, public, usual = config.data, run.public_model(), run.config().decode
     facts: dict[str, Any] = {
         "name": config.name,
         "directions": [f"{source} to {target}" for source, target in data.directions],
@@ -44,18 +45,13 @@ def card_facts(run: RunFolder, config: Config, proof: Proof, license: str | None
         "scores": [
             {**scores, "corpus": without_folders(scores.get("corpus") or name)}
             for name, scores in test_scores(run)
-            if _is_of_usual_search(scores, run)
+            if is_of_search(scores, usual)
         ],
         "longest_source": data.max_length,
         "tags": data.tags,
         "proof": vars(proof),
     }
     return {key: value for key, value in facts.items() if value not in (None, [], "")}
-
-
-def _is_of_usual_search(scores: dict[str, Any], run: RunFolder) -> bool:
-    used, usual = scores.get("decode", {}), run.config().decode.model_dump(mode="json")
-    return all(used.get(key, value) == value for key, value in usual.items())
 
 
 def model_card(facts: dict[str, Any], run: RunFolder, config: Config, target: ExportFormat, out: str) -> str:

@@ -51,7 +51,7 @@ def train(
 def _train(run: Run) -> None:
     config = run.config
     if _is_finished(run):
-        announcements.finished(run, run.is_out_of_patience)
+        announcements.finished(run)
         return
     _begin(run)
     announcements.start(run)

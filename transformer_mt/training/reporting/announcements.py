@@ -52,9 +52,9 @@ def start(run: Run) -> None:
     run.metrics_log.open_bar(progress.step, config.train.max_updates)
 
 
-def finished(run: Run, out_of_patience: bool) -> None:
+def finished(run: Run) -> None:
     """Say that there is nothing to do, and what to change for more."""
-    raised = what_to_raise(run.folder.config().train, run.progress.step, out_of_patience)
+    raised = what_to_raise(run.folder.config().train, run.progress.step, run.is_out_of_patience)
     say(
         f"{run.folder}: finished at update {run.progress.step:,}; to train longer, raise {raised}, or train "
         "under another name"

@@ -135,7 +135,9 @@ def facts_table(config: Config, entries: Sequence[dict[str, Any]]) -> str:
 
 
 def changes(entries: Sequence[dict[str, Any]]) -> dict[int, list[str]]:
-    """The keys that were changed at an update, by the last start from it: what others trained is gone."""
+    """The keys that were changed at each update, at the last start from it: updates of earlier starts are
+    gone.
+    """
     starts = {entry["step"]: entry.get("changed", []) for entry in entries if entry["event"] == "start"}
     return {step: keys for step, keys in starts.items() if keys}
 
