@@ -29,6 +29,7 @@ $(VENV)/ready: constraints.txt pyproject.toml
 	@echo 'installing 71 packages into $(VENV): 1.4 GB with PyTorch for CPUs, several GB with CUDA'
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) '.[plot,ctranslate2,serve,clean,alignment,documents,completion]'
+	@rm -rf *.egg-info  # a second, ageing list of the companions
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import transformer_mt.api, ctranslate2, datasets, matplotlib.pyplot, starlette' || true
 	@touch $@
 
@@ -37,6 +38,7 @@ setup-dev: $(VENV)/ready-dev ## add what tests, checks and the documentation nee
 $(VENV)/ready-dev: $(VENV)/ready
 	@echo 'installing some 85 packages more for developers: 0.7 GB'
 	$(INSTALL) '.[huggingface,argos,metrics,ray,s3,tensorboard,docs,dev]'
+	@rm -rf *.egg-info
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $@
 

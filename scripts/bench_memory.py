@@ -53,6 +53,7 @@ def _train(pairs: int, updates: int) -> None:
     from transformer_mt.device import keep_freed_memory
     from transformer_mt.model.build import build_model
     from transformer_mt.training.parallel.distributed import Ranks
+    from transformer_mt.training.update.loss_kinds import CrossEntropy
     from transformer_mt.training.update.optimizer import build_optimizer
     from transformer_mt.training.update.step import Objective, Updater
 
@@ -62,7 +63,7 @@ def _train(pairs: int, updates: int) -> None:
     vocab = data.tokenizer.src.vocab_size()
     model = build_model(config.model, vocab, vocab, True, 256).train()
     optimizer = build_optimizer(model, config.train)
-    objective = Objective(model, label_smoothing=0.1)
+    objective = Objective(model, CrossEntropy(0.1))
     updater = Updater(objective, optimizer, torch.device("cpu"), torch.float32, 1.0, Ranks())
     batches = TrainingBatches(Rows(data.train), 4096, seed=1)
     for _ in range(updates):

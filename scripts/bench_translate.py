@@ -255,8 +255,8 @@ def main() -> None:
     )
     parser.add_argument("--device", help="cuda: the tables of a GPU (default: those of the CPU)")
     arguments = parser.parse_args()
-    from transformer_mt.export.export import export
-    from transformer_mt.export.to_ctranslate2 import ToCTranslate2
+    from transformer_mt.companions.exchange.export.export import export
+    from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
 
     lines = arguments.source.read_text(encoding="utf-8").split("\n")[: arguments.sentences]
     lines = [line for line in lines if line]

@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from transformer_mt.inspection.checks import LeakCheck
-from transformer_mt.inspection.inspect import CorpusReport, build_checks, inspect_corpus
+from transformer_mt.companions.inspection.checks import LeakCheck
+from transformer_mt.companions.inspection.inspect import CorpusReport, build_checks, inspect_corpus
 from transformer_mt.text.hashes import sentence_key
 from transformer_mt.text.languages import LanguageIdentifier
 from transformer_mt.text.pair import Pair

@@ -16,12 +16,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.documents.formats import format_of
-from transformer_mt.documents.markup.marked_text import MarkedText
-from transformer_mt.documents.office.package import read_members
-from transformer_mt.documents.read import Document, read_document
+from transformer_mt.companions.documents.formats import DOCUMENT_FORMATS
+from transformer_mt.companions.documents.markup.marked_text import MarkedText
+from transformer_mt.companions.documents.office.package import read_members
+from transformer_mt.companions.documents.read import Document, read_document
 from transformer_mt.errors import InputError
 from transformer_mt.markdown import table
+from transformer_mt.text.file_formats import format_of
 
 _LANGUAGES = "en", "de"
 
@@ -88,7 +89,7 @@ def main() -> None:
     outcomes: dict[str, list[Outcome]] = defaultdict(list)
     for path in sorted(arguments.folder.rglob("*")):
         try:
-            format = format_of(path.name, None)
+            format = format_of([DOCUMENT_FORMATS], path.name, None)
         except InputError:
             continue
         if path.is_file() and format != "text" and arguments.format in (None, format):

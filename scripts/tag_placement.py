@@ -18,10 +18,10 @@ from pathlib import Path
 
 from lxml import html as lxml_html
 
+from transformer_mt.companions.documents.markup.html import parse_html
+from transformer_mt.companions.documents.markup.marked_text import MarkedText
+from transformer_mt.companions.documents.translate import translate_pieces
 from transformer_mt.config import Config
-from transformer_mt.documents.markup.html import parse_html
-from transformer_mt.documents.markup.marked_text import MarkedText
-from transformer_mt.documents.translate import translate_pieces
 from transformer_mt.model import interface
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.text.words import find_words

@@ -11,6 +11,7 @@ from transformer_mt.data.batches.packing import RowShape, packed_rows
 from transformer_mt.data.batches.rows import Rows
 from transformer_mt.model.build import build_model
 from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.training.update.loss_kinds import CrossEntropy
 from transformer_mt.training.update.optimizer import build_optimizer
 from transformer_mt.training.update.step import Objective, Updater
 
@@ -55,7 +56,7 @@ def batch_of(rows):
 def updater(model, dtype=torch.float32, max_grad_norm=1.0, objective=None, ranks=None, **settings):
     own = {key: settings.pop(key) for key in ("micro_batch_tokens", "may_halve") if key in settings}
     optimizer = build_optimizer(model, TrainConfig(**settings))
-    objective = objective or Objective(model, 0.1)
+    objective = objective or Objective(model, CrossEntropy(0.1))
     return Updater(objective, optimizer, CPU, dtype, max_grad_norm, ranks or Ranks(), **own)
 
 

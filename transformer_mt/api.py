@@ -1,10 +1,9 @@
-"""The functions for Python programs: the core, and the public models that a config may begin from."""
+"""The function `train` for Python programs."""
 
 from pathlib import Path
 
 from transformer_mt.config import Config
 from transformer_mt.config.custom_score import MakeScore, using_score
-from transformer_mt.importing.model_folder import parent_of
 from transformer_mt.training import loop
 
 
@@ -21,4 +20,4 @@ def train(
     ranks, a process must end after InputError or WorkError: its state differs from its peers'.
     """
     with using_score(attention_score):
-        return loop.train(config, out, fresh, parent_of)
+        return loop.train(config, out, fresh)

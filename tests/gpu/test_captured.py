@@ -9,6 +9,7 @@ from transformer_mt.device import autocast
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.update import captured as captured_module
 from transformer_mt.training.update.captured import CapturedUpdater
+from transformer_mt.training.update.loss_kinds import CrossEntropy
 from transformer_mt.training.update.optimizer import build_optimizer
 from transformer_mt.training.update.step import Objective, Updater
 
@@ -17,7 +18,7 @@ def updater_of(kind, device, dtype=torch.float32, compiled=False, micro_batch_to
     model = tiny_model(dropout=0.1).to(device).train()
     config = {"eps": 1e-3, **settings}
     optimizer = build_optimizer(model, TrainConfig(**config))
-    objective = Objective(model, 0.1, compiled, copies_weights=True)
+    objective = Objective(model, CrossEntropy(0.1), compiled, copies_weights=True)
     torch.manual_seed(1)
     return kind(objective, optimizer, device, dtype, 1.0, Ranks(), micro_batch_tokens)
 
@@ -61,7 +62,7 @@ def test_packed_sentences_have_the_loss_of_padded_ones(device, dtype, model):
     losses = []
     for made in (batch_of(rows), packed_batch_of(rows, 128), packed_batch_of(rows, 128, num_rows=8)):
         with autocast(device, dtype):
-            losses.append(Objective(network, 0.1)(made.to(device))[0].item())
+            losses.append(Objective(network, CrossEntropy(0.1))(made.to(device))[0].item())
     tolerance = 1e-5 if dtype == torch.float32 else 1e-2
     assert losses[1:] == pytest.approx([losses[0]] * 2, rel=tolerance)
 

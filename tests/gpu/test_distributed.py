@@ -9,6 +9,7 @@ from transformer_mt.checkpoint import load_model_weights
 from transformer_mt.config import TrainConfig
 from transformer_mt.training.parallel.distributed import Ranks, wrap_distributed
 from transformer_mt.training.parallel.sharding import full_weights
+from transformer_mt.training.update.loss_kinds import CrossEntropy
 from transformer_mt.training.update.optimizer import (
     build_optimizer,
     load_optimizer_tensors,
@@ -27,7 +28,7 @@ def group(device):
 
 def updater(device, parallel, optimizer, dtype=torch.float32, compiled=False):
     model = tiny_model().to(device)
-    objective = Objective(model, 0.1, compiled)
+    objective = Objective(model, CrossEntropy(0.1), compiled)
     if parallel is not None:  # ddp is for two ranks or more; the group has one
         objective = wrap_distributed(
             objective,

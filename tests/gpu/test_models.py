@@ -7,6 +7,7 @@ import torch
 
 from tests.unit.model.test_cached_step import PAIRWISE, _name, batch, built  # noqa: F401 - `batch` is a fixture
 from transformer_mt.device import autocast
+from transformer_mt.training.update.loss_kinds import CrossEntropy
 from transformer_mt.training.update.step import Objective
 
 
@@ -43,7 +44,7 @@ def test_gradients_in_half_precision_point_where_those_of_float32_do(config, bat
     for kind in (torch.float32, dtype):
         own = copy.deepcopy(model)
         with autocast(device, kind):
-            loss, _ = Objective(own, 0.1)(prepared)
+            loss, _ = Objective(own, CrossEntropy(0.1))(prepared)
         (loss / prepared.num_tokens).backward()
         gradients.append(
             torch.cat([p.grad.flatten().float() for p in own.parameters() if p.grad is not None])

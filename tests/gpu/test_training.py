@@ -21,6 +21,7 @@ from transformer_mt.training.setup import open_run
 from transformer_mt.training.state.random_state import random_states, restore_random_states
 from transformer_mt.training.update import muon as muon_module
 from transformer_mt.training.update.captured import CapturedUpdater
+from transformer_mt.training.update.loss_kinds import CrossEntropy
 from transformer_mt.training.update.muon import Muon
 from transformer_mt.training.update.optimizer import build_optimizer, optimizer_tensors
 from transformer_mt.training.update.step import Objective, Updater
@@ -32,7 +33,7 @@ PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float
 def updater_on(place, dtype=torch.float32, compiled=False, model=None, **config):
     model = (model or tiny_model()).to(place)
     optimizer = build_optimizer(model, TrainConfig(**config))
-    return Updater(Objective(model, 0.1, compiled), optimizer, place, dtype, 1.0, Ranks())
+    return Updater(Objective(model, CrossEntropy(0.1), compiled), optimizer, place, dtype, 1.0, Ranks())
 
 
 def weights(updater):

@@ -5,10 +5,10 @@ import torch
 
 from tests.unit.translation.test_translator import SEARCHES
 from transformer_mt import Translator
+from transformer_mt.companions.exchange.export.export import export
+from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError
-from transformer_mt.export.export import export
-from transformer_mt.export.to_ctranslate2 import ToCTranslate2
 from transformer_mt.runs.folder import RunFolder
 
 

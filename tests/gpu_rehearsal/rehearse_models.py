@@ -11,6 +11,7 @@ from tests.unit.model.test_cached_step import PAIRWISE, _name
 from transformer_mt.data.batches.batch import make_batch
 from transformer_mt.device import autocast
 from transformer_mt.model.build import build_model
+from transformer_mt.training.update.loss_kinds import CrossEntropy
 from transformer_mt.training.update.step import Objective
 
 RNG = np.random.default_rng(0)
@@ -43,7 +44,7 @@ def test_a_network_does_not_wait(config):
         batch = make_batch(*sides).pinned().to(GPU)
         watch.clear()
         with autocast(GPU, torch.bfloat16):
-            loss, _ = Objective(model, 0.1)(batch)
+            loss, _ = Objective(model, CrossEntropy(0.1))(batch)
         loss.backward()
         assert not watch.waits
         model.eval()

@@ -15,6 +15,7 @@ from transformer_mt.device import choose_device, choose_precision
 from transformer_mt.model.build import build_model
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.update.activation_checkpointing import checkpoint_activations
+from transformer_mt.training.update.loss_kinds import CrossEntropy
 from transformer_mt.training.update.optimizer import (
     build_optimizer,
     load_optimizer_tensors,
@@ -36,7 +37,7 @@ def update(batches=1, precision="bf16", checkpointed=False, micro_batch_tokens=0
     train = TrainConfig(**{key: changes.pop(key) for key in ("optimizer",) if key in changes})
     with rehearsal() as watch:
         model = on_gpu(build_model(ModelConfig(**{**SMALL, **changes}), 1000, 1000, True, 64)).train()
-        objective = Objective(model, 0.1, copies_weights=not checkpointed)
+        objective = Objective(model, CrossEntropy(0.1), copies_weights=not checkpointed)
         if checkpointed:
             checkpoint_activations(model.blocks)
         optimizer = build_optimizer(model, train)
@@ -89,7 +90,7 @@ def packed_updates(settings):
     with rehearsal() as watch:
         model = on_gpu(build_model(ModelConfig(**{**SMALL, **settings}), 1000, 1000, True, 64)).train()
         optimizer = build_optimizer(model, train)
-        objective = Objective(model, 0.1, copies_weights=True)
+        objective = Objective(model, CrossEntropy(0.1), copies_weights=True)
         run = Updater(objective, optimizer, GPU, torch.bfloat16, 1.0, Ranks())
         scale = torch.ones((), device=GPU)
         for group in optimizer.param_groups:

@@ -26,7 +26,7 @@ FEATURES = {
     ),
     "capitals": Feature({"translation.stages.capitals"}, {"lowercase_capitals"}),
     "protected text": Feature(
-        {"translation.stages.protected_text"}, {"protect_usual"}, {"serving.batcher"}
+        {"translation.stages.protected_text"}, {"protect_usual"}, {"companions.serving.batcher"}
     ),
     "translation memory": Feature(
         {"translation.stages.memory", "memories.memory", "memories.tmx_writer"},
@@ -40,20 +40,21 @@ FEATURES = {
         {"data.terms"},
         {
             "config.guided_alignment", "data.preparation.training_links", "data.vocabulary.tokenizer",
-            "evaluation.term_rate", "experiments.job_facts", "inspection.inspect", "inspection.terms",
-            "new_config.files", "serving.batcher", "serving.http.requests", "training.early_checks",
+            "evaluation.term_rate", "companions.lab.job_facts", "companions.inspection.inspect",
+            "companions.inspection.terms", "new_config.files", "companions.serving.batcher",
+            "companions.serving.http.requests", "training.early_checks",
         },
     ),
     "translating again": Feature({"translation.stages.retry"}),
     "ends of lines": Feature({"translation.stages.ends", "translation.stages.edges"}, {"match_ends"}),
-    "flags": Feature({"translation.stages.flags"}, users={"evaluation.breakdown"}),
+    "flags": Feature({"translation.stages.flags"}, users={"companions.lab.breakdown"}),
     "confidence": Feature(
         {"translation.stages.confidence"}, users={"evaluation.calibration", "translation.translator"}
     ),
     "augmentation": Feature(
         {"data.changes.augmentation", "config.augment", "text.text_changes", "text.typos"},
         {"data.augment"},
-        {"evaluation.robustness", "training.data_notes"},
+        {"companions.lab.robustness", "training.data_notes"},
     ),
     "BPE-dropout": Feature(
         {"data.changes.bpe_dropout", "data.changes.subword_dropout", "data.changes.merges"},
@@ -75,8 +76,8 @@ FEATURES = {
         },
         {"train.guided_alignment"},
         {
-            "config.packing", "data.preparation.prepare", "experiments.job_facts",
-            "experiments.synthetic", "inspection.inspect", "inspection.misaligned",
+            "config.packing", "data.preparation.prepare", "companions.lab.job_facts",
+            "companions.lab.synthetic", "companions.inspection.inspect", "companions.inspection.misaligned",
             "training.early_checks", "training.state.run", "training.update.build",
             "translation.engines.torch_engine",
         },

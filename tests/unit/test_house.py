@@ -10,19 +10,21 @@ from graphlib import TopologicalSorter
 import pytest
 
 from tests.conftest import ROOT
+from transformer_mt.companion import companions
 
 PACKAGE = ROOT / "transformer_mt"
 MODULES = sorted(PACKAGE.rglob("*.py"))
+CORE = [path for path in MODULES if PACKAGE / "companions" not in path.parents]
 
 # Modules that everything but the model may import; they import one another only.
 SMALL = {
-    "cache", "checkpoint", "cpu", "device", "errors", "files", "locks", "markdown", "memory", "messages",
-    "plots", "processes", "progress_bar", "version",
+    "cache", "checkpoint", "companion", "cpu", "device", "errors", "files", "locks", "markdown", "memory",
+    "messages", "plots", "processes", "progress_bar", "version",
 }  # fmt: skip
 # What the modules of a package may import from the project besides themselves and SMALL. A package inside
 # another is named with it; `model.build` stands apart, on top of the variants of the model.
 ALLOWED = {
-    "": {"config", "importing", "training", "translation"},
+    "": {"config", "training", "translation"},
     "__main__": {"cli"},
     "text": set(),
     "settings": set(),
@@ -45,8 +47,6 @@ ALLOWED = {
     "model.variants": {"model", "model.kernels"},
     "model.build": {"config", "data.vocabulary", "model", "model.variants"},
     "search": {"text"},
-    "layouts": {"config", "model"},
-    "importing": {"config", "corpora", "data.vocabulary", "layouts", "model.build", "runs", "text"},
     "translation": {
         "config", "data.vocabulary", "model", "runs", "search", "text", "translation.engines",
         "translation.stages",
@@ -59,15 +59,6 @@ ALLOWED = {
     "language_models": {
         "config", "corpora", "data.batches", "data.changes", "data.preparation", "data.vocabulary",
         "evaluation", "model", "runs", "settings", "text", "translation", "translation.engines",
-    },
-    "documents.markup": {"text"},
-    "documents.strings": {"documents.markup", "text"},
-    "documents.office": {"documents", "documents.markup", "text"},
-    "documents.plain": {"documents.markup"},
-    "documents.subtitles": {"documents.markup", "text"},
-    "documents": {
-        "documents.markup", "documents.office", "documents.plain", "documents.strings", "documents.subtitles",
-        "text", "translation",
     },
     "evaluation": {
         "config", "corpora", "data.batches", "data.vocabulary", "model", "runs", "settings", "terms", "text",
@@ -93,39 +84,18 @@ ALLOWED = {
         "config", "data.batches", "data.preparation", "model.build", "model.kernels", "runs", "training",
         "training.state", "training.update",
     },
-    "inspection": {
-        "config", "corpora", "data.alignment", "data.cleaning", "data.preparation", "data.vocabulary",
-        "importing", "settings", "terms", "text",
-    },
     "new_config": {
-        "config", "corpora", "data.vocabulary", "importing", "inspection", "runs", "settings", "terms",
-        "text", "training.planning",
+        "config", "corpora", "data.vocabulary", "runs", "settings", "terms", "text", "training.planning",
     },
-    "export": {
-        "config", "corpora", "data.cleaning", "data.vocabulary", "evaluation", "layouts", "model",
-        "model.variants", "runs", "settings", "text", "training.reporting", "translation",
-        "translation.engines",
-    },
-    "experiments": {
-        "", "config", "corpora", "data.cleaning", "data.preparation", "evaluation", "export", "importing",
-        "runs", "settings", "text", "training.parallel", "training.state", "translation",
-        "translation.engines",
-    },
-    "serving": {
-        "config", "documents", "documents.markup", "search", "terms", "text", "translation",
-        "translation.engines",
-    },
-    "serving.http": {"documents", "serving", "terms", "text", "translation"},
     "cli.options": {
-        "config", "corpora", "evaluation", "importing", "runs", "settings", "text", "training.parallel",
-        "translation", "translation.engines",
+        "config", "corpora", "evaluation", "runs", "settings", "text", "training.parallel", "translation",
+        "translation.engines",
     },
-    "cli.translating": {"cli.options", "documents", "importing", "memories", "runs", "text", "translation"},
+    "cli.translating": {"cli.options", "memories", "runs", "translation"},
     "cli": {
-        "", "cli.options", "cli.translating", "config", "corpora", "data.preparation", "documents",
-        "evaluation", "experiments", "export", "importing", "inspection", "language_models", "new_config",
-        "runs", "serving", "serving.http", "settings", "text", "training.parallel", "training.planning",
-        "training.reporting", "translation",
+        "", "cli.options", "cli.translating", "config", "corpora", "evaluation", "language_models",
+        "new_config", "runs", "text", "training.parallel", "training.planning", "training.reporting",
+        "translation",
     },
     "data.changes": {"config", "corpora", "data.batches", "data.vocabulary", "settings", "terms", "text"},
 }  # fmt: skip
@@ -155,16 +125,21 @@ def _imports(path):
 
 # Arguments of other programs: git, torchrun, and our own command line as a process.
 NAME_FLAGS = {
-    "config.messages", "experiments.sweep_jobs", "training.parallel.distributed",
+    "config.messages", "companions.lab.sweep_jobs", "training.parallel.distributed",
     "training.reporting.environment",
 }  # fmt: skip
+
+
+def has_commands(path):
+    """True if a module of a companion is part of the command line: it makes arguments of a parser."""
+    return "companions" in path.parts and "parser: Parser" in path.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
 def test_only_the_command_line_knows_flags(path):
     """The library names settings (errors.Setting); cli/ shows the flag of each."""
     name = module_name(path)
-    if name.startswith("cli") or name in NAME_FLAGS:
+    if name.startswith("cli") or name in NAME_FLAGS or has_commands(path):
         return
     tree = ast.parse(path.read_text(encoding="utf-8"))
     documented = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]  # docstrings
@@ -192,7 +167,7 @@ def package_of(module):
 
 def test_imports_go_one_way_and_no_permission_is_unused():
     used = {name: set() for name in ALLOWED}
-    for path in MODULES:
+    for path in CORE:
         name = module_name(path).removesuffix("__init__")
         package = package_of(name)
         imported = {package_of(other) for other in imports(path)} - {package}
@@ -205,22 +180,15 @@ def test_imports_go_one_way_and_no_permission_is_unused():
     assert used == ALLOWED
 
 
-# Packages of the core, and those around it.
-CORE = {
-    "config", "corpora", "data", "evaluation", "model", "runs", "search", "settings", "text", "training",
-    "translation",
-}  # fmt: skip
-OUTER = {
-    "cli", "documents", "experiments", "export", "importing", "inspection", "language_models", "layouts",
-    "new_config", "serving",
-}  # fmt: skip
-
-
-def test_the_core_imports_nothing_around_it():
+@pytest.mark.parametrize("name", companions())
+def test_a_companion_imports_the_core_and_what_it_requires(name):
     """Imports within functions and for type checkers count."""
-    for path in MODULES:
-        if (name := module_name(path)).split(".")[0] in CORE:
-            assert not {other for other in imports(path) if other.split(".")[0] in OUTER}, name
+    known = {f"companions.{other}" for other in (name, *companions()[name].requires)}
+    for path in (PACKAGE / "companions" / name).rglob("*.py"):
+        others = {
+            ".".join(other.split(".")[:2]) for other in imports(path) if other.startswith("companions.")
+        }
+        assert others <= known, path
 
 
 def test_no_files_import_one_another_in_a_circle():
@@ -261,7 +229,8 @@ def test_every_file_says_what_it_holds(path):
 
 
 def test_nothing_imports_the_command_line():
-    for path in MODULES:
+    """But companions have commands."""
+    for path in CORE:
         if module_name(path).split(".")[0] not in ("cli", "__main__"):
             assert not [name for name in imports(path) if name.split(".")[0] == "cli"], path
 

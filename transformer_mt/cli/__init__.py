@@ -15,113 +15,28 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from transformer_mt.cli import (
-    backtranslate,
-    classify,
-    compare,
-    complete,
-    completion,
-    config,
-    distill,
-    evaluate,
-    export,
-    fill,
-    import_model,
-    inspect,
-    new,
-    plot,
-    prepare,
-    score,
-    serve,
-    sweep,
-    train,
-    translate,
-)
-from transformer_mt.cli.options.arguments import Parser, say_error, subcommands
-from transformer_mt.cli.options.environment import words_of_environment
+from transformer_mt.cli.options.arguments import say_error, subcommands
 from transformer_mt.cli.options.flags import name_by_flags
 from transformer_mt.cli.options.ranks import has_ranks
+from transformer_mt.cli.parsers import build_parser, build_translate_parser
 from transformer_mt.cli.translating.checks import may_resume
 from transformer_mt.errors import ADVICE, InputError, Interrupted, Setting, WorkError, advice_on
 from transformer_mt.messages import say
-from transformer_mt.version import __version__
-
-# In these commands positional words may come before, between and after the options.
-_INTERMIXED = (
-    "new",
-    "inspect",
-    "prepare",
-    "train",
-    "translate",
-    "backtranslate",
-    "distill",
-    "serve",
-    "sweep",
-    "compare",
-    "fill",
-    "complete",
-    "classify",
-)
-
-
-_COMMANDS = {
-    "start": ("new", "inspect", "prepare", "config"),
-    "train": ("train", "import", "backtranslate", "distill", "sweep"),
-    "use": ("translate", "evaluate", "score", "serve", "export", "completion"),
-    "research": ("compare", "plot", "fill", "complete", "classify"),
-}
-"""The commands as --help groups them."""
-
-
-def build_parser() -> Parser:
-    """The parser of `transformer-mt` with all commands."""
-    parser = Parser(prog="transformer-mt", description="Train Transformers and translate with them.")
-    parser.add_argument("--version", action="version", version=f"transformer-mt {__version__}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for module in (
-        new,
-        inspect,
-        prepare,
-        train,
-        translate,
-        evaluate,
-        compare,
-        score,
-        export,
-        import_model,
-        serve,
-        backtranslate,
-        distill,
-        sweep,
-        fill,
-        complete,
-        classify,
-        plot,
-        config,
-    ):
-        module.add_command(commands)
-    completion.add_command(commands, lambda: (parser, build_translate_parser()))
-    parser.shown = _COMMANDS
-    return parser
-
-
-def build_translate_parser() -> Parser:
-    """The parser of `translate`."""
-    parser = Parser(prog="translate", description=translate.DESCRIPTION)
-    translate.add_arguments(parser)
-    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `transformer-mt`; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
-    parser = build_parser()
-    chosen = subcommands(parser).get(words[0], parser) if words else parser
-    if words and words[0] == "serve":
-        words[1:1] = words_of_environment(chosen, os.environ)
-    if words and words[0] in _INTERMIXED:
-        return _run(chosen, chosen.parse_intermixed_args(words[1:]), argv is None)
-    return _run(chosen, parser.parse_args(words), argv is None)
+    parser = build_parser(words[0] if words else "")
+    if not (words and words[0] in subcommands(parser)):
+        return _run(parser, build_parser().parse_args(words), argv is None)
+    chosen = subcommands(parser)[words[0]]
+    chosen.whole = build_parser
+    words[1:1] = chosen.words_before(chosen)
+    if subcommands(chosen):  # argparse cannot intermix them
+        return _run(chosen, parser.parse_args(words), argv is None)
+    # Positional words may come before, between and after the options.
+    return _run(chosen, chosen.parse_intermixed_args(words[1:]), argv is None)
 
 
 def translate_main(argv: Sequence[str] | None = None) -> int:

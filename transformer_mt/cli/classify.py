@@ -4,8 +4,8 @@ import argparse
 import json
 from dataclasses import asdict
 from itertools import islice
-from typing import Any
 
+from transformer_mt.cli.options.arguments import Parser
 from transformer_mt.cli.options.texts import add_texts, texts_of
 
 _ABOUT = (
@@ -15,8 +15,8 @@ _ABOUT = (
 _CHUNK = 1024
 
 
-def add_command(commands: Any) -> None:
-    parser = commands.add_parser("classify", help="label texts", description=_ABOUT)
+def add_arguments(parser: Parser) -> None:
+    parser.description = _ABOUT
     add_texts(parser)
     parser.add_argument("--json", action="store_true", help="a JSON object per text, with all probabilities")
     parser.set_defaults(command=_classify)

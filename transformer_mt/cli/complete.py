@@ -2,8 +2,8 @@
 
 import argparse
 import json
-from typing import Any
 
+from transformer_mt.cli.options.arguments import Parser
 from transformer_mt.cli.options.flags import add_flags, check_searches, given
 from transformer_mt.cli.options.texts import add_texts, texts_of
 from transformer_mt.config.decode import DecodeConfig
@@ -19,8 +19,8 @@ _SETTINGS = (
 )  # fmt: skip
 
 
-def add_command(commands: Any) -> None:
-    parser = commands.add_parser("complete", help="continue texts (GPT)", description=_ABOUT)
+def add_arguments(parser: Parser) -> None:
+    parser.description = _ABOUT
     add_texts(parser)
     parser.add_argument("--n-best", metavar="N", type=int, default=1, help="completions per text")
     parser.add_argument("--json", action="store_true", help="a JSON object per text")

@@ -1,9 +1,8 @@
 """transformer-mt completion"""
 
 import argparse
-from collections.abc import Callable, Sequence
-from typing import Any
 
+from transformer_mt.cli.options.arguments import Parser
 from transformer_mt.errors import InputError
 
 _ABOUT = """\
@@ -14,14 +13,11 @@ Print a shell completion script for the shell's start-up file:
   fish   transformer-mt completion fish | source"""
 
 
-def add_command(commands: Any, parsers: Callable[[], Sequence[argparse.ArgumentParser]]) -> None:
-    """`parsers` returns the parsers of the commands to complete."""
-    parser = commands.add_parser(
-        "completion", help="print a shell's completion", description=_ABOUT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+def add_arguments(parser: Parser) -> None:
+    parser.description = _ABOUT
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("shell", metavar="SHELL", choices=["bash", "zsh", "fish"], help="bash, zsh or fish")
-    parser.set_defaults(command=_completion, parsers=parsers)
+    parser.set_defaults(command=_completion)
 
 
 def _completion(arguments: argparse.Namespace) -> int:
@@ -29,6 +25,8 @@ def _completion(arguments: argparse.Namespace) -> int:
         import shtab
     except ImportError:
         raise InputError("this needs shtab: pip install 'transformer-mt[completion]'") from None
-    for parser in arguments.parsers():
+    from transformer_mt.cli.parsers import build_parser, build_translate_parser
+
+    for parser in (build_parser(), build_translate_parser()):
         print(shtab.complete(parser, arguments.shell))
     return 0

@@ -1,13 +1,12 @@
 """transformer-mt config show, transformer-mt config schema"""
 
 import argparse
-from typing import Any
+
+from transformer_mt.cli.options.arguments import Parser
 
 
-def add_command(commands: Any) -> None:
-    config = commands.add_parser("config", help="look at a config").add_subparsers(
-        required=True, metavar="show|schema"
-    )
+def add_arguments(parser: Parser) -> None:
+    config = parser.add_subparsers(required=True, metavar="show|schema")
     show = config.add_parser("show", help="print the resolved file with each key's meaning")
     show.add_argument("config", metavar="CONFIG", help="YAML file")
     show.add_argument(
@@ -23,7 +22,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
     config = load_config(arguments.config, arguments.overrides)
     if config.init_from:
-        from transformer_mt.importing.model_folder import parent_of
+        from transformer_mt.runs.open_model import parent_of
         from transformer_mt.runs.resolve import with_parent
 
         config = with_parent(config, parent_of(config).config())

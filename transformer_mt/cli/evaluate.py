@@ -4,8 +4,9 @@ import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from transformer_mt.cli.options.arguments import Parser
 from transformer_mt.cli.options.evaluation_sets import (
     add_evaluation_sets,
     add_external,
@@ -18,8 +19,8 @@ from transformer_mt.cli.options.flags import given
 from transformer_mt.cli.options.model import add_model, add_search, load_translator
 from transformer_mt.cli.options.ranks import translating_together
 from transformer_mt.cli.options.references import add_references
-from transformer_mt.errors import InputError, Setting, WorkError
-from transformer_mt.messages import say
+from transformer_mt.companion import hooks
+from transformer_mt.errors import InputError, Setting
 
 if TYPE_CHECKING:
     from transformer_mt.config import Config
@@ -41,8 +42,8 @@ _ABOUT = (
 )
 
 
-def add_command(commands: Any) -> None:
-    parser = commands.add_parser("evaluate", help="score a model on test sets", description=_ABOUT)
+def add_arguments(parser: Parser) -> None:
+    parser.description = _ABOUT
     add_model(parser)
     add_evaluation_sets(parser)
     parser.add_argument(
@@ -55,16 +56,11 @@ def add_command(commands: Any) -> None:
         help="manual word alignments of --source and --reference (0-0 1?2): also print the "
         "alignment error rate",
     )  # fmt: skip
-    parser.add_argument(
-        "--robust", action="store_true",
-        help="also score the test sets in capitals, with typos, without final marks, two sentences a line, "
-        "and check single words",
-    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="a JSON object per test set")
     add_search(parser)
     parser.show(
         sets=("--source", "--reference", "--to", "--from", "--tag"),
-        scores=("--external", "--links", "--robust", "--json"),
+        scores=("--external", "--links", "--json"),
         translation=("--glossary", "--memory", "--beam"),
         others=("--device", "--set", "--help-all"),
     )
@@ -75,9 +71,9 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     files_of_sets(arguments)  # refused before any work
     from transformer_mt.evaluation.metrics import metric_names
     from transformer_mt.evaluation.run_evaluation import RunEvaluation
-    from transformer_mt.importing.model_folder import run_of
+    from transformer_mt.runs.open_model import open_model
 
-    folder = run_of(arguments.model, vars(arguments)["from"], arguments.to)
+    folder = open_model(arguments.model, vars(arguments)["from"], arguments.to)
     config = folder.config()
     if not config.data.directions:
         return _evaluate_text(arguments, folder, config)
@@ -103,7 +99,8 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         if is_mine:
             is_usual_engine = arguments.engine == "auto" and arguments.dtype is None
             is_plain = is_usual_engine and not (arguments.ensemble or arguments.glossary or arguments.memory)
-            others = [run_of(model, vars(arguments)["from"], arguments.to) for model in arguments.ensemble]
+            languages = vars(arguments)["from"], arguments.to
+            others = [open_model(model, *languages) for model in arguments.ensemble]
             run = RunEvaluation(folder, config, translator, weights, arguments.tag, others, is_plain)
             _score(arguments, run, tests, external, hand)
     return 0
@@ -116,7 +113,7 @@ def _evaluate_text(arguments: argparse.Namespace, folder: "RunFolder", config: "
     from transformer_mt.language_models.load import LoadedModel
     from transformer_mt.language_models.scores import save_scores, text_scores
 
-    of_translations = [name for name in _OF_TRANSLATIONS if vars(arguments)[name] not in _NOT_GIVEN]
+    of_translations = [name for name in _OF_TRANSLATIONS if vars(arguments).get(name) not in _NOT_GIVEN]
     of_translations += [f"decode.{key}" for key in given(arguments, "decode.")]
     if of_translations:
         raise InputError(
@@ -149,15 +146,9 @@ def _score(
     for test, evaluation in run.evaluations(tests, external, hand):
         what = f"{test.title}, {evaluation.search}"
         _print_scores(arguments, test, evaluation.seen, evaluation.scores, what)
-    of_own_sets = run.is_usual and not (arguments.source or arguments.to or vars(arguments)["from"])
     try:
-        if arguments.robust:
-            _print_robustness(run, tests, of_own_sets, arguments.json)
-        if run.is_usual:
-            try:
-                _compare_with_parent(arguments, run, tests, of_own_sets)
-            except (InputError, WorkError) as error:  # the parent, or its test sets, may be out of reach
-                say(f"no comparison with {run.config.init_from}: {error}")
+        for after_evaluation in hooks("after_evaluation"):
+            after_evaluation(arguments, run, tests)
     finally:  # the scores are there, even if a table failed
         if not run.not_saved:
             _update_report(run.folder, run.config)
@@ -185,48 +176,6 @@ def _print_scores(
     else:
         lines = [seen.in_words] if seen and seen.count else []
         print("\n  ".join([f"{test.name}: {what}", *lines, *map(str, scores)]), flush=True)
-
-
-def _print_robustness(
-    run: "RunEvaluation", tests: "list[EvaluationSet]", is_kept: bool, as_json: bool
-) -> None:
-    from transformer_mt.evaluation.robustness import as_table
-
-    rows = run.robustness(tests, is_kept)
-    if as_json:
-        for row in rows:
-            print(json.dumps(row.facts(), ensure_ascii=False), flush=True)
-    else:
-        print(f"\n{as_table(rows)}", end="", flush=True)
-
-
-def _compare_with_parent(
-    arguments: argparse.Namespace, run: "RunEvaluation", tests: "list[EvaluationSet]", is_kept: bool
-) -> None:
-    """Print the gain and the forgetting of a fine-tuned model, on these test sets and on its parent's."""
-    from transformer_mt.config.public_model import Halves
-    from transformer_mt.evaluation.fine_tuning import OF_PARENT
-    from transformer_mt.importing.model_folder import parent_of
-
-    config, expected = run.config, run.folder.weights_of_parent()
-    is_silent = arguments.json and not is_kept
-    if config.init_from is None or isinstance(config.init_from, Halves) or expected is None or is_silent:
-        return
-    parent = parent_of(config)
-    # What a student began with is no model of its own
-    if parent.path.parent.resolve() == run.folder.path.resolve() or not parent.config().data.directions:
-        return
-    if parent.weights_digest() != expected:
-        say(f"no comparison with {parent}: its weights are not those that this model started from")
-        return
-    if not (arguments.source or arguments.to or vars(arguments)["from"]):
-        of_parent = load_evaluation_sets(arguments, parent, parent.config())
-        known = [(test.languages, test.sentences) for test in tests]
-        new = [test for test in of_parent if (test.languages, test.sentences) not in known]
-        tests = [*tests, *(replace(test, name=f"{OF_PARENT}{test.name}") for test in new)]
-    table = run.fine_tuning(parent, tests, arguments.device, is_kept)
-    if table and not arguments.json:
-        print(f"\n{table}", end="", flush=True)
 
 
 def _update_report(folder: "RunFolder", config: "Config") -> None:

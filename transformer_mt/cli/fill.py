@@ -3,8 +3,8 @@
 import argparse
 import json
 from dataclasses import asdict
-from typing import Any
 
+from transformer_mt.cli.options.arguments import Parser
 from transformer_mt.cli.options.texts import add_texts, texts_of
 from transformer_mt.errors import InputError
 
@@ -14,8 +14,8 @@ _ABOUT = (
 )
 
 
-def add_command(commands: Any) -> None:
-    parser = commands.add_parser("fill", help="fill in masked words (BERT)", description=_ABOUT)
+def add_arguments(parser: Parser) -> None:
+    parser.description = _ABOUT
     add_texts(parser)
     parser.add_argument(
         "--top", metavar="N", type=int, default=1, help="print the N most probable tokens of each mask"

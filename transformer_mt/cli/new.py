@@ -3,20 +3,17 @@
 import argparse
 import shlex
 from pathlib import Path
-from typing import Any
+
+from transformer_mt.cli.options.arguments import Parser
 
 _FORMATS = """\
 files: two line-aligned text files, .tsv, .csv, .jsonl, .parquet, .tmx, or .zip in OPUS's Moses format, in any
 mixture; each may be compressed (.gz, .bz2, .xz, .zst)."""
 
 
-def add_command(commands: Any) -> None:
-    parser = commands.add_parser(
-        "new",
-        help="write a config for your files",
-        description="Inspect files of sentence pairs and write a config sized for them and this machine.",
-        epilog=_FORMATS,
-    )
+def add_arguments(parser: Parser) -> None:
+    parser.description = "Inspect files of sentence pairs and write a config sized for them and this machine."
+    parser.epilog = _FORMATS
     parser.add_argument("source_lang", metavar="SRC", help="language code of the source: en")
     parser.add_argument("target_lang", metavar="TGT", help="language code of the target: de")
     parser.add_argument("files", metavar="FILE", nargs="+", help="files of sentence pairs")

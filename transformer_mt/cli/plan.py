@@ -19,11 +19,10 @@ def print_plan(config: Config, gpus: int) -> int:
     if gpus > 1 or int(os.environ.get("WORLD_SIZE", 1)) > 1:
         raise InputError("--plan must run in one process, on one device")
     say(f"{config.name}: loading PyTorch")  # takes seconds
-    from transformer_mt.importing.model_folder import parent_of
     from transformer_mt.training.planning.lengths import lengths_of
     from transformer_mt.training.planning.plan import plan_training
 
-    config, lengths = lengths_of(config, parent_of)
+    config, lengths = lengths_of(config)
     say("measuring this machine")
     plan = plan_training(config, lengths)
     print(tabulate(_rows(plan), tablefmt="plain"))

@@ -3,8 +3,9 @@
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from transformer_mt.cli.options.arguments import Parser
 from transformer_mt.cli.options.model import add_model, load_translator
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
@@ -13,9 +14,8 @@ if TYPE_CHECKING:
     from transformer_mt.translation.attention_maps import AttentionMaps
 
 
-def add_command(commands: Any) -> None:
-    plot = commands.add_parser("plot", help="plot attention or training curves")
-    kinds = plot.add_subparsers(required=True, metavar="attention|curves")
+def add_arguments(parser: Parser) -> None:
+    kinds = parser.add_subparsers(required=True, metavar="attention|curves")
     about = "Draw the attention weights of a sentence: keys on top, queries at the side."
     attention = kinds.add_parser("attention", help="heat maps of attention weights", description=about)
     add_model(attention)
@@ -84,9 +84,9 @@ def _attention(arguments: argparse.Namespace) -> int:
 
 def _look(arguments: argparse.Namespace) -> "AttentionMaps":
     """The attentions of a translation."""
-    from transformer_mt.importing.model_folder import run_of
+    from transformer_mt.runs.open_model import open_model
 
-    if not run_of(arguments.model, vars(arguments)["from"], arguments.to).is_export:
+    if not open_model(arguments.model, vars(arguments)["from"], arguments.to).is_export:
         arguments.engine = "torch"  # not the run's own export
     translator = load_translator(arguments)
     from transformer_mt.translation.attention_maps import look

@@ -3,8 +3,8 @@
 import argparse
 import json
 import math
-from typing import Any
 
+from transformer_mt.cli.options.arguments import Parser
 from transformer_mt.cli.options.model import add_model, load_translator
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
@@ -18,8 +18,8 @@ _ABOUT = (
 _CHUNK = 1024
 
 
-def add_command(commands: Any) -> None:
-    parser = commands.add_parser("score", help="log-probabilities of given translations", description=_ABOUT)
+def add_arguments(parser: Parser) -> None:
+    parser.description = _ABOUT
     add_model(parser)
     parser.add_argument("--source", metavar="FILE", help="sentences, one per line; may be compressed")
     parser.add_argument("--target", metavar="FILE", help="their translations, one per line")

@@ -4,18 +4,18 @@ import argparse
 import os
 import signal
 import time
-from typing import Any
 
 from transformer_mt.cli.options.allocator import start_with_tcmalloc
-from transformer_mt.cli.options.arguments import positive
+from transformer_mt.cli.options.arguments import Parser, positive
 from transformer_mt.cli.plan import print_plan
+from transformer_mt.companion import hooks
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import duration
 
 
-def add_command(commands: Any) -> None:
+def add_arguments(parser: Parser) -> None:
     about = "Train the model of a YAML file. Rerun it to resume from the newest undamaged checkpoint."
-    parser = commands.add_parser("train", help="train a model, or resume its training", description=about)
+    parser.description = about
     parser.add_argument("config", metavar="CONFIG", help="YAML file")
     parser.add_argument(
         "overrides",
@@ -66,9 +66,9 @@ def _train(arguments: argparse.Namespace) -> int:
     from transformer_mt.api import train
 
     folder = train(config, arguments.out, arguments.fresh)
-    from transformer_mt.export.own_export import make_own_export
     from transformer_mt.runs.folder import RunFolder
 
-    make_own_export(RunFolder(folder))
+    for after_training in hooks("after_training"):
+        after_training(RunFolder(folder))
     say(f"{config.name}: this session took {duration(time.monotonic() - begun)}")
     return 0

@@ -15,26 +15,24 @@ from transformer_mt.cli.options.arguments import Parser, positive
 from transformer_mt.cli.options.model import add_model, add_search, load_translator
 from transformer_mt.cli.options.ranks import has_ranks, join_ranks
 from transformer_mt.cli.options.references import add_references
-from transformer_mt.cli.translating import document, resume
+from transformer_mt.cli.translating import resume
 from transformer_mt.cli.translating.checks import check_options
 from transformer_mt.cli.translating.memory_out import memory_out
-from transformer_mt.documents.formats import FORMATS, format_of
+from transformer_mt.companion import hooks, resolve
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing
 from transformer_mt.messages import say
+from transformer_mt.text.file_formats import format_of
 
 if TYPE_CHECKING:
     from transformer_mt.translation.result import Options, Translation
     from transformer_mt.translation.translator import Translator
 
-DESCRIPTION = "Translate TEXT, or standard input as it arrives: one output line per input line, in order."
-
-
-def add_command(commands: Any) -> None:
-    add_arguments(commands.add_parser("translate", help="translate text", description=DESCRIPTION))
+_ABOUT = "Translate TEXT, or standard input as it arrives: one output line per input line, in order."
 
 
 def add_arguments(parser: Parser) -> None:
+    parser.description = _ABOUT
     add_model(parser)
     parser.add_argument(
         "text", metavar="TEXT", nargs="*", default=[], help="a sentence; default: the lines of standard input"
@@ -79,15 +77,9 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--protect", metavar="REGEX", help="matching text passes through unchanged")
     parser.add_argument(
         "--format",
-        choices=FORMATS,
+        choices=["text", *(name for formats in hooks("document_formats") for name in formats.names)],
         help="format of the input (default: by the ending of --input or --output, else text): lines, or a "
         "document",
-    )
-    parser.add_argument(
-        "--attributes",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="with --format html: also translate alt, title, placeholder, aria-label and descriptions",
     )
     parser.add_argument("--retry", action="store_true", help="translate lines that look wrong again")
     add_search(parser)
@@ -109,9 +101,12 @@ def _translate(arguments: argparse.Namespace) -> int:
     for text in arguments.text:
         if Path(text).suffix and os.path.isfile(text):  # false for what cannot be a name
             raise InputError(f"TEXT must be a text, but {text} is a file; give it as --input {text}")
-    format = arguments.format or format_of(arguments.input, None if arguments.json else arguments.output)
-    if format != "text":
-        document.translate(arguments, format)
+    known = list(hooks("document_formats"))
+    output = None if arguments.json else arguments.output
+    format = arguments.format or format_of(known, arguments.input, output)
+    documents = next((formats for formats in known if format in formats.names), None)
+    if documents is not None:
+        resolve(documents.translate)(arguments, format)
     else:
         _translate_lines(arguments)
     if arguments.output and Path(arguments.output).is_file():

@@ -1,7 +1,7 @@
 """The YAML's `data` section: which sentence pairs."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -15,8 +15,13 @@ from transformer_mt.corpora.kinds import EvaluationCorpus, TrainingCorpus, kind_
 from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.settings.language import Language
 from transformer_mt.settings.objective import BY_KIND, MASK, OF_TEXT, Objective, label_piece
-from transformer_mt.settings.section import Changeable, Location, Positive, Section
+from transformer_mt.settings.section import Changeable, Location, Positive, Section, names
 from transformer_mt.settings.terms import AS, TERM, TERM_END, TermsConfig
+
+if TYPE_CHECKING:
+    ChangeName = str
+else:
+    ChangeName = names("change")
 
 _list_or_one = Discriminator(lambda corpora: "list" if isinstance(corpora, list) else "one")
 Corpora = Annotated[
@@ -103,6 +108,8 @@ class DataConfig(Section):
     """Cleaning rules of the training corpora."""
     augment: Changeable[AugmentConfig] = AugmentConfig()
     """Changes of letter case, final marks and spelling."""
+    changes: Changeable[list[ChangeName]] = Field([])
+    """Changes of training rows that companions bring, in this order, after augment and terms."""
     terms: TermsConfig = TermsConfig()
     """Terms of a glossary in training."""
     denoise: DenoiseConfig = DenoiseConfig()

@@ -1,12 +1,17 @@
 """The YAML's `decode` section: the search."""
 
 import json
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from transformer_mt.errors import InputError, Setting
-from transformer_mt.settings.section import Flag, Mark, NonNegative, OnlyForSearches, Positive, Section
+from transformer_mt.settings.section import Mark, NonNegative, OnlyForSearches, Positive, Section, names
+
+if TYPE_CHECKING:
+    StageName = str
+else:
+    StageName = names("stage")
 
 
 class DecodeConfig(Section):
@@ -46,12 +51,14 @@ class DecodeConfig(Section):
     """Maximum tokens of a translation: this times the source's, plus ten."""
     no_repeat_ngram: NonNegative = 0
     """No n-gram of this many tokens occurs twice in a translation; 0 turns it off."""
-    banned: Annotated[list[str], Flag("ban")] = Field([])
+    banned: list[str] = Field([])
     """Words that are never written."""
     split_sentences: Annotated[Literal["auto"] | bool, Mark.AFFECTS_SCORES] = "auto"
     """Translate each sentence of a line by itself; auto: unless a fifth of the training sources had several
     sentences.
     """
+    stages: list[StageName] = Field([])
+    """Stages of translation that companions bring, in this order, after the trainer's own."""
     lowercase_capitals: bool = True
     """Translate all-capitals sentences in lower case and write the translations in capitals."""
     protect_usual: bool = True

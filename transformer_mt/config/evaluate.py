@@ -1,12 +1,15 @@
 """The YAML's `evaluate` section."""
 
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from transformer_mt.settings.section import Changeable, Mark, Section
+from transformer_mt.settings.section import Changeable, Mark, Section, names
 
-Metric = Literal["BLEU", "chrF", "chrF++", "TER", "spBLEU", "exact match", "WER", "CER"]
+if TYPE_CHECKING:
+    Metric = str
+else:
+    Metric = names("metric", "BLEU", "chrF", "chrF++", "TER", "spBLEU", "exact match", "WER", "CER")
 METRICS: tuple[str, ...] = get_args(Metric)
 """The metrics by name."""
 
@@ -25,9 +28,9 @@ class EvaluateConfig(Section):
 
     metrics: Changeable[list[MetricName]] = Field([])
     """The metrics of `evaluate` and `compare`: BLEU, chrF, chrF++, TER, spBLEU, exact match, WER and CER
-    (word and character error rate). [] is BLEU, chrF and TER, but without TER for languages without spaces
-    between words, where it takes a tenth of a second a sentence. Validations leave out TER unless
-    train.monitor names it.
+    (word and character error rate), or a companion's. [] is BLEU, chrF and TER, but without TER for languages
+    without spaces between words, where it takes a tenth of a second a sentence. Validations leave out TER
+    unless train.monitor names it.
     """
     tokenize: Annotated[
         Literal["auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"], Mark.AFFECTS_SCORES

@@ -1,14 +1,22 @@
 """The keys of the YAML's `model` section, and which of them go together."""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import field_validator, model_validator
 
-from transformer_mt.settings.section import Changeable, NonNegative, Positive, Probability, Section
+from transformer_mt.settings.section import Changeable, NonNegative, Positive, Probability, Section, names
 
-ScoreKind = Literal[
-    "scaled_dot", "dot", "general", "additive", "cosine", "euclidean", "concat", "location", "custom"
-]
+if TYPE_CHECKING:
+    ScoreKind = str
+    PositionKind = str
+else:
+    ScoreKind = names(
+        "attention_score", "scaled_dot", "dot", "general", "additive", "cosine", "euclidean", "concat",
+        "location", "custom",
+    )  # fmt: skip
+    PositionKind = names(
+        "position", "sinusoidal", "sinusoidal_fairseq", "learned", "relative", "rotary", "alibi", "none"
+    )
 ONLY_RECURRENT = ("concat", "location")
 _CROSS_WINDOW, _RELATIVE_DISTANCE = 10, 16
 
@@ -99,9 +107,7 @@ class ModelConfig(Section):
     """LayerNorm before each sublayer (trains reliably) or after the residual sum (the paper)."""
     activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
     """The non-linearity of the feed-forward network; swiglu has a third matrix of the same size."""
-    position: Literal[
-        "sinusoidal", "sinusoidal_fairseq", "learned", "relative", "rotary", "alibi", "none"
-    ] = "sinusoidal"
+    position: PositionKind = "sinusoidal"
     """Encoding of token positions; learned ones end at data.max_length; sinusoidal_fairseq is
     the form of M2M-100 and NLLB.
     """

@@ -1,6 +1,6 @@
 """The beginnings of a training other than a run: a model of the Hugging Face hub, or halves of two runs."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -28,8 +28,6 @@ class Halves(Section):
     """A run with model.kind: encoder."""
     decoder: str | None = Field(None, min_length=1)
     """A run with model.kind: decoder."""
-    cross_attention: Literal["random"] = "random"
-    """Neither of them has weights for the attention to the source."""
 
     @model_validator(mode="after")
     def _has_one(self) -> "Halves":

@@ -1,16 +1,34 @@
 """The YAML's `train` section."""
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from transformer_mt.config.evaluate import Metric, metric_name
+from transformer_mt.config.evaluate import METRICS, metric_name
 from transformer_mt.config.guided_alignment import GuidedAlignmentConfig
 from transformer_mt.config.lora import LoraConfig
 from transformer_mt.config.packing import why_padded
-from transformer_mt.settings.section import Changeable, Mark, NonNegative, Positive, Probability, Section
+from transformer_mt.settings.section import (
+    Changeable,
+    Mark,
+    NonNegative,
+    Positive,
+    Probability,
+    Section,
+    names,
+)
 
-Monitor = Annotated[Literal["loss", Metric], BeforeValidator(metric_name)]
+if TYPE_CHECKING:
+    Monitored = str
+    LossName = str
+    LoggerName = str
+else:
+    Monitored = names("metric", "loss", *METRICS)
+    LossName = names("loss", "cross_entropy")
+    LoggerName = names("logger", "tensorboard", "wandb")
+
+
+Monitor = Annotated[Monitored, BeforeValidator(metric_name)]
 
 
 class TrainConfig(Section):
@@ -74,6 +92,8 @@ class TrainConfig(Section):
     """The learning rate after the warm-up; linear and cosine reach zero one update after the last."""
     warmup: Changeable[NonNegative] = 4000
     """Updates over which the learning rate rises linearly."""
+    loss: LossName = "cross_entropy"
+    """cross_entropy is label-smoothed; companions bring others."""
     label_smoothing: Changeable[Probability] = 0.1
     """Share of the probability spread over the whole vocabulary (paper, section 5.4)."""
     guided_alignment: GuidedAlignmentConfig = GuidedAlignmentConfig()
@@ -92,9 +112,10 @@ class TrainConfig(Section):
     """auto, cpu, cuda, cuda:N or mps."""
     log_every: Changeable[Positive] = 100
     """Updates between lines of metrics.jsonl."""
-    loggers: Changeable[list[Literal["tensorboard", "wandb"]]] = Field([])
+    loggers: Changeable[list[LoggerName]] = Field([])
     """Send metrics.jsonl also to tensorboard (files in the run's folder) or wandb (Weights & Biases,
-    which receives the config and sample translations; WANDB_MODE=offline keeps them local).
+    which receives the config and sample translations; WANDB_MODE=offline keeps them local), or to
+    a companion's.
     """
     validate_every: Changeable[Positive] = 1000
     """Updates between validations."""

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Discriminator, Tag
 
+from transformer_mt.companion import brought, load
 from transformer_mt.corpora.file import FileCorpus
 from transformer_mt.corpora.files import FilesCorpus
 from transformer_mt.corpora.held_out import AnySet, FromTrainCorpus
@@ -12,7 +13,6 @@ from transformer_mt.corpora.imported import ImportedCorpus
 from transformer_mt.corpora.kind import Corpus
 from transformer_mt.corpora.opus import OpusCorpus
 from transformer_mt.corpora.sacrebleu_sets import SacrebleuCorpus
-from transformer_mt.corpora.shards import ShardsCorpus
 from transformer_mt.corpora.text import TextCorpus
 from transformer_mt.corpora.toy import ToyCorpus
 
@@ -23,7 +23,7 @@ TRAINING: tuple[type[Corpus], ...] = (
     OpusCorpus,
     ToyCorpus,
     TextCorpus,
-    ShardsCorpus,
+    *(load("corpus", name) for name in brought("corpus")),
     ImportedCorpus,
 )
 """Kinds of training, validation and test sets."""

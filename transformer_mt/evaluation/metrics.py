@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from transformer_mt.companion import load
 from transformer_mt.config.evaluate import EvaluateConfig
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.evaluation.error_rates import ErrorRate, ExactMatch
@@ -50,7 +51,10 @@ def _build(name: str, rules: EvaluateConfig, target_lang: str) -> Metric:
         return build_ter(target_lang, rules.tokenize, lowercase)
     if name == "exact match":
         return ExactMatch(lowercase)
-    return ErrorRate(name, lowercase)
+    if name in ("WER", "CER"):
+        return ErrorRate(name, lowercase)
+    metric: Metric = load("metric", name)(rules, target_lang)
+    return metric
 
 
 def corpus_scores(

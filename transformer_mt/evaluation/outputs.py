@@ -91,24 +91,28 @@ def is_of_search(scores: dict[str, Any], decode: DecodeConfig) -> bool:
     return all(value in ("auto", used.get(key)) for key, value in wanted.items())
 
 
-def keep_table(folder: RunFolder, name: str, table: str, weights: str) -> None:
+def keep_table(folder: RunFolder, name: str, title: str, table: str, weights: str) -> None:
     """Keep a table about the run's model with it, whose `weights` had this digest; its report shows it.
     WorkError if the folder takes none.
     """
     try:
         folder.evaluation.mkdir(exist_ok=True)
         write_text(folder.evaluation / name, table)
-        write_text(_facts_file(folder, name), json.dumps({"weights": weights}) + "\n")
+        facts = {"weights": weights, "title": title}
+        write_text(_facts_file(folder, name), json.dumps(facts) + "\n")
     except OSError as error:
         raise WorkError(f"{folder}: the table could not be written: {error.strerror}") from None
 
 
-def kept_table(folder: RunFolder, name: str) -> str:
-    """The table kept with the run's present model; empty without one."""
-    file, facts = folder.evaluation / name, _facts_file(folder, name)
-    if not file.exists() or not matches_model(facts if facts.exists() else file, folder):
-        return ""
-    return file.read_text(encoding="utf-8")
+def kept_tables(folder: RunFolder) -> list[tuple[str, str]]:
+    """Title and text of the tables kept with the run's present model."""
+    tables = []
+    for file in sorted(folder.evaluation.glob("*.md")):
+        facts = _facts_file(folder, file.name)
+        if matches_model(facts, folder):
+            title = str(facts_of(facts).get("title", file.stem))
+            tables.append((title, file.read_text(encoding="utf-8")))
+    return tables
 
 
 def _facts_file(folder: RunFolder, name: str) -> Path:

@@ -7,7 +7,6 @@ from itertools import chain
 from transformer_mt.config import Config
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import WorkError
-from transformer_mt.evaluation import fine_tuning, robustness
 from transformer_mt.evaluation.alignment_error import HandLinks, alignment_error
 from transformer_mt.evaluation.evaluate import Evaluation, evaluate
 from transformer_mt.evaluation.metric import Metric
@@ -42,8 +41,8 @@ class RunEvaluation:
             texts += resources.memory.texts()
         if resources.glossary is not None:
             texts += chain.from_iterable((term.source, *term.targets) for term in resources.glossary.terms)
-        self._record = SystemRecord([self.folder, *self.others], texts)
-        if not self._record.is_complete:
+        self.record = SystemRecord([self.folder, *self.others], texts)
+        if not self.record.is_complete:
             say(
                 f"note: {self.folder}, or a model it derives from, has no record of its training data: "
                 "the sentences it has seen are not counted"
@@ -56,7 +55,7 @@ class RunEvaluation:
         for test in tests:
             weights = self.weights if self.is_plain else None
             evaluation = evaluate(self.translator, test, self.config.evaluate, self.tag, weights)
-            evaluation = replace(evaluation, seen=self._record.share(test))
+            evaluation = replace(evaluation, seen=self.record.share(test))
             # The report and the card of an export show only what the model alone translates as usual.
             is_own = self.is_plain and not self.tag
             kept_as = test if is_own else replace(test, name=f"{NOT_ITS_OWN}{test.name}")
@@ -82,27 +81,7 @@ class RunEvaluation:
         """True if the model's own search translates, without anything else."""
         return self.is_plain and not self.tag and self.translator.decode == self.config.decode
 
-    def robustness(self, tests: Sequence[EvaluationSet], is_kept: bool) -> list[robustness.Row]:
-        """The sets as people also write; `is_kept`: the table is kept with the model."""
-        rows: list[robustness.Row] = []
-        for test in tests:
-            if seen := self._record.share(test).in_words:
-                test = replace(test, corpus=f"{test.corpus} ({seen})")
-            tag = self.tag or test.tag
-            rows += robustness.measure(self.translator, test, self.config.evaluate, tag)
-        if is_kept:
-            self._keep(robustness.ROBUSTNESS_FILE, robustness.as_table(rows))
-        return rows
-
-    def fine_tuning(
-        self, parent: RunFolder, tests: Sequence[EvaluationSet], device: str, is_kept: bool
-    ) -> str:
-        """The table of gain and forgetting; empty where none of the sets is one for both models."""
-        table = fine_tuning.gain_and_forgetting(parent, self.folder, tests, device)
-        if table and is_kept:
-            self._keep(fine_tuning.FINE_TUNING_FILE, table)
-        return table
-
-    def _keep(self, name: str, table: str) -> None:
+    def keep_table(self, name: str, title: str, table: str) -> None:
+        """Keep a table with the model; the report shows it below the title."""
         if self.weights and not self.not_saved:
-            keep_table(self.folder, name, table, self.weights)
+            keep_table(self.folder, name, title, table, self.weights)

@@ -6,7 +6,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_mt.config.custom_score import custom_score
+from transformer_mt.config.custom_score import brought_position, brought_score
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.data.vocabulary.numbering import EOS
 from transformer_mt.model.attention import MultiHeadAttention
@@ -176,14 +176,19 @@ def build_attention(config: ModelConfig, role: Role) -> MultiHeadAttention:
 
 
 def _position_bias(c: ModelConfig) -> PositionBias | None:
+    head_width = c.d_model // c.num_heads
     if c.position == "relative":
-        return Relative(c.d_model // c.num_heads, c.relative_distance)
-    return {"rotary": Rotary(), "alibi": Alibi(c.num_heads)}.get(c.position)
+        return Relative(head_width, c.relative_distance)
+    if c.position == "rotary":
+        return Rotary()
+    if c.position == "alibi":
+        return Alibi(c.num_heads)
+    if c.position in ("sinusoidal", "sinusoidal_fairseq", "learned", "none"):
+        return None  # they are added to the embeddings
+    return brought_position(c.position, c.num_heads, head_width)
 
 
 def _score(kind: str, num_heads: int, head_width: int, max_length: int = 0) -> Score:
-    if kind == "custom":
-        return custom_score(num_heads, head_width)
     if kind == "general":
         return General(num_heads, head_width)
     if kind == "additive":
@@ -194,4 +199,6 @@ def _score(kind: str, num_heads: int, head_width: int, max_length: int = 0) -> S
         return Location(num_heads, head_width, max_length)
     if kind == "cosine":
         return Cosine(num_heads)
-    return {"scaled_dot": ScaledDot, "dot": Dot, "euclidean": Euclidean}[kind]()
+    if kind in (plain := {"scaled_dot": ScaledDot, "dot": Dot, "euclidean": Euclidean}):
+        return plain[kind]()
+    return brought_score(kind, num_heads, head_width)

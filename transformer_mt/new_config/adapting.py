@@ -12,10 +12,9 @@ from transformer_mt.corpora.toy import ToyCorpus
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.files import write_text
-from transformer_mt.importing.kinds import is_public
-from transformer_mt.importing.model_folder import parent_of
 from transformer_mt.new_config.files import BATCH_FILL, Data, held_out_set, sides_of
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.runs.open_model import parent_of
 from transformer_mt.runs.resolve import with_parent
 
 # Measured on captions (docs/measurements/adapting.md): more epochs of few pairs only forget more.
@@ -30,7 +29,7 @@ def adapting_config(data: Data, parent: str, out: Path) -> tuple[Config, str, To
     """The config that is trained, with the parent's keys; its YAML; and the parent's vocabulary. The parent
     is a run's folder, a public model's, or a name on the hub.
     """
-    is_run = Path(parent).is_dir() and not is_public(Path(parent))
+    is_run = RunFolder(parent).config_file.exists()
     head = _head(data, parent, is_run, out)
     config, tokenizer = _resolved(head + _train(100), out)
     lengths = [max(len(src), len(tgt)) + 1 for src, tgt in sides_of(data.sample, tokenizer)]

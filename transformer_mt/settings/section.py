@@ -7,7 +7,9 @@ from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from transformer_mt.companion import Kind, brought
 
 Positive = Annotated[int, Field(gt=0)]
 NonNegative = Annotated[int, Field(ge=0)]
@@ -27,18 +29,21 @@ Changeable = Annotated[T, Mark.CHANGEABLE]
 Location = Annotated[T, Mark.LOCATION]
 
 
+def names(kind: Kind, *own: str) -> Any:
+    """The type of a key whose values are names: the core's `own`, and those that companions bring."""
+    known = (*own, *(name for name in brought(kind) if name not in own))
+    return Literal[known] if known else Annotated[str, AfterValidator(_nobody_brings)]
+
+
+def _nobody_brings(name: str) -> str:
+    raise ValueError(f"{name}: must be a name that an installed companion brings, but none brings any")
+
+
 @dataclass(frozen=True)
 class OnlyForSearches:
     """Mark of a search setting that has no effect with other searches; a flag for it is then refused."""
 
     searches: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Flag:
-    """Mark of a key whose flag has another name than the key."""
-
-    name: str
 
 
 THOUSANDS = r"^\d+(\.\d+)?[kKM]$"

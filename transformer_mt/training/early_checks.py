@@ -5,7 +5,7 @@ import socket
 import torch
 
 from transformer_mt.config import Config
-from transformer_mt.config.custom_score import custom_score
+from transformer_mt.config.custom_score import brought_score
 from transformer_mt.data.alignment.pharaoh import read_links
 from transformer_mt.device import choose_device, choose_precision, use_device
 from transformer_mt.errors import InputError
@@ -35,7 +35,7 @@ def check_early(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.device
     for file in config.train.guided_alignment.files:
         next(read_links(file), None)
     if "custom" in vars(config.model.attention.scores()).values():
-        custom_score(config.model.num_heads, config.model.d_model // config.model.num_heads)
+        brought_score("custom", config.model.num_heads, config.model.d_model // config.model.num_heads)
     check_loggers(train.loggers)
     dtype = choose_precision(train.precision, device)
     _refuse_bf16_weights(config, dtype)

@@ -16,7 +16,6 @@ from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.plain_errors import plain_errors
 from transformer_mt.training.reporting import announcements
 from transformer_mt.training.setup import open_run
-from transformer_mt.training.state.parent import FindParent, run_in_folder
 from transformer_mt.training.state.progress import MAX_SKIPS
 from transformer_mt.training.state.run import Run
 from transformer_mt.training.update.schedule import learning_rate
@@ -25,13 +24,8 @@ from transformer_mt.training.update.schedule import learning_rate
 _READ_EVERY = 20
 
 
-def train(
-    config: Config,
-    out: str | Path | None = None,
-    fresh: bool = False,
-    find_parent: FindParent = run_in_folder,
-) -> Path:
-    """Train `config` in its folder, as `transformer_mt.train` does, which finds parents that are no runs."""
+def train(config: Config, out: str | Path | None = None, fresh: bool = False) -> Path:
+    """Train `config` in its folder, as `transformer_mt.train` does."""
     if not isinstance(config, Config):
         raise InputError(f"train() must get a Config, as load_config(path) returns, but got {config!r}")
     folder = RunFolder(out or Path("runs") / config.name)
@@ -39,7 +33,7 @@ def train(
     use_device(device)
     ranks = Ranks.join(device)
     try:
-        with plain_errors(), closing(open_run(config, folder, fresh, ranks, find_parent)) as run:
+        with plain_errors(), closing(open_run(config, folder, fresh, ranks)) as run:
             _train(run)
     except Interrupted:
         ranks.leave()

@@ -29,20 +29,14 @@ from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.preparation import Preparation
 from transformer_mt.training.reporting.metrics_log import MetricsLog
 from transformer_mt.training.seen import record_seen, seen_before
-from transformer_mt.training.state.parent import FindParent, Parent, note_other_directions, run_in_folder
+from transformer_mt.training.state.parent import Parent, note_other_directions
 from transformer_mt.training.state.run import Run, model_for
 from transformer_mt.training.update.adaptation import adapt
 from transformer_mt.training.update.build import build_updater
 from transformer_mt.training.update.step import Updater
 
 
-def open_run(
-    config: Config,
-    folder: RunFolder,
-    fresh: bool = False,
-    ranks: Ranks | None = None,
-    find_parent: FindParent = run_in_folder,
-) -> Run:
+def open_run(config: Config, folder: RunFolder, fresh: bool = False, ranks: Ranks | None = None) -> Run:
     """The run in `folder`, at its newest undamaged checkpoint or at its beginning; `fresh` moves an old run
     aside first.
 
@@ -50,14 +44,12 @@ def open_run(
     in it are set aside; nothing else of it changes. The caller closes the run.
     """
     with ExitStack() as held:
-        run = _open_run(config, folder, fresh, ranks or Ranks(), find_parent, held)
+        run = _open_run(config, folder, fresh, ranks or Ranks(), held)
         held.pop_all()  # from here on the run holds the lock and ends the batch thread
     return run
 
 
-def _open_run(
-    config: Config, folder: RunFolder, fresh: bool, ranks: Ranks, find_parent: FindParent, held: ExitStack
-) -> Run:
+def _open_run(config: Config, folder: RunFolder, fresh: bool, ranks: Ranks, held: ExitStack) -> Run:
     # torchrun starts its processes again by the same command: only the first time is `fresh`.
     is_restart = ranks.knows_earlier or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
     fresh = fresh and not any(ranks.gather(is_restart))
@@ -77,7 +69,7 @@ def _open_run(
             f"`init_from` must be another run, but is {folder}, this run's own folder; train under another "
             "name"
         )
-    parent = Parent.of(config, ranks, find_parent) if saved is None else None
+    parent = Parent.of(config, ranks) if saved is None else None
     before = _config_of(saved, folder) if saved is not None else None
     if parent is not None:
         note_other_directions(config, parent)

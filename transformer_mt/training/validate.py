@@ -21,6 +21,7 @@ from transformer_mt.evaluation.metrics import build_metrics, corpus_scores, metr
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.training.update.loss_kinds import CrossEntropy
 from transformer_mt.training.update.step import Objective
 from transformer_mt.translation.result import Options, Translation
 from transformer_mt.translation.translator import Translator
@@ -214,7 +215,7 @@ def validation_loss(
     """Negative log-likelihood per target token; nan where no validation pair fits a batch. Batches of more
     than `micro_batch_tokens` positions are computed in parts, unless it is 0.
     """
-    objective = Objective(model, label_smoothing=0.0)
+    objective = Objective(model, CrossEntropy(0.0))
     losses, tokens = [torch.zeros((), device=device)], 0.0
     for batch in islice(validation_batches(rows, batch_tokens), ranks.rank, None, ranks.size):
         for part in batch.split(micro_batch_tokens or batch.num_positions):

@@ -227,9 +227,9 @@ def test_mistakes_get_one_line_and_status_two(tiny_run, cli, words, message):
         (["plot", "attention", "x", "--hed", "3"], "--hed is not an option; did you mean --head?"),
         (
             ["evaluate", "x", "--out", "y"],
-            "--out is not an option here, but one of new, inspect, train, backtranslate, distill, sweep",
+            "--out is not an option here, but one of new, train, inspect, backtranslate, distill, sweep",
         ),
-        (["evaluate", "x", "y"], "y is one argument too many; see transformer-mt --help"),
+        (["evaluate", "x", "y"], "y is one argument too many; see transformer-mt evaluate --help"),
         ([], "the following arguments are required: COMMAND; see transformer-mt --help"),
     ],
 )

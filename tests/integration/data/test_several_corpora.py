@@ -9,10 +9,10 @@ import yaml
 from tests.command import run_command
 from tests.conftest import TINY
 from transformer_mt import Translator
-from transformer_mt.cli.compare import _word_counts
+from transformer_mt.companions.lab.breakdown import count_words
+from transformer_mt.companions.lab.commands.compare_systems import _word_counts
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora.evaluation_sets import EvaluationSet, read_set
-from transformer_mt.evaluation.breakdown import count_words
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.setup import open_run
 from transformer_mt.training.validate import validate

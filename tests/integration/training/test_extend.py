@@ -11,7 +11,7 @@ from transformer_mt import Translator
 from transformer_mt.errors import InputError
 
 PAGE = (ROOT / "docs/how_to/extend.md").read_text(encoding="utf-8")
-SCORE, METRIC, CORPUS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+*_, SCORE, METRIC, CORPUS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 SMALLER = (
     '"model.d_model=32", "model.d_ff=64", "train.max_updates=3", "train.batch_tokens=600", '
     '"tokenizer.vocab_size=450", "data.train.size=800", '

@@ -16,11 +16,11 @@ from safetensors.torch import load_file
 from tests.conftest import ROOT
 from transformer_mt import Translator, train
 from transformer_mt.checkpoint import load, metadata, save, save_weights
+from transformer_mt.companions.inspection.inspect import inspect
 from transformer_mt.config import Config
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.inspection.inspect import inspect
 from transformer_mt.locks import lock_folder
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training import loop

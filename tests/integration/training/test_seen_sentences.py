@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from tests.conftest import TINY
+from transformer_mt.companions.lab.origin import record_origin
 from transformer_mt.config import load_config
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.corpora.held_out import rows_of
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.seen import SystemRecord
-from transformer_mt.experiments.origin import record_origin
 from transformer_mt.runs.folder import RunFolder, origin_of
 from transformer_mt.training.model_selection import publish
 from transformer_mt.training.setup import open_run

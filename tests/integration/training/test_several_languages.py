@@ -391,8 +391,8 @@ def test_a_child_may_write_another_language(both, write_config, tmp_path):
 
 def test_kept_translations_are_those_into_the_same_language(both, tmp_path, monkeypatch):
     """Two sets with the same sources: the translations into one language are not taken for the other's."""
-    from transformer_mt.evaluation import translated as module
-    from transformer_mt.evaluation.translated import translated
+    from transformer_mt.companions.lab import translated as module
+    from transformer_mt.companions.lab.translated import translated
 
     evaluate = module.evaluate
 

@@ -206,7 +206,7 @@ def test_every_search_and_rule_can_be_asked_for(tiny_run, cli):
         ["--search", "mbr", "--samples", "4", "--utility", "bleu"],
         ["--length-penalty-form", "gnmt"],
         ["--min-length", "2", "--max-length", "9", "--no-repeat-ngram", "2"],
-        ["--ban", "Hund", "--ban", "Katze", "--max-length-ratio", "1.5", "--prefix", "Ein"],
+        ["--banned", "Hund", "--banned", "Katze", "--max-length-ratio", "1.5", "--prefix", "Ein"],
     ):
         status, out, err = cli("translate", tiny_run, *words, "The dog sleeps.")
         assert status == 0, err
@@ -321,7 +321,7 @@ def test_progress_is_shown_to_a_person_and_to_nobody_else(tiny_run, source, tmp_
             ["--min-length", "9", "--max-length", "3"],
             "--min-length must be at most --max-length (3), but is 9",
         ),
-        (["--ban", " "], "--ban must hold words, but one of them is empty"),
+        (["--banned", " "], "--banned must hold words, but one of them is empty"),
         (["--top-k", "-1"], "--top-k"),
         (["--seed", "3"], "--seed requires --search sample or mbr, but the search is beam"),
         (["--search", "sample", "--beam", "3"], "--beam requires --search beam, but the search is sample"),

@@ -10,7 +10,7 @@ from transformer_mt.cli.options.arguments import Parser
 from transformer_mt.cli.options.flags import add_flags, check_searches, given, name_by_flags
 from transformer_mt.config import DecodeConfig
 from transformer_mt.errors import InputError, Setting
-from transformer_mt.settings.section import Flag, OnlyForSearches, Section
+from transformer_mt.settings.section import OnlyForSearches, Section
 
 
 class Example(Section):
@@ -22,7 +22,7 @@ class Example(Section):
     """Hypotheses, 100% of them."""
     rate: float | None = None
     """A number."""
-    names: Annotated[list[str], Flag("name")] = Field([])
+    names: list[str] = Field([])
     """Names."""
     split: Literal["auto"] | bool = "auto"
     """Or not."""
@@ -38,14 +38,14 @@ def test_each_key_of_a_section_is_a_flag_with_its_values_and_meaning():
     parser, _ = parse()
     shown = parser.format_help()
     for text in (
-        "--search beam|sample", "--width-of-beam N", "Hypotheses, 100% of them", "--rate X", "--name WORD",
+        "--search beam|sample", "--width-of-beam N", "Hypotheses, 100% of them", "--rate X", "--names WORD",
         "--split auto|true|false",
     ):  # fmt: skip
         assert text in shown
 
 
 def test_a_flag_has_the_value_that_yaml_reads():
-    _, arguments = parse("--width-of-beam", "7", "--rate", "1e-1", "--name", "no", "--name", "7")
+    _, arguments = parse("--width-of-beam", "7", "--rate", "1e-1", "--names", "no", "--names", "7")
     _, other = parse("--split", "false", "--search", "sample", "--rate", "[")
     found = given(arguments, "example.")
     assert found == {"width_of_beam": 7, "rate": 0.1, "names": ["no", "7"]}
@@ -78,4 +78,3 @@ def test_every_key_of_decode_is_a_flag():
     parser = argparse.ArgumentParser()
     add_flags(parser.add_argument_group("g"), DecodeConfig, "decode.")
     assert {f"decode.{key}" for key in DecodeConfig.model_fields} <= vars(parser.parse_args([])).keys()
-    assert "--ban" in parser._option_string_actions

@@ -69,7 +69,7 @@ REFUSED_KEYS = [
     ),
     (TEXT, {"data": {"denoise": {"mask": 1.0}}}, "`data.denoise.mask` must be less than 1, but is 1.0"),
     (PAIRS, {"init_from": {"run": "runs/mine"}}, "`init_from.run` is not a key"),
-    (PAIRS, {"init_from": {"cross_attention": "random"}}, "init_from must name an encoder, a decoder or bo"),
+    (PAIRS, {"init_from": {"encoder": None}}, "init_from must name an encoder, a decoder or bo"),
 ]
 
 

@@ -7,9 +7,9 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
+from transformer_mt.companions.lab.comparison import System, compare
 from transformer_mt.config.evaluate import EvaluateConfig
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
-from transformer_mt.evaluation.comparison import System, compare
 from transformer_mt.evaluation.error_rates import ExactMatch
 from transformer_mt.evaluation.metrics import build_metrics
 from transformer_mt.evaluation.significance import (

@@ -11,13 +11,13 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from transformer_mt.companions.exchange.export.to_argos import ToArgos
+from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
+from transformer_mt.companions.exchange.export.to_huggingface import ToHuggingFace
 from transformer_mt.config import DataConfig
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError
-from transformer_mt.export.to_argos import ToArgos
-from transformer_mt.export.to_ctranslate2 import ToCTranslate2
-from transformer_mt.export.to_huggingface import ToHuggingFace
 from transformer_mt.new_config import files as files_module
 from transformer_mt.new_config import write as write_module
 from transformer_mt.new_config.guess_corpora import guess_corpora

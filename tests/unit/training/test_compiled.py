@@ -10,6 +10,7 @@ from torch._dynamo.utils import counters
 from tests.updates import packed_batch_of, pairs, tiny_model
 from transformer_mt.config import Config
 from transformer_mt.training.update.compiled import is_compiled, use_compiler_cache
+from transformer_mt.training.update.loss_kinds import CrossEntropy
 from transformer_mt.training.update.step import Objective
 
 TOY = {"source_lang": "en", "target_lang": "de", "train": {"toy": "train"}, "valid": {"toy": "valid"}}
@@ -64,7 +65,7 @@ def test_one_compilation_serves_all_layers_of_a_kind(monkeypatch, tmp_path):
     )
     losses_and_gradients = []
     for compiled in (False, True):
-        objective = Objective(network, 0.1, compiled)
+        objective = Objective(network, CrossEntropy(0.1), compiled)
         for _ in range(2):
             network.zero_grad()
             loss, nll = objective(batch)

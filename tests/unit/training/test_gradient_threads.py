@@ -16,6 +16,7 @@ from transformer_mt.config.model import AttentionConfig
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.update import gradient_threads as module
 from transformer_mt.training.update.gradient_threads import gradient_threads
+from transformer_mt.training.update.loss_kinds import CrossEntropy
 from transformer_mt.training.update.optimizer import build_optimizer
 from transformer_mt.training.update.step import Objective, Updater
 
@@ -34,7 +35,7 @@ def three_threads(monkeypatch):
 
 def trained(model, threads, batches, updates=4, dtype=torch.float32):
     optimizer = build_optimizer(model, TrainConfig(eps=1e-3, optimizer="adamw"))
-    run = Updater(Objective(model, 0.1), optimizer, CPU, dtype, 1.0, Ranks(), threads=threads)
+    run = Updater(Objective(model, CrossEntropy(0.1)), optimizer, CPU, dtype, 1.0, Ranks(), threads=threads)
     torch.manual_seed(5)
     results = [run.update(batches, 0.01).result() for _ in range(updates)]
     return results, {name: weight.detach().clone() for name, weight in model.named_parameters()}

@@ -7,6 +7,7 @@ from tests.updates import batch_of, packed_batch_of, pairs, tiny_model, updater
 from transformer_mt.model.masks import same_sentence
 from transformer_mt.training.update.chunked_loss import fused_chunk, plain_chunk, projected_cross_entropy
 from transformer_mt.training.update.loss import plain_cross_entropy
+from transformer_mt.training.update.loss_kinds import CrossEntropy
 from transformer_mt.training.update.step import Objective
 
 KINDS = [
@@ -28,7 +29,7 @@ def test_packed_sentences_have_the_loss_and_the_gradients_of_padded_ones(setting
     losses_and_gradients = []
     for batch in (batch_of(rows), packed_batch_of(rows), packed_batch_of(rows, num_rows=12)):
         model.zero_grad()
-        loss, nll = Objective(model, 0.1)(batch)
+        loss, nll = Objective(model, CrossEntropy(0.1))(batch)
         loss.backward()
         losses_and_gradients.append([loss, nll, *(parameter.grad for parameter in model.parameters())])
         model.zero_grad(set_to_none=True)

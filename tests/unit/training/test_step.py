@@ -9,6 +9,7 @@ from tests.updates import CPU, ListedRows, Scarce, batch_of, packed_batch_of, pa
 from transformer_mt.data.vocabulary.tokenizer import PAD
 from transformer_mt.errors import WorkError
 from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.training.update.loss_kinds import CrossEntropy
 from transformer_mt.training.update.optimizer import optimizer_tensors
 from transformer_mt.training.update.step import Objective
 from transformer_mt.training.validate import validation_loss
@@ -122,7 +123,7 @@ def test_running_out_of_memory_makes_micro_batches_and_the_same_update(said, acc
     updates = [[batch_of(pairs(23, 10 * i + j)) for j in range(accumulate)] for i in range(3)]
     models = [tiny_model(), tiny_model()]
     plain = updater(models[0], optimizer="adamw", eps=1e-3)
-    scarce = updater(models[1], objective=Scarce(models[1], 0.1), optimizer="adamw", eps=1e-3)
+    scarce = updater(models[1], objective=Scarce(models[1], CrossEntropy(0.1)), optimizer="adamw", eps=1e-3)
     for batches in updates:
         expected, result = plain.update(batches, 0.01).result(), scarce.update(batches, 0.01).result()
         assert (result.num_tokens, result.skipped) == (expected.num_tokens, False)
@@ -138,7 +139,7 @@ def test_running_out_of_memory_makes_micro_batches_and_the_same_update(said, acc
 
 def test_batches_are_computed_in_parts_from_the_beginning_where_the_config_says_so(said):
     model = tiny_model()
-    run = updater(model, objective=Scarce(model, 0.1), micro_batch_tokens=40)
+    run = updater(model, objective=Scarce(model, CrossEntropy(0.1)), micro_batch_tokens=40)
     run.update([batch_of(pairs(23))], 0.01).result()
     assert said == []
 
@@ -146,7 +147,9 @@ def test_batches_are_computed_in_parts_from_the_beginning_where_the_config_says_
 def test_an_update_that_is_only_tried_is_not_computed_in_parts(said):
     model = tiny_model()
     with pytest.raises(torch.OutOfMemoryError):
-        updater(model, objective=Scarce(model, 0.1), may_halve=False).update([batch_of(pairs(23))], 0.01)
+        updater(model, objective=Scarce(model, CrossEntropy(0.1)), may_halve=False).update(
+            [batch_of(pairs(23))], 0.01
+        )
     assert said == []
 
 
@@ -156,7 +159,7 @@ def test_with_several_ranks_it_is_told_how_to_go_on_since_the_others_cannot_wait
             return list(values)
 
     model, batch = tiny_model(), batch_of(pairs(23))
-    objective = Scarce(model, 0.1)
+    objective = Scarce(model, CrossEntropy(0.1))
     run = updater(model, objective=objective, ranks=Two(size=2))
     size = batch.num_positions
     advice = rf"a batch of {size} positions; .* train.micro_batch_tokens={size // 2} to resume"
@@ -170,7 +173,7 @@ def test_with_several_ranks_it_is_told_how_to_go_on_since_the_others_cannot_wait
 def test_an_idle_batch_adds_nothing():
     """FSDP2's ranks must make as many passes each."""
     model = tiny_model()
-    objective, batch = Objective(model, 0.1), batch_of(pairs(5))
+    objective, batch = Objective(model, CrossEntropy(0.1)), batch_of(pairs(5))
     loss, nll = objective(batch.idle())
     loss.backward()
     assert (loss.item(), nll.item(), batch.idle().num_tokens) == (0.0, 0.0, 0)
@@ -189,7 +192,7 @@ def test_gradients_travel_once_an_update_whatever_it_accumulates():
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:
         model = tiny_model()
-        objective = torch.nn.parallel.DistributedDataParallel(Objective(model, 0.1))
+        objective = torch.nn.parallel.DistributedDataParallel(Objective(model, CrossEntropy(0.1)))
         objective.register_comm_hook(None, count)
         run = updater(model, objective=objective)
         for accumulate in (1, 4):
@@ -202,7 +205,7 @@ def test_gradients_travel_once_an_update_whatever_it_accumulates():
 
 def test_one_sentence_that_does_not_fit_is_told_in_one_line():
     model = tiny_model()
-    objective = Scarce(model, 0.1)
+    objective = Scarce(model, CrossEntropy(0.1))
     objective.room = 1
     run = updater(model, objective=objective)
     with pytest.raises(
@@ -217,14 +220,14 @@ def test_what_cannot_be_compiled_is_computed_without(said):
 
     torch._dynamo.reset()
     batch = packed_batch_of(pairs(4))
-    expected, _ = Objective(tiny_model(), 0.1)(batch)
+    expected, _ = Objective(tiny_model(), CrossEntropy(0.1))(batch)
     with config.patch({"cpp.cxx": ("/nowhere/g++",), "force_disable_caches": True}):
-        objective = Objective(tiny_model(), 0.1, compiled=True, must_compile=False)
+        objective = Objective(tiny_model(), CrossEntropy(0.1), compiled=True, must_compile=False)
         for _ in range(2):
             loss, _ = objective(batch)
             torch.testing.assert_close(loss, expected)
         assert [line.split(":")[0] for line in said] == ["note"]
         assert "training without torch.compile, which fails here: InvalidCxxCompiler" in said[0]
         with pytest.raises(RuntimeError, match="InvalidCxxCompiler"):
-            Objective(tiny_model(), 0.1, compiled=True)(batch)
+            Objective(tiny_model(), CrossEntropy(0.1), compiled=True)(batch)
     torch._dynamo.reset()

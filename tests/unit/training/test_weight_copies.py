@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tests.updates import batch_of, pairs, tiny_model
+from transformer_mt.training.update.loss_kinds import CrossEntropy
 from transformer_mt.training.update.step import Objective
 from transformer_mt.training.update.weight_copies import WeightCopies
 
@@ -17,7 +18,7 @@ def test_an_objective_with_copies_is_that_of_autocast(keys):
     for copies in (False, True):
         model = tiny_model(num_encoder_layers=2, **keys)
         with torch.autocast("cpu", torch.bfloat16):
-            loss, nll = Objective(model, 0.1, copies_weights=copies)(batch_of(pairs(9)))
+            loss, nll = Objective(model, CrossEntropy(0.1), copies_weights=copies)(batch_of(pairs(9)))
         loss.backward()
         found.append([loss, nll, *(parameter.grad for parameter in model.parameters())])
         assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
@@ -27,4 +28,4 @@ def test_an_objective_with_copies_is_that_of_autocast(keys):
 
 def test_without_lower_precision_nothing_is_copied(monkeypatch):
     monkeypatch.setattr(WeightCopies, "in_dtype", None)  # would raise
-    Objective(tiny_model(), 0.1, copies_weights=True)(batch_of(pairs(3)))
+    Objective(tiny_model(), CrossEntropy(0.1), copies_weights=True)(batch_of(pairs(3)))

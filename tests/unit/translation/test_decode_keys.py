@@ -60,8 +60,8 @@ def load(request, tiny_run, tmp_path_factory):
     folder = tiny_run
     if request.param == "ctranslate2":
         pytest.importorskip("ctranslate2")
-        from transformer_mt.export.export import export
-        from transformer_mt.export.to_ctranslate2 import ToCTranslate2
+        from transformer_mt.companions.exchange.export.export import export
+        from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
 
         folder = tmp_path_factory.mktemp("keys") / "ct2"
         export(RunFolder(tiny_run), folder, ToCTranslate2(), None)
@@ -122,8 +122,8 @@ def test_batch_tokens_bounds_a_batch_of_the_torch_engine(tiny_run, sentences, mo
 
 def test_batch_tokens_bounds_a_batch_of_ctranslate2(tiny_run, sentences, tmp_path, monkeypatch):
     pytest.importorskip("ctranslate2")
-    from transformer_mt.export.export import export
-    from transformer_mt.export.to_ctranslate2 import ToCTranslate2
+    from transformer_mt.companions.exchange.export.export import export
+    from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
 
     export(RunFolder(tiny_run), tmp_path / "ct2", ToCTranslate2(), None)
     translator = Translator.load(tmp_path / "ct2", device="cpu", decode={"batch_tokens": 200})
@@ -149,8 +149,8 @@ def test_batch_tokens_bounds_a_batch_of_ctranslate2(tiny_run, sentences, tmp_pat
 def test_a_short_source_is_not_searched_to_the_limit_of_a_long_one(tiny_run, tmp_path, monkeypatch):
     """A weak model ends no line: 280 sentences went to the limit of the longest, then each again alone."""
     pytest.importorskip("ctranslate2")
-    from transformer_mt.export.export import export
-    from transformer_mt.export.to_ctranslate2 import ToCTranslate2
+    from transformer_mt.companions.exchange.export.export import export
+    from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
 
     engine = ctranslate2_engine.CTranslate2Engine
     export(RunFolder(tiny_run), tmp_path / "ct2", ToCTranslate2(), None)

@@ -6,7 +6,7 @@ import argparse
 import difflib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,6 +27,10 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*given, **named)
         self.variables: dict[str, str] = {}
         """The variables of the environment that options come from."""
+        self.whole: Callable[[], Parser] = lambda: self
+        """Gives the parser of all commands, among which an unknown option is looked for."""
+        self.words_before: Callable[[Parser], list[str]] = lambda parser: []
+        """Words that are put before those of the command line."""
         self.shown: dict[str, tuple[str, ...]] = {}
         """The items that --help shows, in groups: options, or commands; everything without."""
 
@@ -64,7 +68,7 @@ class Parser(argparse.ArgumentParser):
             option = next((word.partition("=")[0] for word in unknown_words if word.startswith("-")), None)
             if option is None:
                 message = f"{unknown_words[0]} is one argument too many"
-            elif commands := _commands_with(option, self):
+            elif commands := _commands_with(option, self.whole()):
                 message = f"{option} is not an option here, but one of {', '.join(commands)}"
             else:
                 message = f"{option} is not an option{_nearest(option, _options(self))}"
@@ -91,9 +95,9 @@ def _word(action: argparse.Action) -> str:
     return f"[{name} ...]" if nargs == "*" else f"{name} ..." if nargs == "A..." else name
 
 
-def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+def subcommands(parser: argparse.ArgumentParser) -> dict[str, Parser]:
     """The parsers of the commands below, by name."""
-    parsers: dict[str, argparse.ArgumentParser] = {}
+    parsers: dict[str, Parser] = {}
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             parsers |= action.choices

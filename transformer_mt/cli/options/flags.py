@@ -8,12 +8,11 @@ from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from transformer_mt.cli.options.arguments import subcommands
 from transformer_mt.config.yaml_loader import Loader
 from transformer_mt.errors import InputError, Setting
-from transformer_mt.settings.section import Flag, OnlyForSearches, members
+from transformer_mt.settings.section import OnlyForSearches, members
 
 
 def add_flags(
@@ -30,7 +29,7 @@ def add_flags(
         is_list = typing.get_origin(field.annotation) is list
         meaning = " ".join((field.description or "").split()).replace("%", "%%").rstrip(".")
         group.add_argument(
-            flag_of(name, field),
+            flag_of(name),
             dest=f"{prefix}{name}",
             metavar="WORD" if is_list else _metavar(field.annotation),
             action="append" if is_list else "store",
@@ -39,10 +38,9 @@ def add_flags(
         )
 
 
-def flag_of(name: str, field: FieldInfo) -> str:
-    """`--length-penalty` for length_penalty, unless the field is marked with another flag."""
-    marked = [mark.name for mark in field.metadata if isinstance(mark, Flag)]
-    return f"--{marked[0] if marked else name.replace('_', '-')}"
+def flag_of(name: str) -> str:
+    """`--length-penalty` for length_penalty."""
+    return f"--{name.replace('_', '-')}"
 
 
 def given(arguments: argparse.Namespace, prefix: str) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 def add_search(parser: argparse.ArgumentParser) -> None:
     """The settings of the search; what is not given is the config's."""
     group = parser.add_argument_group("search", "Settings that override `decode` in the model's config.")
-    add_flags(group, DecodeConfig, _DECODE)
+    add_flags(group, DecodeConfig, _DECODE, [key for key in DecodeConfig.model_fields if key != "stages"])
     group.add_argument(
         "--set", metavar="decode.KEY=VALUE", action="append", default=[],
         help="a search setting, as named by `transformer-mt config show`; repeatable",
@@ -78,11 +78,11 @@ def load_translator(
     target languages of which none is named, unless `any_direction` will do.
     """
     decode = given(arguments, _DECODE) | _assigned(vars(arguments).get("set", []))
-    from transformer_mt.importing.model_folder import run_of
+    from transformer_mt.runs.open_model import open_model
 
     languages = getattr(arguments, "from", None), getattr(arguments, "to", None)
-    folder = run_of(arguments.model, *languages).path
-    ensemble = [run_of(model, *languages).path for model in arguments.ensemble]
+    folder = open_model(arguments.model, *languages).path
+    ensemble = [open_model(model, *languages).path for model in arguments.ensemble]
     settings = _settings(decode, folder)
     if options is not None:
         options.check(settings)

@@ -32,10 +32,10 @@ def record_of(
     settings["languages"] = f"{translator.source_lang} to {translator.target_lang}"
     for name in (*names, "engine", "dtype", "protect", "tag", "text", "retry"):
         settings[f"--{name.replace('_', '-')}"] = getattr(arguments, name)
-    from transformer_mt.importing.model_folder import run_of
+    from transformer_mt.runs.open_model import open_model
 
     languages = translator.source_lang, translator.target_lang
-    models = [run_of(model, *languages).path for model in (arguments.model, *arguments.ensemble)]
+    models = [open_model(model, *languages).path for model in (arguments.model, *arguments.ensemble)]
     read = {"the input": arguments.input, **(files or {})}
     for name in ("glossary", "memory"):
         if file := getattr(arguments, name):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from transformer_mt.companion import load
 from transformer_mt.config import Config
 from transformer_mt.corpora.kind import Corpus
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
@@ -37,6 +38,8 @@ def training_rows(
         rows = Augmentation(rows, tokenizer, data.augment, config.seed, data.max_length, corpora)
     if data.terms.share:
         rows = TermAnnotation(rows, config, parts, tokenizer, links)
+    for name in data.changes:
+        rows = load("change", name)(rows, config, tokenizer)
     if config.tokenizer.bpe_dropout:
         dropout = config.tokenizer.bpe_dropout
         is_changed = rows is not unchanged or in_windows

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from transformer_mt import companion
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.held_out import FromTrainCorpus, HeldOutSplit, as_lines, held_out_file, splits_of
 from transformer_mt.corpora.kind import EvaluationSentence
@@ -25,11 +26,10 @@ from transformer_mt.data.preparation.clean import Clean
 from transformer_mt.data.preparation.encode import encoded_chunks, file_of
 from transformer_mt.data.preparation.encode_blocks import EncodeBlocks, EncodedBlock
 from transformer_mt.data.preparation.evaluation_keys import evaluation_keys, validation_sentences
-from transformer_mt.data.preparation.ray_engine import RayEngine
 from transformer_mt.data.preparation.reasons import Duplicates, HeldOutRows, Reasons
 from transformer_mt.data.preparation.sample import Sample, learnt_tokenizer, several_sentences
 from transformer_mt.data.preparation.split import Split, TextBlocks
-from transformer_mt.data.preparation.stage import LocalEngine, Stage, run_stage
+from transformer_mt.data.preparation.stage import LocalEngine, PreparationEngine, Stage, run_stage
 from transformer_mt.data.preparation.store import FACTS_FILE, LocalStore, Store
 from transformer_mt.data.preparation.training_pairs import check_tags, may_be_scored
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
@@ -67,13 +67,13 @@ class Build:
         """
         self._config, self._tokenizer, self._inherited = config, tokenizer, inherited
         self._folder, self._store = folder, store
-        self._engine: LocalEngine | RayEngine = LocalEngine()
+        self._engine: PreparationEngine = LocalEngine()
 
     def run(self, check: Callable[[], None]) -> None:
         """Do what is not done yet; `check` raises InputError if the corpora have changed since it began."""
         chosen = self._config.data.preparation
-        if chosen.engine == "ray":
-            self._engine = RayEngine(chosen.address)
+        if chosen.engine != "local":
+            self._engine = companion.load("preparation_engine", chosen.engine)()
         try:
             self._run_stages(check)
         finally:
@@ -116,45 +116,15 @@ class Build:
             raise InputError(f"{names}: no training pair is left after cleaning:\n{corpus_table(corpora)}")
         fingerprints = [block.fingerprint for block in blocks]
         for number in range(len(data.valid_sets)):
-            fingerprints.append(self._encode_validation(number, valid.get(number), tokenizer))
+            fingerprints.append(self.encode_validation(number, valid.get(number), tokenizer))
         SeenSentences(encode.trained_sentences()).write(self._folder / SEEN_FILE)
         if not isinstance(store, LocalStore):
             store.write(SEEN_FILE, (self._folder / SEEN_FILE).read_bytes())
         several = json.loads(store.read(_LEARNT))["several_sentences"]
-        self._write_manifest(fingerprints, blocks, several)
+        self.write_manifest(fingerprints, blocks, several)
 
-    def adopt(self, source: Store) -> None:
-        """Take the training pairs and the vocabulary of data that are prepared in another store; the pairs
-        stay there.
-        """
-        data = self._config.data
-        facts = json.loads(source.read(FACTS_FILE))
-        mirror(source, self._folder, "valid-", FACTS_FILE)
-        tokenizer = Tokenizer.load(self._folder)
-        for piece in data.control_pieces:
-            tokenizer.control_id(piece)
-        for split in splits_of(data.valid_sets, data.test):
-            if not source.exists(held_out_file(Path(), split.name).name):
-                raise InputError(f"data.{split.name} must be a file: {source.location} holds no such set out")
-        if facts["languages"] != [data.source_lang, data.target_lang]:
-            of_shards = " and ".join(facts["languages"])
-            raise InputError(f"the languages must be {of_shards}, as in {source.location}")
-        if tokenizer.shared != self._config.tokenizer.shared:
-            raise InputError(
-                f"tokenizer.shared must be {str(tokenizer.shared).lower()}, as in {source.location}"
-            )
-        blocks = [EncodedBlock(**{**block, "corpus": 0}) for block in facts["blocks"]]
-        if (longest := max(block.longest for block in blocks)) > data.max_length:
-            raise InputError(
-                f"data.max_length must be at least {longest}, the longest side in {source.location}, but is "
-                f"{data.max_length}"
-            )
-        fingerprints = [facts["fingerprint"]]
-        for number in range(len(data.valid_sets)):
-            fingerprints.append(self._encode_validation(number, None, tokenizer))
-        self._write_manifest(fingerprints, blocks, facts["several_sentences"])
-
-    def _write_manifest(self, fingerprints: list[str], blocks: list[EncodedBlock], several: float) -> None:
+    def write_manifest(self, fingerprints: list[str], blocks: list[EncodedBlock], several: float) -> None:
+        """Write the manifest: the data are complete."""
         facts = {
             "fingerprint": hashlib.sha256("".join(fingerprints).encode()).hexdigest(),
             "corpora": [asdict(corpus) for corpus in _sums(self._config.data, blocks)],
@@ -215,7 +185,7 @@ class Build:
         facts = {"several_sentences": several_sentences(self._config, sampled)}
         self._store.write(_LEARNT, json.dumps(facts).encode())
 
-    def _encode_validation(
+    def encode_validation(
         self, number: int, valid: tuple[list[EvaluationSentence], list[bool]] | None, tokenizer: Tokenizer
     ) -> str:
         """Write a validation set; returns a fingerprint of its ids."""

@@ -15,10 +15,10 @@ from pathlib import Path
 import pyarrow
 
 from transformer_mt.cache import cache_root
+from transformer_mt.companion import hooks
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.held_out import splits_of
-from transformer_mt.corpora.seen_sentences import NOTHING_SEEN, SeenSentences, Sentences
-from transformer_mt.corpora.shards import ShardsCorpus
+from transformer_mt.corpora.seen_sentences import NOTHING_SEEN, Sentences
 from transformer_mt.data.preparation.build import Build, clean_up, corpus_table, is_clean, mirror
 from transformer_mt.data.preparation.prepared_data import PreparedData, open_data
 from transformer_mt.data.preparation.store import FACTS_FILE, LocalStore, Store, store_at
@@ -44,43 +44,19 @@ def prepare(
 
 def _prepared(config: Config, tokenizer: Tokenizer | None, inherited: Sentences) -> PreparedData:
     """The data without links."""
-    if isinstance(shards := config.data.entries[0], ShardsCorpus) and len(config.data.entries) == 1:
-        return _adopted(config, shards, tokenizer, inherited)
-    folder, store = _place(config, _key(config, None, inherited))
+    for prepared_elsewhere in hooks("prepared_data"):
+        if (data := prepared_elsewhere(config, tokenizer, inherited)) is not None:
+            return _announce(data, f"from {data.location}")
+    folder, store = _place(config, data_key(config, None, inherited))
     if (data := _opened(config, folder, store)) and (
         tokenizer is None or data.tokenizer.fingerprint == tokenizer.fingerprint
     ):
         return _announce(data, f"from the cache {folder}")
     if tokenizer is not None:
-        folder, store = _place(config, _key(config, tokenizer, inherited))
+        folder, store = _place(config, data_key(config, tokenizer, inherited))
         if data := _opened(config, folder, store):
             return _announce(data, f"from the cache {folder}")
     return _announce(_build(config, folder, store, tokenizer, inherited), f"cached in {folder}")
-
-
-def _adopted(
-    config: Config, shards: ShardsCorpus, tokenizer: Tokenizer | None, inherited: Sentences
-) -> PreparedData:
-    """The data with training pairs that are prepared elsewhere."""
-    source = store_at(shards.shards)
-    if not source.exists(FACTS_FILE):
-        raise InputError(
-            f"{shards.shards}: must be what `transformer-mt prepare` printed, but has no {FACTS_FILE}"
-        )
-    folder = cache_root() / _key(config, None, inherited)
-    if (data := open_data(config.data, folder, source)) is None:
-        folder.mkdir(parents=True, exist_ok=True)
-        Build(config, LocalStore(folder), folder, tokenizer, inherited).adopt(source)
-        data = open_data(config.data, folder, source)
-    if data is None:
-        raise WorkError(f"{shards.shards}: must read as it was written, but does not; prepare it again")
-    if tokenizer is not None and tokenizer.fingerprint != data.tokenizer.fingerprint:
-        raise InputError(f"{shards.shards}: must have the vocabulary of the model, but has another")
-    valid = [sentence for of in data.valid for sentence in of.sentences]
-    seen = SeenSentences.read(data.seen_file)
-    if seen is not None and (known := int(seen.own.knows(valid).sum())):
-        say(f"warning: {known:,} of {len(valid):,} validation sentences are in {shards.shards}")
-    return _announce(data, f"from {shards.shards}")
 
 
 def _place(config: Config, key: str) -> tuple[Path, Store]:
@@ -101,7 +77,8 @@ def _opened(config: Config, folder: Path, store: Store) -> PreparedData | None:
     return data
 
 
-def _key(config: Config, tokenizer: Tokenizer | None, inherited: Sentences) -> str:
+def data_key(config: Config, tokenizer: Tokenizer | None, inherited: Sentences) -> str:
+    """A hash of all that prepared data depend on."""
     data = config.data
     facts = {
         "format": FORMAT,
@@ -140,7 +117,7 @@ def _build(
         shutil.rmtree(folder, ignore_errors=True)
 
     def check() -> None:
-        if _key(config, tokenizer, inherited) != folder.name:
+        if data_key(config, tokenizer, inherited) != folder.name:
             discard()
             raise InputError("the corpus must not change while it is read, but has changed; start again")
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from transformer_mt.cpu import usable_cores
-from transformer_mt.data.preparation.ray_engine import RayEngine
 from transformer_mt.data.preparation.store import FACTS_FILE, Store
 from transformer_mt.messages import say
 from transformer_mt.processes import in_forks, may_fork
@@ -33,6 +32,18 @@ class Stage(Protocol):
         ...
 
 
+class PreparationEngine(Protocol):
+    """The cores that do the tasks; a companion may bring others than this machine's."""
+
+    def close(self) -> None:
+        """Let them go."""
+        ...
+
+    def run(self, task: Callable[[int], object], numbers: Sequence[int]) -> Iterable[int]:
+        """The numbers of the tasks as they are done, in any order. WorkError where one cannot be."""
+        ...
+
+
 class LocalEngine:
     """The cores of this machine."""
 
@@ -44,7 +55,6 @@ class LocalEngine:
         """Its workers have ended with their tasks."""
 
     def run(self, task: Callable[[int], object], numbers: Sequence[int]) -> Iterable[int]:
-        """The numbers of the tasks as they are done, in any order. WorkError where one cannot be."""
         workers = min(self._most, len(numbers))
         if workers > 1 and may_fork():
             yield from in_forks(task, numbers, workers)
@@ -54,7 +64,7 @@ class LocalEngine:
             yield number
 
 
-def run_stage(stage: Stage, engine: LocalEngine | RayEngine, store: Store) -> None:
+def run_stage(stage: Stage, engine: PreparationEngine, store: Store) -> None:
     """Do the tasks of a stage that are not done yet."""
 
     def task(number: int) -> None:

@@ -11,7 +11,7 @@ from transformer_mt.data.preparation.prepared_data import PreparedData
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.runs.resolve import Origin, with_origin
 from transformer_mt.training.seen import seen_before
-from transformer_mt.training.state.parent import FindParent, Parent, run_in_folder
+from transformer_mt.training.state.parent import Parent
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Lengths:
     """Pairs of the epoch for each pair here, where these are a sample."""
 
 
-def prepared(config: Config, find_parent: FindParent = run_in_folder) -> tuple[Config, PreparedData]:
+def prepared(config: Config) -> tuple[Config, PreparedData]:
     """Prepare the data as a training does, or find them prepared. Returns also the config with the keys that
     its parent or its vocabulary decides.
     """
-    parent = Parent.of(config, find=find_parent)
+    parent = Parent.of(config)
     origin = Origin(parent=parent.config, parent_tokenizer=parent.folder.tokenizer()) if parent else Origin()
     config, tokenizer = with_origin(config, origin)
     folder = parent.folder if parent else None
@@ -39,11 +39,11 @@ def prepared(config: Config, find_parent: FindParent = run_in_folder) -> tuple[C
     return config, prepare(config, tokenizer, seen.inherited)
 
 
-def lengths_of(config: Config, find_parent: FindParent = run_in_folder) -> tuple[Config, Lengths]:
+def lengths_of(config: Config) -> tuple[Config, Lengths]:
     """The lengths of the pairs that a training of the config uses, and the config as `prepared` returns
     it.
     """
-    config, data = prepared(config, find_parent)
+    config, data = prepared(config)
     mixture = Mixture(data.sizes, data.weights, config.seed)
     uses = sum(size * weight for size, weight in zip(data.sizes, data.weights))
     part, copies = range(len(data.train)), 1.0

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from transformer_mt.companion import load
 from transformer_mt.config import Config
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
@@ -21,7 +22,7 @@ _TIMEOUT = 60.0  # seconds for Weights & Biases to answer, at the start and at t
 def check_loggers(names: Sequence[str]) -> None:
     """InputError if the package of a logger is not installed."""
     for name in names:
-        if importlib.util.find_spec(name) is None:
+        if name in _LOGGERS and importlib.util.find_spec(name) is None:
             raise InputError(f"train.loggers: {name} needs its package: pip install 'transformer-mt[{name}]'")
 
 
@@ -36,7 +37,8 @@ class Loggers:
         """Start or continue the logs after update `step`."""
         for name in self._names:
             try:
-                self._open[name] = _LOGGERS[name](folder, config, step)
+                kind = _LOGGERS.get(name) or load("logger", name)
+                self._open[name] = kind(folder, config, step)
             except Exception as error:  # whatever their packages raise: no key, no network, no disk
                 self._warn(name, error)
 

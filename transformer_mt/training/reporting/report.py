@@ -9,8 +9,7 @@ from transformer_mt.config.dump import changed_settings
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.data.cleaning.drop_reasons import READ, REASONS
 from transformer_mt.errors import InputError
-from transformer_mt.evaluation import fine_tuning, robustness
-from transformer_mt.evaluation.outputs import NOT_ITS_OWN, kept_table, matches_model
+from transformer_mt.evaluation.outputs import NOT_ITS_OWN, kept_tables, matches_model
 from transformer_mt.files import write_text
 from transformer_mt.markdown import table
 from transformer_mt.messages import say
@@ -22,10 +21,6 @@ _NAMES = {
     "masked_lm": "masked language modelling",
     "causal_lm": "language modelling",
     "classification": "classification",
-}
-_KEPT_TABLES = {
-    "Gained and forgotten by fine-tuning": fine_tuning.FINE_TUNING_FILE,
-    "Robustness to how people write": robustness.ROBUSTNESS_FILE,
 }
 
 
@@ -43,9 +38,8 @@ def write_report(folder: RunFolder, config: Config) -> None:
         say(f"warning: could not draw the learning curve: {error}")
         picture = "No picture: it could not be written."
     text = report(config, entries, picture, test_scores(folder), folder.corpora())
-    for title, name in _KEPT_TABLES.items():
-        if kept := kept_table(folder, name):
-            text += f"\n## {title}\n\n{kept}"
+    for title, kept in kept_tables(folder):
+        text += f"\n## {title}\n\n{kept}"
     end = f"\n## Diagnosis\n\n{sentences}\n" if (sentences := diagnosis(config, entries)) else ""
     write_text(folder.report_file, text + _confidence(folder) + end)
 

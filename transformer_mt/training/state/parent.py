@@ -1,7 +1,7 @@
 """Fine-tuning: the run that a training begins from, needed only until its first checkpoint."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,24 +17,11 @@ from transformer_mt.files import write_text
 from transformer_mt.messages import say
 from transformer_mt.model.interface import NEVER
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.runs.open_model import parent_of
 from transformer_mt.settings.objective import label_piece
 from transformer_mt.text.languages import base_code
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.update.adaptation import trains_embeddings
-
-FindParent = Callable[[Config], RunFolder]
-"""Gives the run that a config with `init_from` begins from."""
-
-
-def run_in_folder(config: Config) -> RunFolder:
-    """The run in the folder that `init_from` names. InputError for a public model or halves of runs, which
-    `transformer_mt.train` and the command line make a run of.
-    """
-    if not isinstance(config.init_from, str):
-        raise InputError(
-            f"`init_from` must be the folder of a run, but is {config.init_from}; import it first"
-        )
-    return RunFolder(config.init_from)
 
 
 @dataclass(frozen=True)
@@ -47,19 +34,17 @@ class Parent:
     """A digest of its weights."""
 
     @classmethod
-    def of(
-        cls, config: Config, ranks: Ranks | None = None, find: FindParent = run_in_folder
-    ) -> "Parent | None":
-        """The beginning of the config's training, None without; rank 0 finds it while the others wait.
+    def of(cls, config: Config, ranks: Ranks | None = None) -> "Parent | None":
+        """The beginning of the config's training, None without; rank 0 opens it while the others wait.
         InputError if there is none.
         """
         if config.init_from is None:
             return None
         if ranks is None:
-            folder = find(config)
+            folder = parent_of(config)
         else:
             with ranks.rank_zero_first():  # which may take longer than other operations should
-                path = str(find(config)) if ranks.is_rank_zero else None
+                path = str(parent_of(config)) if ranks.is_rank_zero else None
             folder = RunFolder(ranks.broadcast(path))
         try:
             config = folder.config()

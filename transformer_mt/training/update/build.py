@@ -4,7 +4,8 @@ import numpy as np
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from transformer_mt.config import Config
+from transformer_mt.companion import load
+from transformer_mt.config import Config, TrainConfig
 from transformer_mt.data.batches.batch import make_batch
 from transformer_mt.device import allow_tf32
 from transformer_mt.messages import say
@@ -14,6 +15,7 @@ from transformer_mt.training.update.activation_checkpointing import checkpoint_a
 from transformer_mt.training.update.captured import CapturedUpdater
 from transformer_mt.training.update.compiled import is_compiled, use_compiler_cache
 from transformer_mt.training.update.gradient_threads import gradient_threads
+from transformer_mt.training.update.loss_kinds import CrossEntropy, Loss
 from transformer_mt.training.update.optimizer import build_optimizer
 from transformer_mt.training.update.step import Objective, Updater
 
@@ -48,7 +50,7 @@ def build_updater(
     # find other weights.
     alone = device.type == "cuda" and ranks.size == 1 and not train.activation_checkpointing
     objective: torch.nn.Module = Objective(
-        model, train.label_smoothing, compiled, must_compile=train.compile is True, copies_weights=alone,
+        model, build_loss(train), compiled, must_compile=train.compile is True, copies_weights=alone,
         alignment_weight=train.guided_alignment.weight,
     )  # fmt: skip
     if train.activation_checkpointing:
@@ -77,6 +79,14 @@ def build_updater(
         threads,
         may_halve,
     )
+
+
+def build_loss(config: TrainConfig) -> Loss:
+    """The loss of `train.loss`."""
+    if config.loss == "cross_entropy":
+        return CrossEntropy(config.label_smoothing)
+    loss: Loss = load("loss", config.loss)(config)
+    return loss
 
 
 def _order_buckets(objective: torch.nn.Module, device: torch.device) -> None:

@@ -19,10 +19,10 @@ from transformer_mt.model.masks import Packing
 from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.training.parallel.distributed import Ranks, needs_equal_passes, no_grad_sync
 from transformer_mt.training.parallel.sharding import full_tensor
-from transformer_mt.training.update.chunked_loss import projected_cross_entropy
 from transformer_mt.training.update.compiled import CompiledLayers
 from transformer_mt.training.update.gradient_threads import GradientThreads
 from transformer_mt.training.update.loss import guided_alignment_loss
+from transformer_mt.training.update.loss_kinds import Loss, Predictions
 from transformer_mt.training.update.weight_copies import WeightCopies
 
 
@@ -60,7 +60,7 @@ class Objective(nn.Module):
     def __init__(
         self,
         model: TranslationModel,
-        label_smoothing: float,
+        loss: Loss,
         compiled: bool = False,
         must_compile: bool = True,
         copies_weights: bool = False,
@@ -72,7 +72,7 @@ class Objective(nn.Module):
         links.
         """
         super().__init__()
-        self.model, self.label_smoothing = model, label_smoothing
+        self.model, self._loss = model, loss
         self._must_compile, self._alignment_weight = must_compile, alignment_weight
         self._copies = WeightCopies(model.blocks) if copies_weights else None
         self._layers = CompiledLayers(model.blocks) if compiled else None
@@ -82,10 +82,17 @@ class Objective(nn.Module):
         )
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        kind = batch.src.device.type
-        copies = self._copies if torch.is_autocast_enabled(kind) else None
         is_guided = batch.links is not None and self._alignment_weight > 0
         recorder = AttentionRecorder(self.model.alignment_attention) if is_guided else None
+        loss, nll = self._loss(batch, lambda batch: self._predictions(batch, recorder))
+        if recorder is not None and batch.links is not None:
+            weights_BTS = self.model.as_alignment(recorder.of(self.model.alignment_attention)[0])
+            loss = loss + self._alignment_weight * guided_alignment_loss(weights_BTS, batch.links)
+        return loss, nll
+
+    def _predictions(self, batch: Batch, recorder: AttentionRecorder | None) -> Predictions:
+        kind = batch.src.device.type
+        copies = self._copies if torch.is_autocast_enabled(kind) else None
         with copies.in_dtype(torch.get_autocast_dtype(kind)) if copies else nullcontext():
             if batch.packing is not None:
                 hidden = self._packed_hidden(batch, Packing(*batch.packing))
@@ -94,19 +101,9 @@ class Objective(nn.Module):
         hidden, targets, output = hidden.flatten(0, 1), batch.tgt_out.flatten(), self.model.output
         if batch.real is not None:
             hidden, targets = hidden.index_select(0, batch.real), targets.index_select(0, batch.real)
-        loss, nll = projected_cross_entropy(
-            hidden,
-            output.weight,
-            targets,
-            self.label_smoothing,
-            output.bias,
-            is_real=batch.is_real.flatten() if batch.real is None else None,
-            compiled=batch.real is None and self._layers is not None,
-        )
-        if recorder is not None and batch.links is not None:
-            weights_BTS = self.model.as_alignment(recorder.of(self.model.alignment_attention)[0])
-            loss = loss + self._alignment_weight * guided_alignment_loss(weights_BTS, batch.links)
-        return loss, nll
+            return Predictions(hidden, targets, output, None, compiled=False)
+        is_compiled = self._layers is not None
+        return Predictions(hidden, targets, output, batch.is_real.flatten(), is_compiled)
 
     def _packed_hidden(self, batch: Batch, packing: Packing) -> Tensor:
         inputs = batch.src, batch.src_mask, batch.tgt_in, None, packing

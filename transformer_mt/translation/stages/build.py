@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from transformer_mt.companion import load
 from transformer_mt.config import DecodeConfig
 from transformer_mt.terms.glossary import Glossary
 from transformer_mt.text.languages import is_natural
@@ -97,6 +98,7 @@ def build_stages(
         stages.append(Flags())
     if resources.calibration is not None:
         stages.append(Confidence(resources.calibration))
+    stages += [load("stage", name)() for name in settings.stages]
     if options.retry:
         stages.append(Retry(settings))
     return stages

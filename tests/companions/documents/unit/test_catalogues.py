@@ -1,0 +1,146 @@
+"""Catalogues of translators stay what their programs read, and only what is not finished is translated."""
+
+import gettext
+import io
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from tests.upper_case import upper_case_translator
+from transformer_mt.companions.documents.read import read_document
+from transformer_mt.companions.documents.translate import translate_pieces
+from transformer_mt.errors import InputError
+
+UNIT = '<xliff version="1.2"><file target-language="de"><body>{}</body></file></xliff>'
+SEGMENTS = '<mrk mtype="seg" mid="1">a dog.</mrk> <mrk mtype="seg" mid="2">a cat.</mrk>'
+DIVIDED = f"<source>a dog. a cat.</source><seg-source>{SEGMENTS}</seg-source>"
+
+
+def in_capitals(raw, format, target="de"):
+    """(the translation, what stays)"""
+    document = read_document(raw, format, ("en", target), "x")
+    parts = translate_pieces(upper_case_translator(), document.pieces)
+    return document.written("".join(part.written for part in parts)), dict(document.stay)
+
+
+def translated_unit(unit):
+    raw, stay = in_capitals(UNIT.format(f"<trans-unit>{unit}</trans-unit>").encode(), "xliff")
+    return re.search(r"<target.*</target>", raw.decode())[0], stay.get("texts with finished translations", 0)
+
+
+CAPITALS = SEGMENTS.replace("a dog", "A DOG").replace("a cat", "A CAT")
+
+
+@pytest.mark.parametrize("target", [
+    "", '<target><mrk mtype="seg" mid="1"/> <mrk mtype="seg" mid="2"></mrk></target>', "<target/>",
+    f'<target state="new">{SEGMENTS}</target>', f'<target state="needs-translation">{SEGMENTS}</target>',
+])  # fmt: skip
+def test_each_segment_has_a_translation_of_its_own(target):
+    written, finished = translated_unit(DIVIDED + target)
+    assert re.sub(r"<target[^>]*>", "<target>", written) == f"<target>{CAPITALS}</target>" and not finished
+
+
+def test_a_finished_segment_stays_and_is_counted():
+    half = '<target><mrk mtype="seg" mid="1">Ein Hund.</mrk> <mrk mtype="seg" mid="2"/></target>'
+    written, finished = translated_unit(DIVIDED + half)
+    assert written == half.replace('mid="2"/>', 'mid="2">A CAT.</mrk>') and finished == 1
+    whole = "<source>a dog</source><target>Ein Hund</target>"
+    assert translated_unit(whole) == ("<target>Ein Hund</target>", 1)
+
+
+@pytest.mark.parametrize("version, state, expected", [
+    ("1.2", "new", "A DOG"), ("1.2", "needs-translation", "A DOG"), ("1.2", "translated", "Ein Hund"),
+    ("2.0", "initial", "A DOG"), ("2.0", "final", "Ein Hund"),
+])  # fmt: skip
+def test_a_segment_is_finished_by_its_state(version, state, expected):
+    of_target, of_segment = (f' state="{state}"', "") if version == "1.2" else ("", f' state="{state}"')
+    name = "trans-unit" if version == "1.2" else "segment"
+    raw = (
+        f'<xliff version="{version}" trgLang="de"><{name}{of_segment}><source>a dog</source>'
+        f"<target{of_target}>Ein Hund</target></{name}></xliff>"
+    )
+    assert f">{expected}</target>" in in_capitals(raw.encode(), "xliff")[0].decode()
+
+
+TEMPLATE = """#, fuzzy
+msgid ""
+msgstr ""
+"Language: \\n"
+"Content-Type: text/plain; charset=CHARSET\\n"
+"Plural-Forms: nplurals=INTEGER; plural=EXPRESSION;\\n"
+
+msgid "one dog"
+msgid_plural "%d dogs"
+msgstr[0] ""
+msgstr[1] ""
+
+msgid "%d cat"
+msgid_plural "%d cats"
+msgstr[0] ""
+msgstr[1] ""
+"""
+
+
+@pytest.mark.parametrize("language, forms", [
+    ("de", [["ONE DOG", "%d DOGS"], ["%d CAT", "%d CATS"]]),
+    ("fr", [["%d DOGS", "%d DOGS"], ["%d CAT", "%d CATS"]]),  # none is one, too
+    ("ja", [["%d DOGS"], ["%d CATS"]]),
+    ("ru", [["%d DOGS"] * 3, ["%d CAT", "%d CATS", "%d CATS"]]),  # as of 21
+])  # fmt: skip
+def test_a_template_becomes_a_catalogue_of_the_language(tmp_path, language, forms):
+    written, _ = in_capitals(TEMPLATE.encode(), "po", language)
+    text = written.decode()
+    assert "fuzzy" not in text and "charset=UTF-8" in text and f'"Language: {language}\\n"' in text
+    entries = [re.findall(r'msgstr\[\d\] "(.*)"', entry) for entry in text.split("\n\n")[1:]]
+    assert entries == forms
+    if shutil.which("msgfmt"):
+        (tmp_path / "a.po").write_bytes(written)
+        subprocess.run(["msgfmt", "-c", tmp_path / "a.po", "-o", tmp_path / "a.mo"], check=True)
+        catalogue = gettext.GNUTranslations(io.BytesIO((tmp_path / "a.mo").read_bytes()))
+        assert catalogue.ngettext("%d cat", "%d cats", 1) == forms[1][0]
+
+
+def test_catalogues_are_read_in_the_charset_that_they_declare():
+    header = 'msgid ""\nmsgstr "Content-Type: text/plain; charset={}\\n"\n\n'
+    body = 'domain "a"\n\nmsgid "café"\nmsgstr ""\n'
+    for charset in ("ISO-8859-1", "UTF-16"):
+        written, _ = in_capitals((header.format(charset) + body).encode(charset), "po")
+        assert written.decode() == (header.format("UTF-8") + body).replace('msgstr ""', 'msgstr "CAFÉ"')
+
+
+def test_the_locale_of_a_catalogue_of_flutter_is_that_of_the_target():
+    raw = b'{"@@locale": "en_US", "a": "a dog", "@a": {"description": "an animal"}}'
+    expected = b'{"@@locale": "de", "a": "A DOG", "@a": {"description": "an animal"}}'
+    assert in_capitals(raw, "json")[0] == expected
+
+
+def test_subtitles_are_read_as_windows_wrote_them(capsys):
+    cue = "1\n00:00:01,000 --> 00:00:02,000\n{}\n"
+    for language, page, words in (
+        ("pl", "cp1250", "gęś"),
+        ("en", "cp1252", "“café”"),
+        ("ru", "cp1251", "гусь"),
+    ):
+        document = read_document(cue.format(words).encode(page), "srt", (language, "de"), "x")
+        assert [text.text for text in document.texts] == [words]
+        assert f"x: is not UTF-8, and is read as windows-{page[2:]}" in capsys.readouterr().err
+    raw = cue.format("a dog").encode("utf-16")
+    assert in_capitals(raw, "srt")[0].decode("utf-16") == cue.format("A DOG")
+    with pytest.raises(InputError, match="must be UTF-8, but byte 0xe9 is not"):
+        read_document(b"WEBVTT\n\ncaf\xe9", "vtt", ("en", "de"), "x")
+
+
+def test_what_a_divided_unit_has_already_is_not_overwritten():
+    """A target without segments is a translation of the whole; messages that choose between forms stay."""
+    whole = DIVIDED + "<target>Ein Hund. Eine Katze.</target>"
+    assert translated_unit(whole) == ("<target>Ein Hund. Eine Katze.</target>", 1)
+    choice = "{n, plural, one {a dog} other {dogs}}"
+    written, _ = translated_unit(DIVIDED.replace("a cat.", choice))
+    assert "A DOG." in written and '<mrk mtype="seg" mid="2">' + choice in written
+
+
+def test_text_beside_a_section_of_cdata_stays_and_is_counted():
+    raw = UNIT.format("<trans-unit><source>a dog <![CDATA[a cat]]></source></trans-unit>").encode()
+    assert in_capitals(raw, "xliff") == (raw, {"texts that are CDATA in part": 1})

@@ -1,0 +1,125 @@
+"""Twice the objects take at most two and a half times as long to read and to write back, in every format."""
+
+import gc
+import time
+from threading import Event
+
+import pytest
+
+from transformer_mt.companions.documents.markup.stopping import StoppedError
+from transformer_mt.companions.documents.office.odf import parse_odf
+from transformer_mt.companions.documents.office.ooxml import parse_ooxml
+from transformer_mt.companions.documents.read import read_document
+from transformer_mt.companions.documents.translate import parse
+
+ODF, WORD, CUE = "<o xmlns:text='t'>{}</o>", "<w:d xmlns:w='w'>{}</w:d>", "00:00:01,000 --> 00:00:02,000\n"
+FIELD = "".join(f"<w:r><w:fldChar w:fldCharType='{kind}'/></w:r>" for kind in ("begin", "separate", "end"))
+BOX = "<w:r><w:pict><w:txbxContent><w:p><w:r><w:t>cat</w:t></w:r></w:p></w:txbxContent></w:pict></w:r>"
+UNIT = "<xliff><file><trans-unit><source>{}</source></trans-unit></file></xliff>"
+
+
+def in_paragraph(part):
+    return WORD.format("<w:p>{}</w:p>"), f"<w:r><w:t>dog</w:t></w:r>{part}"
+
+
+SHAPES = {
+    **{
+        f"odt {name}": (parse_odf, ODF.format("<text:p>{}</text:p>"), f"dog{part}")
+        for name, part in {
+            "breaks": "<text:line-break/>", "tabs": "<text:tab/>", "spans": "<text:span>cat</text:span>",
+            "references": " &amp; ", "lines": "\n", "pictures": "<draw:image xmlns:draw='d'/>",
+            "notes": "<text:note><text:p>cat</text:p></text:note>",
+        }.items()
+    },
+    "odt cells": (parse_odf, ODF, "<text:p>dog</text:p>"),
+    "odt lists": (parse_odf, ODF, "<text:list><text:p>dog</text:p></text:list>"),
+    **{
+        f"docx {name}": (parse_ooxml, *in_paragraph(part))
+        for name, part in {
+            "breaks": "<w:r><w:br/></w:r>", "tabs": "<w:r><w:tab/></w:r>", "boxes": BOX,
+            "bold": "<w:r><w:rPr/><w:t>a</w:t></w:r>", "pictures": "<w:r><w:drawing/></w:r>", "fields": FIELD,
+            "controls": "<w:sdt><w:sdtContent><w:r><w:t>a</w:t></w:r></w:sdtContent></w:sdt>",
+        }.items()
+    },
+    "docx breaks in a run": (parse_ooxml, WORD.format("<w:p><w:r>{}</w:r></w:p>"), "<w:t>dog</w:t><w:br/>"),
+    "docx cells": (parse_ooxml, WORD, "<w:tc><w:p><w:r><w:t>dog</w:t></w:r></w:p></w:tc>"),
+    "xlsx strings": (parse_ooxml, "<sst>{}</sst>", "<si><t>dog</t></si>"),
+    "xlsx runs": (parse_ooxml, "<sst><si>{}</si></sst>", "<r><t>dog</t></r>"),
+    **{
+        f"html {name}": ("html", "{}", part)
+        for name, part in {
+            "breaks": "dog<br>", "images": "word<img>", "alts": "<img alt='dog'>word ", "bold": "<b>dog</b> ",
+            "open bold": "<b>dog ", "code": "<code>x</code> dog ", "open code": "<code>x dog ",
+            "lists": "<ul><li>dog", "paragraphs": "<p>dog", "references": "dog &amp; ", "lines": "dog\n ",
+            "open objects": "dog <svg>", "comments": "dog <!-- x -->", "templates": "dog {{ ",
+            "tags": "<a href=",
+        }.items()
+    },
+    "srt cues": ("srt", "{}", f"1\n{CUE}dog\n\n"),
+    "srt lines": ("srt", f"1\n{CUE}{{}}", "dog\n"),
+    "srt tags": ("srt", f"1\n{CUE}{{}}", "<i>dog</i> "),
+    "srt remarks": ("srt", f"1\n{CUE}{{}}", "[dog "),
+    "vtt notes": ("vtt", "WEBVTT\n\n{}", "NOTE dog\n\n"),
+    "vtt cues": ("vtt", "WEBVTT\n\n{}", f"{CUE.replace(',', '.')}dog\n\nNOTE cat\n\n"),
+    **{
+        f"markdown {name}": ("markdown", "{}", part)
+        for name, part in {
+            "lines": "dog\n", "paragraphs": "dog\n\n", "links": "[dog](x) ", "open links": "[dog ",
+            "bold": "**dog** ", "items": "- dog\n", "mathematics": "$dog ", "code": "`dog` cat ",
+        }.items()
+    },
+    "wrapped lines": ("wrapped", "{}", "dog cat\n"),
+    "text": ("text", "{}", "dog\n"),
+    "po entries": ("po", "{}", 'msgid "dog"\nmsgstr ""\n\n'),
+    "po lines": ("po", 'msgid ""\n{}msgstr ""\n', '"dog\\n"\n'),
+    "xliff units": ("xliff", "<xliff>{}</xliff>", "<trans-unit><source>dog</source></trans-unit>"),
+    "xliff codes": ("xliff", UNIT, "dog <x/> "),
+    "xliff groups": ("xliff", UNIT, "<g>dog</g> "),
+    "json": ("json", "[{}0]", '{"a": "dog"},'),
+    "android": ("android", "<resources>{}</resources>", "<string name='a'>dog</string>"),
+    "android codes": ("android", "<resources><string>{}</string></resources>", "dog <b>cat</b> "),
+}  # fmt: skip
+
+
+def seconds(shape, count):
+    """The least of two readings."""
+    how, around, part = shape
+    before, after = around.replace("{}", "\0").split("\0")
+    text, least = before + part * count + after, float("inf")
+    for _ in range(2):
+        begin = time.process_time()
+        pieces = how(text, "x") if callable(how) else parse(text, how, ("en", "de"), "x")
+        for piece in pieces:
+            if not isinstance(piece, str):
+                piece.render()
+        least = min(least, time.process_time() - begin)
+    return least
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_time_grows_with_size_only(name):
+    """Ratios, not seconds; one that noise spoilt is measured again."""
+    gc.disable()
+    try:
+        count = 500
+        while seconds(SHAPES[name], count) < 0.01:
+            count *= 2
+        ratios = []
+        for size in (2 * count, 4 * count):
+            for _ in range(4):
+                ratios.append(seconds(SHAPES[name], size) / seconds(SHAPES[name], size // 2))
+                if ratios[-1] < 2.5:
+                    break
+            else:
+                pytest.fail(f"{size:,} objects take {min(ratios[-4:]):.1f} times as long as half of them")
+    finally:
+        gc.enable()
+
+
+def test_another_thread_can_stop_the_reading():
+    stop = Event()
+    stop.set()
+    for raw, format in ((b"<p>dog", "html"), (b"<xliff/>", "xliff"), (b"dog", "markdown")):
+        with pytest.raises(StoppedError):
+            read_document(raw, format, ("en", "de"), "x", stop=stop)
+        read_document(raw, format, ("en", "de"), "x")  # and the next one is read

@@ -1,0 +1,190 @@
+"""Exported folders through the real command line: a MODEL like any other."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.command import run_command
+from tests.conftest import ROOT
+from transformer_mt.runs.folder import RunFolder
+
+pytest.importorskip("ctranslate2")
+
+LINES = "The dog sleeps.\n\nA cat sings.\nThe old teacher sees a small bird.\n"
+
+
+@pytest.fixture(scope="module")
+def exported(tiny_run, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("export") / "ct2"
+    result = run_command("export", tiny_run, folder)
+    assert result.status == 0, result.err
+    assert "float32: 40 of 40 probe sentences translated identically" in result.out
+    return folder
+
+
+def test_an_export_translates_as_its_run_does(tiny_run, exported, tmp_path, cli):
+    source = tmp_path / "in.txt"
+    source.write_text(LINES, encoding="utf-8")
+    outputs = [cli("translate", model, "-i", source) for model in (tiny_run, exported)]
+    assert outputs[0] == outputs[1] and outputs[0][1].count("\n") == 4
+    rows = []
+    for model in (tiny_run, exported):
+        out = cli("translate", model, "-i", source, "--json", "--align", "--n-best", "2")[1]
+        rows.append([json.loads(line) for line in out.strip().split("\n")])
+    for a, b in zip(*rows):
+        assert (
+            a["translation"] == b["translation"] and a["tokens"] == b["tokens"] and a["flags"] == b["flags"]
+        )
+        assert a["score"] == pytest.approx(b["score"], abs=1e-3)
+        assert a["log_prob"] == pytest.approx(b["log_prob"], abs=1e-2)
+
+
+def test_an_export_is_evaluated_and_scored(tiny_run, exported, tmp_path, cli):
+    scores = [cli("evaluate", model)[1] for model in (tiny_run, exported)]
+    assert scores[0] == scores[1] and scores[0].startswith("test-0: toy test, 30 sentences, beam 5")
+    (tmp_path / "a.en").write_text("The dog sleeps.\nA cat sings.\n", encoding="utf-8")
+    (tmp_path / "a.de").write_text("Der Hund schläft.\nEine Katze singt.\n", encoding="utf-8")
+    files = ["--source", tmp_path / "a.en", "--target", tmp_path / "a.de"]
+    values = []
+    for model in (tiny_run, exported):
+        status, out, err = cli("score", model, *files)
+        assert status == 0 and "2 lines" in err and "perplexity" in err
+        values.append([float(line.split("\t")[0]) for line in out.strip().split("\n")])
+    assert values[0] == pytest.approx(values[1], abs=1e-2)
+
+
+def test_ctranslate2_needs_an_export(tiny_run, cli):
+    status, _, err = cli("translate", tiny_run, "The dog sleeps.", "--engine", "ctranslate2")
+    assert status == 2 and f"export it with: transformer-mt export {tiny_run} DIR" in err
+
+
+@pytest.mark.parametrize(
+    "words, unwanted",
+    [
+        (
+            ["translate", "EXPORT", "The dog sleeps."],
+            ["torch", "datasets", "sacrebleu", "matplotlib", "pandas"],
+        ),
+        (["evaluate", "EXPORT"], ["torch", "matplotlib"]),
+    ],
+)
+def test_an_export_needs_no_torch(exported, words, unwanted):
+    words = [str(exported) if word == "EXPORT" else word for word in words]
+    code = (
+        f"import sys\nfrom transformer_mt.cli import main\nassert main({words!r}) == 0\n"
+        f"print([m for m in {unwanted!r} if m in sys.modules], file=sys.stderr)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT)
+    assert result.stderr.decode().strip().split("\n")[-1] == "[]", result.stderr
+
+
+def test_an_export_searches_as_ctranslate2_does_unless_it_is_asked_not_to(tiny_run, cli):
+    ask = ["translate", tiny_run, "The dog sleeps.", "--engine", "ctranslate2", "--stop-early", "false"]
+    status, _, err = cli(*ask)
+    assert status == 2 and "--stop-early must be true with --engine ctranslate2" in err
+
+
+def test_the_probe_without_the_validation_set_is_what_the_run_was_scored_on(tiny_run, tmp_path, said):
+    from transformer_mt.companions.exchange.export.proof import probe_sentences
+    from transformer_mt.config.load import load_config
+
+    (tmp_path / "evaluation").mkdir()
+    rows = "".join(f'{{"source": "{source}"}}\n' for source in ("", *[" "] * 300, "The dog."))
+    (tmp_path / "evaluation" / "test-0.jsonl").write_text(rows, encoding="utf-8")
+    config = load_config(tiny_run / "config.yaml", ["data.valid={file: gone.tsv}"])
+    tokenizer = RunFolder(tiny_run).tokenizer()
+    assert probe_sentences(RunFolder(tmp_path), config.data, tokenizer, None) == ["The dog."]
+    assert "the probe is made of the sources in" in said[0]
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (
+            ["translate", "EXPORT", "x", "--engine", "torch"],
+            "an exported model must have --engine ctranslate2",
+        ),
+        (
+            ["translate", "EXPORT", "x", "--ensemble", "RUN"],
+            "must be a run's folder to translate in an ensemble, but is an export",
+        ),
+        (
+            ["translate", "EXPORT", "x", "--search", "sample"],
+            "--search must be 'beam' with --engine ctranslate2",
+        ),
+        (["translate", "EXPORT", "x", "--dtype", "bfloat16"], "--dtype must be one of"),
+        (["translate", "EXPORT", "x", "--device", "cuda:x"], "--device must be auto, cpu, cuda or cuda:N"),
+        (["translate", "EXPORT", "x", "--device", "cpu:5"], "--device must be auto, cpu, cuda or cuda:N"),
+        (["translate", "EXPORT", "x", "--device", "cuda:7"], "the device must exist, but cuda:7 does not"),
+        (
+            ["translate", "RUN", "x", "--dtype", "int8"],
+            "--dtype must be float32, bfloat16 or float16 with --engine torch",
+        ),
+        (
+            ["translate", "RUN", "x", "--engine", "ctranslate2", "--ensemble", "RUN"],
+            "--ensemble requires --engine torch, but the engine is ctranslate2",
+        ),
+        (
+            ["translate", "RUN", "x", "--engine", "ctranslate2", "--device", "mps"],
+            "--device must be auto, cpu, cuda or",
+        ),
+        (
+            ["translate", "RUN", "x", "--engine", "ctranslate2", "--banned", "dog"],
+            "--banned must be [] with --engine ctranslate2, but is ['dog']",
+        ),
+        (
+            ["translate", "RUN", "x", "--engine", "ctranslate2", "--beam", "2", "--n-best", "3"],
+            "--n-best must be at most --beam (2), but is 3",
+        ),
+        (
+            ["export", "RUN", "EXPORT"],
+            "must be a new folder, but a folder is there; remove it or name another",
+        ),
+        (["export", "EXPORT", "new"], "must be a run's folder, but is an export"),
+        (["export", "no/run", "new"], "no/run: no such folder"),
+        (["export", "RUN", "new", "--probe", "no/file"], "no/file: no such file"),
+        (
+            ["export", "RUN", "new", "--to", "huggingface", "--quantization", "int8"],
+            "--quantization must be float32 with --to huggingface, but is int8",
+        ),
+    ],
+)
+def test_mistakes_get_one_line(tiny_run, exported, tmp_path, cli, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    names = {"RUN": tiny_run, "EXPORT": exported}
+    status, out, err = cli(*(names.get(word, word) for word in words))
+    if "bfloat16" in words and status == 0:
+        pytest.skip("this processor computes in bfloat16")
+    assert status == 2 and out == "" and message in err.strip().split("\n")[-1]
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_refused_export_leaves_nothing_behind(tiny_run, tmp_path, cli, monkeypatch):
+    from transformer_mt.companions.exchange.export import proof
+
+    monkeypatch.setattr(proof, "_BLEU", 101.0)
+    status, out, err = cli("export", tiny_run, tmp_path / "a" / "b" / "e", "--quantization", "int8")
+    assert status == 1 and "it was not kept" in err and list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_library_names_its_extra(tiny_run, tmp_path):
+    code = (
+        "import sys\nsys.modules['ctranslate2'] = None\nfrom transformer_mt.cli import main\n"
+        f"sys.exit(main(['export', {str(tiny_run)!r}, {str(tmp_path / 'e')!r}]))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT)
+    assert result.returncode == 2 and b"pip install 'transformer-mt[ctranslate2]'" in result.stderr
+    assert b"Traceback" not in result.stderr and not (tmp_path / "e").exists()
+
+
+def test_a_damaged_export_is_told(exported, tmp_path, cli):
+    for path in filter(Path.is_file, exported.iterdir()):
+        (tmp_path / path.name).write_bytes(path.read_bytes()[: 2000 if path.name == "model.bin" else None])
+    status, _, err = cli("translate", tmp_path, "x")
+    assert status == 1 and "CTranslate2 cannot load it" in err
+    (tmp_path / "export.json").unlink()
+    status, _, err = cli("translate", tmp_path, "x")
+    assert status == 2 and "must hold a whole export.json" in err

@@ -1,0 +1,382 @@
+"""Models of Marian, as OPUS-MT's: imported, they compute what transformers computes, and go back whole."""
+
+import json
+import shutil
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file, save_file
+
+pytest.importorskip("transformers")
+
+from tests.conftest import TINY, no_learning_curves
+from tests.public_models import LEARNS, pieces_of, toy_lines, write_marian
+from transformer_mt import Translator, load_config, train
+from transformer_mt.companions.exchange.export.export import export
+from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
+from transformer_mt.companions.exchange.export.to_huggingface import ToHuggingFace
+from transformer_mt.companions.exchange.importing.import_model import Languages, import_model
+from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK
+from transformer_mt.errors import InputError
+from transformer_mt.model.interface import NEVER
+from transformer_mt.runs.folder import RunFolder
+from transformer_mt.translation.engines.torch_engine import load_model
+
+VARIANTS = {
+    "one vocabulary": {},
+    "two vocabularies": {"separate": True},
+    "language pieces": {"codes": ("fra", "de")},
+    "no bias": {"bias": False},
+    "relu, BPE": {"activation_function": "relu", "kind": "bpe"},
+    "nothing tied": {"separate": True, "tie_word_embeddings": False},
+}
+NAME = "Helsinki-NLP/opus-mt-en-de"
+# Searches of the two that go the same way: ours alone protects, divides and lowers what it translates.
+PLAIN = {"split_sentences": False, "protect_usual": False, "lowercase_capitals": False}
+
+
+def of_transformers(folder):
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32).eval()
+    return model, AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.fixture(params=VARIANTS)
+def public(request, tmp_path):
+    """The folder of a model with random weights, and what is put before each of its sources."""
+    folder = tmp_path / "opus-mt-en-de"
+    write_marian(folder, **VARIANTS[request.param])
+    return folder, [">>de<<"] if request.param == "language pieces" else []
+
+
+def test_an_imported_model_computes_the_same_logits_from_the_same_text(public, tmp_path):
+    folder, before = public
+    run = import_model(folder, tmp_path / "run", NAME)
+    ours, tokenizer = load_model(run, run.config())
+    theirs, their_tokenizer = of_transformers(folder)
+    ids_there = [numbering.foreign_ids() for numbering in tokenizer.numberings]
+    written = [i for i in range(len(ids_there[-1])) if i not in (PAD, BOS)]
+    unknown = "Ünknöwn 猫 dog"
+    for src_text, tgt_text in [*zip(*toy_lines(8)), (unknown, "Ein Hund, 猫.")]:
+        src = [*map(tokenizer.control_id, before), *tokenizer.encode_src([src_text])[0], EOS]
+        tgt = tokenizer.encode_tgt([tgt_text])[0]
+        inputs = their_tokenizer("".join(before) + src_text, return_tensors="pt")
+        labels = their_tokenizer(text_target=tgt_text)["input_ids"]
+        assert inputs["input_ids"][0].tolist() == [ids_there[0][i] for i in src]
+        assert labels == [ids_there[-1][i] for i in [*tgt, EOS]]
+        assert (
+            tokenizer.decode_tgt(tgt) == their_tokenizer.decode(labels, skip_special_tokens=True)
+            or UNK in tgt
+        )
+        start = [theirs.config.decoder_start_token_id, *labels[:-1]]
+        with torch.inference_mode():
+            expected = theirs(**inputs, decoder_input_ids=torch.tensor([start])).logits[0]
+            found = ours.eval()(torch.tensor([src]), torch.ones(1, len(src), dtype=torch.bool),
+                                torch.tensor([[BOS, *tgt]]))[0]  # fmt: skip
+        difference = found[:, written] - expected[:, [ids_there[-1][i] for i in written]]
+        assert difference.abs().max() < 1e-4
+        assert found[:, [PAD, BOS]].max() < NEVER / 2  # <pad> has no part in the softmax
+
+
+def test_an_imported_model_goes_back_with_the_same_tensors_and_vocabulary(public, tmp_path):
+    folder, before = public
+    run = import_model(folder, tmp_path / "run", NAME)
+    from transformer_mt.companions.exchange.export.export import TrainedRun
+
+    (tmp_path / "back").mkdir()
+    trained = TrainedRun(run, run.config(), *load_model(run, run.config()))
+    ToHuggingFace().write(trained, tmp_path / "back")
+    old, new = load_file(folder / "model.safetensors"), load_file(tmp_path / "back" / "model.safetensors")
+    for name, tensor in old.items():
+        assert torch.equal(tensor.float(), new[name]), name
+    for name in ("source.spm", "target.spm"):
+        assert (folder / name).read_bytes() == (tmp_path / "back" / name).read_bytes()
+    for path in folder.glob("*vocab.json"):
+        assert json.loads(path.read_text()) == json.loads((tmp_path / "back" / path.name).read_text())
+    (_, theirs), (model, ours) = of_transformers(folder), of_transformers(tmp_path / "back")
+    text = "".join(before) + "The dog does not sleep."
+    assert theirs(text)["input_ids"] == ours(text)["input_ids"]
+    ids = theirs(text_target="Der Hund schläft nicht.")["input_ids"]
+    assert ids == ours(text_target="Der Hund schläft nicht.")["input_ids"]
+    assert theirs.decode(ids, skip_special_tokens=True) == ours.decode(ids, skip_special_tokens=True)
+    assert model.config.decoder_start_token_id == theirs.convert_tokens_to_ids("<pad>")
+
+
+@pytest.fixture(scope="module", params=["language pieces", "two vocabularies"])
+def adapted(request, tmp_path_factory):
+    """The folder of a run that began from a public model, the first folder, and what is before a source."""
+    folder = tmp_path_factory.mktemp("adapted")
+    write_marian(folder / "opus-mt-en-de", scale=1.0, **VARIANTS[request.param])
+    values = {key: value for key, value in TINY.items() if key not in ("tokenizer", "model")}
+    values |= {"name": "adapted", "init_from": {"huggingface": str(folder / "opus-mt-en-de")}}
+    # Limits as the other runtimes have them, whatever the source.
+    values["decode"] = {"stop_early": True, "max_length": 100, "max_length_ratio": 100.0}
+    values["train"] = {**TINY["train"], **LEARNS}
+    (folder / "adapted.yaml").write_text(yaml.safe_dump(values))
+    with pytest.MonkeyPatch.context() as patch:
+        no_learning_curves(patch)
+        patch.chdir(folder)
+        train(load_config(folder / "adapted.yaml"))
+    before = ">>de<<" if request.param == "language pieces" else ""
+    return RunFolder(folder / "runs" / "adapted"), folder / "opus-mt-en-de", before
+
+
+def ended_sources(run):
+    """Sources whose translations end before their limit: runtimes cut others at other places."""
+    sources = toy_lines(600)[0][400:]
+    ours = Translator.load(run.path, device="cpu", decode=PLAIN).translate(sources)
+    ended = [result.source for result in ours if "truncated" not in result.flags]
+    assert len(ended) > 150
+    return ended
+
+
+def write_probe(path, sources):
+    path.write_text("".join(f"{src}\n" for src in sources), encoding="utf-8")
+    return str(path)
+
+
+def test_an_adapted_model_is_exported_and_agrees_with_all_runtimes(adapted, tmp_path):
+    run, public, before = adapted
+    sources = ended_sources(run)
+    probe = write_probe(tmp_path / "probe.txt", sources)
+    proof = export(run, tmp_path / "ct2", ToCTranslate2(), probe)
+    assert proof.identical >= len(sources) - 1 and proof.largest_difference < 1e-4
+    export(run, tmp_path / "hf", ToHuggingFace(), probe)
+    model, tokenizer = of_transformers(tmp_path / "hf")
+    assert tokenizer.get_vocab() == of_transformers(public)[1].get_vocab()
+    for beam, search in ((1, {}), (4, {"early_stopping": True})):
+        ours = Translator.load(run.path, device="cpu", decode={**PLAIN, "beam": beam}).translate(sources)
+        theirs, has_ended = [], []
+        for start in range(0, len(sources), 40):
+            texts = [before + src for src in sources[start : start + 40]]
+            inputs = tokenizer(texts, return_tensors="pt", padding=True)
+            ids = model.generate(**inputs, num_beams=beam, **search)
+            has_ended += (ids[:, 1:] == tokenizer.eos_token_id).any(dim=1).tolist()
+            theirs += tokenizer.batch_decode(ids, skip_special_tokens=True)
+        pairs = [(a.translation, b) for a, b, ended in zip(ours, theirs, has_ended) if ended]
+        assert len(pairs) > 150 and [a for a, _ in pairs] == [b for _, b in pairs]
+        assert len({a for a, _ in pairs}) > 100
+
+
+def test_what_was_exported_is_imported_again_and_is_the_run(adapted, tmp_path):
+    run = adapted[0]
+    probe = write_probe(tmp_path / "probe.txt", ended_sources(run))
+    export(run, tmp_path / "opus-mt-en-de", ToHuggingFace(), probe)
+    back = import_model(tmp_path / "opus-mt-en-de", tmp_path / "back", "mine")
+    assert back.tokenizer().fingerprint == run.tokenizer().fingerprint
+    trained = run.seen().own.trained.exact
+    assert len(trained) > 100 and back.seen().inherited.trained.has(trained).all()
+    old, new = run.weights(), back.weights()
+    assert old.keys() == new.keys()
+    for name in old:
+        rows = slice(1, None) if "embedding" in name else slice(None)  # nothing reads the row of PAD
+        assert torch.equal(old[name][rows], new[name][rows]), name
+    first, second = (Translator.load(folder.path, device="cpu", decode=PLAIN) for folder in (run, back))
+    lines = toy_lines(20)[0]
+    assert [r.translation for r in first.translate(lines)] == [r.translation for r in second.translate(lines)]
+
+
+def test_a_public_folder_is_a_model_for_every_command(adapted, tmp_path, cli, monkeypatch):
+    run, _, before = adapted
+    public = tmp_path / "opus-mt-en-de"
+    export(run, public, ToHuggingFace(), write_probe(tmp_path / "probe.txt", ended_sources(run)))
+    monkeypatch.chdir(tmp_path)
+    to = ["--to", "de"] if before else []
+    direct = cli("translate", public, "The dog sleeps.", *to)
+    assert direct.status == 0 and direct.out == cli("translate", run.path, "The dog sleeps.", *to).out
+    assert (
+        "importing" in direct.err and "importing" not in cli("translate", public, "The dog sleeps.", *to).err
+    )
+    result = cli("import", public, "imported", *to)
+    assert result.status == 0 and result.out.startswith("imported: en to ")
+    assert cli("translate", "imported", "The dog sleeps.", *to).out == direct.out
+    (tmp_path / "a.en").write_text("The dog sleeps.\n")
+    (tmp_path / "a.de").write_text("Der Hund schläft.\n")
+    pairs = ["--source", "a.en", "--reference", "a.de", *to]
+    assert "BLEU" in cli("evaluate", public, *pairs).out
+    assert "BLEU" in cli("compare", public, run.path, *pairs).out
+    again = cli("import", public, "imported", *to)
+    assert (
+        again.status == 2
+        and again.err == "imported: must be a new folder, but a folder is there; remove it or name another\n"
+    )
+
+
+def test_the_card_and_the_licence_come_along(tmp_path):
+    folder = tmp_path / "opus-mt-en-de"
+    write_marian(folder)
+    run = import_model(folder, tmp_path / "run", NAME, revision="a" * 40)
+    assert json.loads(run.imported_file.read_text()) == {
+        "model": NAME, "revision": "a" * 40, "architecture": "marian", "license": "cc-by-4.0",
+    }  # fmt: skip
+    assert (run.papers / "README.md").read_text() == (folder / "README.md").read_text()
+    config = run.config()
+    assert (config.decode.beam, config.decode.max_length, config.data.max_length) == (4, 127, 128)
+    assert (config.data.source_lang, config.data.target_lang) == ("en", "de")
+    with pytest.raises(
+        InputError, match=f"the corpora of {NAME} must be replaced by your own sentence pairs"
+    ):
+        next(iter(config.data.train.read(config.data.languages)))
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("good") / "opus-mt-en-de"
+    write_marian(folder)
+    return folder
+
+
+WRONG = {
+    "model_type must be marian, pegasus or m2m_100, but is t5": {"model_type": "t5"},
+    "scale_embedding must be True, but is False": {"scale_embedding": False},
+    "normalize_embedding must be False, but is True": {"normalize_embedding": True},
+    "normalize_before must be False, but is True": {"normalize_before": True},
+    "activation_function must be relu, gelu, swish, silu, but is tanh": {"activation_function": "tanh"},
+    "decoder_ffn_dim must be 64, but is 128": {"decoder_ffn_dim": 128},
+    "share_encoder_decoder_embeddings must be True, as the vocabularies are, but is False": {
+        "share_encoder_decoder_embeddings": False
+    },
+    "the weights must hold model.encoder.layers.2.self_attn.q_proj.weight, but do not": {"encoder_layers": 3},
+    "the weights hold model.decoder.layers.1": {"decoder_layers": 1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_what_is_another_network_is_refused_by_its_field(good, tmp_path, message):
+    folder = tmp_path / "opus-mt-en-de"
+    shutil.copytree(good, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | WRONG[message]))
+    with pytest.raises(InputError) as error:
+        import_model(folder, tmp_path / "run", NAME)
+    assert f"{folder}: {message}" in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_damaged_folders_are_told(good, tmp_path):
+    def refused(file, content):
+        folder = tmp_path / "opus-mt-en-de"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(good, folder)
+        if content is None:
+            (folder / file).unlink()
+        else:
+            (folder / file).write_bytes(content)
+        with pytest.raises(InputError) as error:
+            import_model(folder, tmp_path / "run", NAME)
+        return str(error.value).removeprefix(f"{folder}").lstrip("/")
+
+    assert (
+        refused("source.spm", None) == ": must hold source.spm and target.spm, but: No such file or directory"
+    )
+    assert ": the tokenizer must be a SentencePiece model, but is damaged" in refused("source.spm", b"x")
+    assert refused("vocab.json", b"{") == "vocab.json: must be JSON in UTF-8, but is not; download it again"
+    assert refused("vocab.json", b'{"a": 0}') == "vocab.json: must hold <unk>, </s>, <pad>, but has no <unk>"
+    other = {
+        piece: i for i, piece in enumerate(["</s>", "<unk>", *(f"nothing{i}" for i in range(300)), "<pad>"])
+    }
+    few = refused("vocab.json", json.dumps(other).encode())
+    assert few.startswith(": vocab.json must hold the tokens of source.spm, but has ")
+    assert refused("model.safetensors", b"x").startswith(
+        "model.safetensors: must be a file of weights, but is damaged"
+    )
+    none = refused("model.safetensors", None)
+    assert none == ": must hold model.safetensors, but does not; download it again"
+    (good / "pytorch_model.bin").write_bytes(b"x")
+    assert "pytorch_model.bin, whose files may hold code" in refused("model.safetensors", None)
+    (good / "pytorch_model.bin").unlink()
+
+
+@pytest.mark.parametrize(
+    "file, key, value, message",
+    [
+        ("config.json", "d_model", None, "must say d_model in its files, but does not; is it whole?"),
+        ("config.json", "encoder_attention_heads", 5, "decoder_attention_heads must be 5, but is 4"),
+        ("config.json", "max_position_embeddings", "long", "must be a model as its software writes it"),
+        ("vocab.json", "▁The", "x", "must be a model as its software writes it"),
+        ("generation_config.json", "num_beams", "many", "must be a model as its software writes it"),
+    ],
+)
+def test_values_that_no_such_model_has_are_told(good, tmp_path, file, key, value, message):
+    folder = tmp_path / "opus-mt-en-de"
+    shutil.copytree(good, folder)
+    facts = json.loads((folder / file).read_text()) | {key: value}
+    if value is None:
+        del facts[key]
+    (folder / file).write_text(json.dumps(facts))
+    with pytest.raises(InputError) as error:
+        import_model(folder, tmp_path / "run", NAME)
+    assert str(error.value).startswith(str(folder)) and message in str(error.value)
+
+
+TIED = ("model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
+
+
+@pytest.mark.parametrize("name", [*TIED, "lm_head.weight"])
+@pytest.mark.parametrize("separate", [False, True])
+def test_a_tied_matrix_is_read_under_any_of_its_names(tmp_path, name, separate):
+    """A file keeps one of them, and the hub's program chooses which."""
+    folder = tmp_path / "opus-mt-en-de"
+    write_marian(folder, separate=separate)
+    expected = import_model(folder, tmp_path / "before", NAME).weights()
+    tensors = load_file(folder / "model.safetensors")
+    tied = ("model.decoder.embed_tokens.weight", "lm_head.weight") if separate else (*TIED, "lm_head.weight")
+    if name not in tied:
+        return
+    (matrix, *_) = [tensors.pop(other) for other in tied if other in tensors]
+    save_file({**tensors, name: matrix}, folder / "model.safetensors")
+    found = import_model(folder, tmp_path / "run", NAME).weights()
+    assert all(torch.equal(found[key], tensor) for key, tensor in expected.items())
+
+
+def test_a_groups_old_name_is_its_code(good, tmp_path):
+    folder = tmp_path / "opus-mt-ROMANCE-en"
+    shutil.copytree(good, folder)
+    said = {"source_lang": "ROMANCE", "target_lang": "en"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(said))
+    run = import_model(folder, tmp_path / "run", "Helsinki-NLP/opus-mt-ROMANCE-en")
+    assert run.config().data.directions == [("roa", "en")]
+
+
+def test_a_file_of_marian_that_is_not_there_is_told(tmp_path, cli):
+    for name in ("model.npz", "nothere/model.npz"):
+        status, _, err = cli("translate", name, "A dog.", cwd=tmp_path)
+        assert status == 2 and "no such" in err and "Traceback" not in err
+        status, _, err = cli("import", name, "run", cwd=tmp_path)
+        assert status == 2 and f"{name}: no such file" in err
+
+
+def test_folders_beside_the_model_are_no_papers(good, tmp_path):
+    folder = tmp_path / "opus-mt-en-de"
+    shutil.copytree(good, folder)
+    (folder / "licenses").mkdir()
+    assert import_model(folder, tmp_path / "run", NAME).config()
+
+
+def test_languages_are_named_where_the_model_does_not(good, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(good, folder)
+    (folder / "tokenizer_config.json").write_text("{}")
+    with pytest.raises(InputError, match="names no languages; give them with `from`"):
+        import_model(folder, tmp_path / "run", NAME)
+    run = import_model(folder, tmp_path / "run", NAME, Languages("en", "nds"))
+    assert run.config().data.directions == [("en", "nds")]
+
+
+def test_long_codes_of_languages_are_those_of_two_letters_here(good, tmp_path):
+    pytest.importorskip("babel")
+    folder = tmp_path / "model"
+    shutil.copytree(good, folder)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"source_lang": "eng", "target_lang": "deu"}))
+    assert import_model(folder, tmp_path / "run", NAME).config().data.directions == [("en", "de")]
+
+
+def test_pieces_of_the_other_language_are_known_where_the_model_does_not_know_them(good, tmp_path):
+    """The source's SentencePiece model has no "ß", but the target's has, and the vocabulary is one."""
+    run = import_model(good, tmp_path / "run", NAME)
+    tokenizer = run.tokenizer()
+    assert "ß" not in pieces_of((good / "source.spm").read_bytes())
+    ids = tokenizer.encode_src(["ß"])[0]
+    assert UNK not in ids and "ß" in tokenizer.pieces_src(ids)

@@ -1,0 +1,528 @@
+"""Monolingual text to a training corpus; and the whole chain from one file."""
+
+import gzip
+import json
+import shutil
+import sys
+from collections import Counter
+
+import pytest
+import yaml
+
+from tests.conftest import TINY
+from transformer_mt import Translator
+from transformer_mt.companions.lab import synthetic
+from transformer_mt.companions.lab.backtranslation_chain import run_chain
+from transformer_mt.companions.lab.origin import record_origin
+from transformer_mt.companions.lab.synthetic import (
+    PairSelection,
+    SyntheticCorpusTask,
+    TextSource,
+    make_corpus,
+)
+from transformer_mt.config import load_config
+from transformer_mt.corpora import toy
+from transformer_mt.errors import InputError, WorkError
+from transformer_mt.files import read_objects
+from transformer_mt.settings.filter import FilterConfig
+from transformer_mt.translation.chunk_size import ChunkSize
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+ENGLISH = [english for english, _ in toy.generate("test", 40)]
+ALL = PairSelection(FilterConfig())
+
+
+def backtranslate(translator, models, texts, out, choice):
+    return make_corpus(
+        SyntheticCorpusTask(translator, models, TextSource.of_files(texts), False, choice), out
+    )
+
+
+@pytest.fixture
+def text(tmp_path):
+    file = tmp_path / "mono.en"
+    file.write_text("\n".join(ENGLISH) + "\n", encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_run):
+    """It was trained for a moment: its translations repeat themselves."""
+    return Translator.load(tiny_run, "cpu", decode={"no_repeat_ngram": 2})
+
+
+def test_the_corpus_has_the_text_with_the_models_translations(translator, tiny_run, text, tmp_path):
+    out = tmp_path / "synthetic.jsonl"
+    text.write_text("\n".join([*ENGLISH[:20], "", *ENGLISH[10:30], " ", "word " * 100, *ENGLISH[:5]]) + "\n")
+    counts = backtranslate(translator, [tiny_run], [text], out, ALL)
+    expected = {result.source: result.translation for result in translator.translate(ENGLISH[:30])}
+    rows = read_objects(out)
+    assert {row["en"]: row["de"] for row in rows}.items() <= expected.items()
+    order = [row["en"] for row in rows]
+    assert order == sorted(order, key=ENGLISH.index) and len(set(order)) == len(order)
+    wrong = sum(counts[name] for name in synthetic.REJECTED_FLAGS)
+    assert counts["read"] == 48 and counts["empty"] == 2 and counts["repeated"] == 15
+    assert counts["over-long"] == 1 and counts["kept"] == len(rows) == 30 - wrong > 0
+
+
+def test_a_line_that_cannot_be_read_is_found_before_any_translation(translator, tiny_run, text, tmp_path):
+    text.write_bytes(text.read_bytes() * 50 + b"\xff\n")
+    with pytest.raises(InputError, match=r"mono.en:2001: must be UTF-8"):
+        backtranslate(translator, [tiny_run], [text], tmp_path / "out.jsonl", ALL)
+    assert not list(tmp_path.glob(".out*"))
+
+
+def test_training_reads_it(translator, tiny_run, text, tmp_path, write_config):
+    out = tmp_path / "synthetic.jsonl"
+    backtranslate(translator, [tiny_run], [text], out, ALL)
+    corpus = {"file": str(out), "tag": "<bt>"}
+    config = load_config(write_config(data={"source_lang": "de", "target_lang": "en", "train": corpus}))
+    pairs = list(config.data.entries[0].read(config.data.languages))
+    assert pairs == [(row["de"], row["en"]) for row in read_objects(out)]
+
+
+def test_the_share_with_the_best_scores_is_kept(translator, tiny_run, text, tmp_path):
+    whole, half = tmp_path / "whole.jsonl", tmp_path / "half.jsonl"
+    backtranslate(translator, [tiny_run], [text], whole, ALL)
+    counts = backtranslate(translator, [tiny_run], [text], half, PairSelection(FilterConfig(), 0.5))
+    rows, kept = read_objects(whole), read_objects(half)
+    assert abs(len(kept) - len(rows) / 2) <= 1 and counts["low score"] == len(rows) - len(kept)
+    assert min(row["score"] for row in kept) >= sorted(row["score"] for row in rows)[len(rows) // 2 - 1]
+
+
+def test_the_cleaning_rules_judge_the_pairs(tmp_path, text, tiny_run, translator, monkeypatch):
+    rows = [
+        {"en": "A dog sleeps.", "de": "Ein Hund schläft.", "score": -1.0, "flags": []},
+        {"en": "A dog sleeps now.", "de": "A dog sleeps now", "score": -1.0, "flags": []},
+        {"en": "In 1984 dogs slept.", "de": "1985 schliefen Hunde.", "score": -1.0, "flags": []},
+        {"en": "Dogs.", "de": "Hunde Hunde Hunde Hunde", "score": -1.0, "flags": ["repeating"]},
+    ]
+    monkeypatch.setattr(synthetic, "_translated", lambda *_: rows)
+    out = tmp_path / "synthetic.jsonl"
+    choice = PairSelection(FilterConfig(copy=True, numbers=True))
+    counts = backtranslate(translator, [tiny_run], [text], out, choice)
+    assert [row["en"] for row in read_objects(out)] == ["A dog sleeps."]
+    assert (counts["copy"], counts["numbers"], counts["repeating"]) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("chunks", [0, 1, 2])
+def test_an_interrupted_translation_is_resumed(translator, tiny_run, text, tmp_path, monkeypatch, chunks):
+    whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
+    backtranslate(translator, [tiny_run], [text], whole, ALL)
+    monkeypatch.setattr(ChunkSize, "next", lambda self: 15)
+    original, calls, lines = synthetic._translated, [], []
+    worth = list(
+        synthetic._worth_translating(
+            SyntheticCorpusTask(translator, [], TextSource.of_files([text]), False, ALL), Counter()
+        )
+    )
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) > chunks:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    monkeypatch.setattr(synthetic, "_translated", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        backtranslate(translator, [tiny_run], [text], cut, ALL)
+    assert not cut.exists()
+    with (tmp_path / ".cut.jsonl.part").open("a") as part:
+        part.write('{"de": "half a li')  # as kill -9 may leave it
+    monkeypatch.setattr(
+        synthetic, "_translated", lambda t, part, r: (lines.extend(part), original(t, part, r))[1]
+    )
+    backtranslate(translator, [tiny_run], [text], cut, ALL)
+    assert cut.read_bytes() == whole.read_bytes() and lines == worth[15 * chunks :]
+    assert not (tmp_path / ".cut.jsonl.part").exists()
+
+
+def test_what_is_done_is_not_done_again_and_never_mixed(translator, tiny_run, text, tmp_path, monkeypatch):
+    out = tmp_path / "synthetic.jsonl"
+    backtranslate(translator, [tiny_run], [text], out, ALL)
+    before = out.read_bytes()
+    monkeypatch.setattr(synthetic, "_translated", None)
+    assert backtranslate(translator, [tiny_run], [text], out, ALL) == {}
+    with pytest.raises(InputError, match="was made with another choice; remove it, or name another `out`"):
+        backtranslate(translator, [tiny_run], [text], out, PairSelection(FilterConfig(), 0.5))
+    text.write_text("Another text.\n")
+    with pytest.raises(InputError, match="was made with another text"):
+        backtranslate(translator, [tiny_run], [text], out, ALL)
+    assert out.read_bytes() == before
+
+
+def test_a_file_of_the_users_own_is_not_to_be_removed(translator, tiny_run, text, tmp_path):
+    own = tmp_path / "own.jsonl"
+    own.write_text("mine\n")
+    with pytest.raises(InputError, match="own.jsonl: must be a file that this command made, but own"):
+        backtranslate(translator, [tiny_run], [text], own, ALL)
+    assert own.read_text() == "mine\n"
+
+
+def test_other_rules_clean_again_what_is_translated(translator, tiny_run, text, tmp_path, monkeypatch):
+    out, nothing = (
+        tmp_path / "synthetic.jsonl",
+        PairSelection(FilterConfig(), flags=("long", *synthetic.REJECTED_FLAGS)),
+    )
+    original = synthetic._translated
+    monkeypatch.setattr(synthetic, "_translated", lambda *a: [r | {"flags": ["long"]} for r in original(*a)])
+    with pytest.raises(WorkError, match="synthetic.jsonl: no translation is left after cleaning"):
+        backtranslate(translator, [tiny_run], [text], out, nothing)
+    monkeypatch.setattr(synthetic, "_translated", None)
+    counts = backtranslate(translator, [tiny_run], [text], out, ALL)
+    assert counts["kept"] == len(read_objects(out)) > 0
+    with pytest.raises(InputError, match="was made with another choice"):
+        backtranslate(translator, [tiny_run], [text], out, nothing)
+
+
+def test_what_was_begun_in_another_precision_is_not_continued(
+    translator, tiny_run, text, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(ChunkSize, "next", lambda self: 15)
+    original = synthetic._translated
+    calls = []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    monkeypatch.setattr(synthetic, "_translated", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        backtranslate(translator, [tiny_run], [text], tmp_path / "x.jsonl", ALL)
+    other = Translator.load(tiny_run, "cpu", "bfloat16", decode={"no_repeat_ngram": 2})
+    with pytest.raises(InputError, match=r"\.x\.jsonl\.part: was made with another engine; remove it"):
+        backtranslate(other, [tiny_run], [text], tmp_path / "x.jsonl", ALL)
+
+
+def test_other_lines_are_not_continued(translator, tiny_run, text, tmp_path, monkeypatch):
+    """As an earlier version may have left them, which chose other lines of the same text."""
+    part = tmp_path / ".x.jsonl.part"
+    part.write_text('{"de": "x", "en": "Another line.", "score": 0.0, "flags": []}\n')
+    facts = SyntheticCorpusTask(translator, [tiny_run], TextSource.of_files([text]), False, ALL).facts()
+    record_origin(tmp_path / "x.jsonl.origin.json", facts)
+    with pytest.raises(InputError, match="must hold translations of these lines, but has another at"):
+        backtranslate(translator, [tiny_run], [text], tmp_path / "x.jsonl", ALL)
+
+
+def test_an_extra_that_is_missing_is_said_before_any_work(translator, tiny_run, text, tmp_path, monkeypatch):
+    from transformer_mt.text import languages
+
+    languages._model.cache_clear()
+    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
+    monkeypatch.setattr(synthetic, "_translated", None)
+    with pytest.raises(InputError, match="py3langid must be installed"):
+        choice = PairSelection(FilterConfig(language=True))
+        backtranslate(translator, [tiny_run], [text], tmp_path / "x.jsonl", choice)
+    languages._model.cache_clear()
+
+
+def test_the_command(tiny_run, text, tmp_path, cli):
+    words = ["backtranslate", tiny_run, text, "-o", "out.jsonl", "--search", "sample", "--samples", "1"]
+    result = cli(*words, "--filter", "copy", "--no-repeat-ngram", "2", cwd=tmp_path)
+    assert result.status == 0, result.err
+    rows = read_objects(tmp_path / "out.jsonl")
+    assert set(rows[0]) == {"de", "en", "score"} and f"kept {len(rows)}" in result.err
+    result = cli(*words, "--seed", "2", "--filter", "copy", "--no-repeat-ngram", "2", cwd=tmp_path)
+    assert result.status == 2
+    assert "another search; remove it, or name another --out" in result.err
+
+
+@pytest.mark.parametrize(
+    "words, text_of_error",
+    [
+        (["RUN"], "give MODEL, at least one TEXT and --out FILE; or a YAML file"),
+        (["RUN", "TEXT", "-o", "x.txt"], "--out must be a file that ends in .jsonl, but is x.txt"),
+        (["RUN", "no.txt", "-o", "x.jsonl"], "no.txt: no such file"),
+        (["RUN", "TEXT", "-o", "x.jsonl", "--keep", "0"], "--keep must be above 0 and at most 1, but is 0"),
+        (["RUN", "TEXT", "-o", "x.jsonl", "--filter", "copies"], "--filter must be of copy, script"),
+        (["RUN", "EMPTY", "-o", "x.jsonl"], "the text must have lines, but is empty"),
+        (["RUN", "TEXT", "-o", "/proc/x.jsonl"], "/proc/x.jsonl: cannot be written: "),
+        (["no.yaml"], "no.yaml: no such config file"),
+        (["no.yaml", "TEXT"], "with a YAML file the texts must be named in it"),
+    ],
+)
+def test_mistakes_are_said_in_a_line(tiny_run, text, tmp_path, words, text_of_error, cli):
+    (tmp_path / "empty.txt").touch()
+    places = {"RUN": tiny_run, "TEXT": text, "EMPTY": "empty.txt"}
+    result = cli("backtranslate", *(places.get(word, word) for word in words), cwd=tmp_path)
+    assert result.status == 2 and text_of_error in result.err
+    assert "Traceback" not in result.err
+
+
+@pytest.fixture
+def chain(tmp_path, text):
+    """The file of a chain from German to English; the backward model translates English to German."""
+    short = {**TINY["train"], "max_updates": 4, "validate_every": 2, "save_every": 2}
+    backward = {**TINY, "name": "en_de", "train": short}
+    swapped = {**TINY["data"], "source_lang": "de", "target_lang": "en"}
+    forward = {**TINY, "name": "de_en", "train": short, "data": swapped}
+    values = {"backward": "en_de.yaml", "forward": "de_en.yaml", "text": [str(text)], "tag": "<bt>"}
+    values["decode"] = {"no_repeat_ngram": 1}
+    for name, content in (("en_de", backward), ("de_en", forward), ("chain", values)):
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    return tmp_path / "chain.yaml"
+
+
+def test_a_chain_trains_translates_and_trains(chain, tmp_path, said):
+    folder = run_chain(chain, tmp_path / "chain")
+    assert folder == tmp_path / "chain" / "forward"
+    config = load_config(folder / "config.yaml")
+    assert [entry.tag for entry in config.data.entries] == [None, "<bt>"]
+    assert [entry.synthetic for entry in config.data.entries] == [False, True]
+    names = [corpus["name"] for corpus in json.loads((folder / "data.json").read_text())]
+    assert names == ["toy train", "synthetic"]
+    models = [folder.parent / name / "model.safetensors" for name in ("backward", "forward")]
+    before = [(file.stat().st_mtime_ns, file.read_bytes()) for file in models]
+    said.clear()
+    run_chain(chain, tmp_path / "chain")
+    assert [(file.stat().st_mtime_ns, file.read_bytes()) for file in models] == before
+    assert any("is done already" in line for line in said)
+
+
+def test_a_chain_whose_backward_model_is_extended_is_made_again_from_there(chain, tmp_path, said):
+    values = yaml.safe_load(chain.read_text())
+    backward = chain.parent / values["backward"]
+    config = yaml.safe_load(backward.read_text())
+    config["train"]["monitor"] = "loss"  # more updates make a better model by it
+    backward.write_text(yaml.safe_dump(config))
+    folder = run_chain(chain, tmp_path / "chain")
+    synthetic_pairs = tmp_path / "chain" / "synthetic.jsonl"
+    before = synthetic_pairs.read_bytes(), (folder / "model.safetensors").read_bytes()
+    config["train"]["max_updates"] += 6
+    backward.write_text(yaml.safe_dump(config))
+    said.clear()
+    assert run_chain(chain, tmp_path / "chain") == folder
+    assert any("was made with another model; that is now synthetic.jsonl.old-1" in line for line in said)
+    assert (tmp_path / "chain" / "synthetic.jsonl.old-1").read_bytes() == before[0]
+    if synthetic_pairs.read_bytes() != before[0]:
+        assert any("was trained on other synthetic pairs; that is now" in line for line in said)
+        assert len(list((tmp_path / "chain").glob("forward.old-*"))) == 1
+    said.clear()
+    run_chain(chain, tmp_path / "chain")
+    assert not any("that is now" in line for line in said)
+
+
+def test_a_chain_that_was_interrupted_ends_the_same(chain, tmp_path, monkeypatch):
+    whole = run_chain(chain, tmp_path / "whole")
+    original = synthetic._translated
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(synthetic, "_translated", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_chain(chain, tmp_path / "cut")
+    monkeypatch.setattr(synthetic, "_translated", original)
+    cut = run_chain(chain, tmp_path / "cut")
+    assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_a_chain_takes_a_trained_backward_model(chain, tiny_run, tmp_path):
+    values = yaml.safe_load(chain.read_text())
+    chain.write_text(yaml.safe_dump({**values, "backward": str(shutil.copytree(tiny_run, tmp_path / "b"))}))
+    run_chain(chain, tmp_path / "chain")
+    assert not (tmp_path / "chain" / "backward").exists()
+
+
+@pytest.mark.long
+def test_models_of_both_directions_translate_the_pairs_themselves(chain, tmp_path):
+    """Each is trained once, and the forward model learns from all that they wrote."""
+    values = yaml.safe_load(chain.read_text())
+    del values["text"], values["tag"]
+    chain.write_text(
+        yaml.safe_dump(
+            {
+                **values,
+                "diversify": 2,
+                "teachers": {"train.max_updates": 8},
+                "student": {"train.max_updates": 6, "model.dropout": 0.2},
+            }
+        )
+    )
+    folder = run_chain(chain, tmp_path / "chain")
+    names = [corpus["name"] for corpus in json.loads((folder / "data.json").read_text())]
+    assert names == ["toy train", "backward-1", "forward-1", "backward-2", "forward-2"]
+    configs = {name: load_config(folder.parent / name / "config.yaml") for name in names[1:]}
+    assert [config.seed for config in configs.values()] == [1, 1, 2, 2]
+    assert {config.train.max_updates for config in configs.values()} == {8}
+    assert {config.model.dropout for config in configs.values()} == {0.1}
+    student = load_config(folder / "config.yaml")
+    assert (student.train.max_updates, student.model.dropout) == (6, 0.2)
+    pairs = list(toy.generate("train", 1500))
+    english, german = ({pair[side] for pair in pairs} for side in (0, 1))
+    for name, original, column in (("backward-1", english, "en"), ("forward-2", german, "de")):
+        rows = read_objects(folder.parent / f"{name}.jsonl")
+        assert len(rows) > 20 and {row[column] for row in rows} <= original
+    before = (folder / "model.safetensors").read_bytes()
+    (folder.parent / "forward-2.jsonl").unlink()  # as if it had been killed there
+    assert run_chain(chain, tmp_path / "chain") == folder
+    assert (folder / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"text": []}, "text must name a file, or diversify be 1 or more"),
+        ({"teachers": {"train.max_updates": 2}}, "teachers must be left out without diversify"),
+        (
+            {"diversify": 1, "teachers": {"train.max_update": 2}},
+            "chain.yaml: teachers: `train.max_update` is not a key; did you mean",
+        ),
+        (
+            {"student": {"train.guided_alignment": {"weight": 0.1, "file": "a"}}},
+            "train.guided_alignment.file must be left out where synthetic corpora are added",
+        ),
+        ({"student": {"model.dropout": 2}}, "chain.yaml: student: `model.dropout` must be less than 1"),
+        ({"decode": {"beam": 0}}, "decode: `beam` must be greater than 0, but is 0"),
+        ({"decode": {"sample": 1}}, "decode: `sample` is not a key"),
+        ({"filter": {"detokenize": True}}, "filter must hold rules that drop pairs"),
+        ({"tag": ">>bt<<"}, "`tag`"),
+    ],
+)
+def test_mistakes_of_a_chain_are_found_before_any_work(chain, tmp_path, changes, message):
+    values = yaml.safe_load(chain.read_text())
+    chain.write_text(yaml.safe_dump({**values, **changes}))
+    with pytest.raises(InputError) as error:
+        run_chain(chain, tmp_path / "chain")
+    assert message in str(error.value) and not (tmp_path / "chain").exists()
+
+
+def test_an_empty_compressed_text_is_found_before_any_work(chain, tmp_path):
+    (tmp_path / "empty.gz").write_bytes(gzip.compress(b""))
+    values = yaml.safe_load(chain.read_text())
+    chain.write_text(yaml.safe_dump({**values, "text": [str(tmp_path / "empty.gz")]}))
+    with pytest.raises(InputError, match="text must have lines, but .*empty.gz is empty"):
+        run_chain(chain, tmp_path / "chain")
+    assert not (tmp_path / "chain").exists()
+
+
+def test_only_pairs_of_the_forward_models_direction_are_translated(chain, tmp_path):
+    values = yaml.safe_load(chain.read_text())
+    chain.write_text(yaml.safe_dump({**values, "text": [], "diversify": 1}))
+    forward = chain.parent / values["forward"]
+    config = yaml.safe_load(forward.read_text())
+    config["data"]["train"] = {**config["data"]["train"], "target_lang": "en", "source_lang": "nl"}
+    forward.write_text(yaml.safe_dump(config))
+    with pytest.raises(InputError, match="data.train must have pairs from de to en to diversify, but has no"):
+        run_chain(chain, tmp_path / "chain")
+
+
+def test_only_what_is_trained_can_differ_in_the_seed(chain, tiny_run, tmp_path):
+    values = yaml.safe_load(chain.read_text())
+    chain.write_text(yaml.safe_dump({**values, "backward": str(tiny_run), "diversify": 1}))
+    with pytest.raises(InputError, match="backward must be a config if diversify is on, but is a folder"):
+        run_chain(chain, tmp_path / "chain")
+
+
+def test_an_extra_that_a_chain_needs_is_missed_before_its_training(chain, tmp_path, monkeypatch):
+    from transformer_mt.text import languages
+
+    chain.write_text(yaml.safe_dump({**yaml.safe_load(chain.read_text()), "filter": {"language": True}}))
+    languages._model.cache_clear()
+    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
+    with pytest.raises(InputError, match="py3langid must be installed"):
+        run_chain(chain, tmp_path / "chain")
+    languages._model.cache_clear()
+    assert not (tmp_path / "chain").exists()
+
+
+def test_a_chain_without_text_is_refused_before_its_training(chain, tmp_path):
+    values = yaml.safe_load(chain.read_text())
+    (tmp_path / "empty.txt").touch()
+    chain.write_text(yaml.safe_dump({**values, "text": [str(tmp_path / "empty.txt")]}))
+    with pytest.raises(InputError, match="text must have lines, but .*empty.txt is empty"):
+        run_chain(chain, tmp_path / "chain")
+    assert not (tmp_path / "chain").exists()
+
+
+def test_a_chain_is_not_written_into_a_run(chain, tiny_run, tmp_path):
+    shutil.copytree(tiny_run, tmp_path / "run")
+    with pytest.raises(InputError, match="must be a separate folder for the chain, but belongs to a train"):
+        run_chain(chain, tmp_path / "run")
+    assert not (tmp_path / "run" / "backward").exists()
+
+
+def test_a_chain_takes_a_backward_model_of_several_languages(chain, tmp_path):
+    values = yaml.safe_load((tmp_path / "en_de.yaml").read_text())
+    there = {"toy": "train", "size": 200}
+    values["data"] |= {
+        "source_lang": "de",
+        "target_lang": "en",
+        "train": [
+            {**there, "source_lang": "en", "target_lang": "de"},
+            {**there, "source_lang": "en", "target_lang": "de", "reverse": True, "name": "back"},
+        ],
+        "valid": {"toy": "valid", "size": 20, "source_lang": "en", "target_lang": "de"},
+        "test": [],
+    }
+    (tmp_path / "en_de.yaml").write_text(yaml.safe_dump(values))
+    run_chain(chain, tmp_path / "chain")
+    rows = read_objects(tmp_path / "chain" / "synthetic.jsonl")
+    assert rows and {row["en"] for row in rows} <= set(ENGLISH)
+    translator = Translator.load(tmp_path / "chain" / "backward", decode={"no_repeat_ngram": 1})
+    assert rows[0]["de"] == translator.towards("de", "en").translate([rows[0]["en"]])[0].translation
+
+
+def test_a_chain_takes_a_backward_model_whose_corpus_has_other_column_names(chain, tiny_run, tmp_path):
+    backward = shutil.copytree(tiny_run, tmp_path / "b")
+    config = yaml.safe_load((backward / "config.yaml").read_text())
+    config["data"]["train"] |= {"source_lang": "English", "target_lang": "German"}
+    (backward / "config.yaml").write_text(yaml.safe_dump(config))
+    values = yaml.safe_load(chain.read_text())
+    chain.write_text(yaml.safe_dump({**values, "backward": str(backward)}))
+    assert run_chain(chain, tmp_path / "chain").is_dir()
+
+
+def test_a_chain_does_not_move_what_it_needs(chain, tiny_run, tmp_path):
+    folder = tmp_path / "chain"
+    backward = shutil.copytree(tiny_run, folder / "backward")
+    values = yaml.safe_load(chain.read_text())
+    chain.write_text(yaml.safe_dump({**values, "backward": str(backward)}))
+    with pytest.raises(InputError, match="backward: must be outside .*chain, which is moved aside"):
+        run_chain(chain, folder, fresh=True)
+    assert backward.is_dir()
+
+
+def test_a_chain_starts_over_where_asked(chain, tmp_path, cli):
+    (tmp_path / "chain").mkdir()
+    (tmp_path / "chain" / "mine.txt").touch()
+    result = cli("backtranslate", chain, "--out", tmp_path / "chain", "--fresh")
+    assert result.status == 0 and "the old folder is now" in result.err
+    assert (tmp_path / "chain" / "forward").is_dir() and not (tmp_path / "chain" / "mine.txt").exists()
+    assert any((path / "mine.txt").exists() for path in tmp_path.glob("chain.*"))
+
+
+def test_a_corpus_that_is_called_synthetic_already_keeps_its_name(chain, tmp_path):
+    values = yaml.safe_load((tmp_path / "de_en.yaml").read_text())
+    values["data"]["train"] = {**values["data"]["train"], "name": "synthetic"}
+    (tmp_path / "de_en.yaml").write_text(yaml.safe_dump(values))
+    folder = run_chain(chain, tmp_path / "chain")
+    names = [entry.name for entry in load_config(folder / "config.yaml").data.entries]
+    assert names == ["synthetic", "synthetic 2"]
+
+
+def test_flags_of_a_chain_are_refused(chain, cli):
+    for flag, value in (
+        ("--keep", "0.5"), ("--filter", "copy"), ("--beam", "2"), ("--ensemble", "runs/x"),
+        ("--device", "cpu"),
+    ):  # fmt: skip
+        result = cli("backtranslate", chain, flag, value)
+        assert result.status == 2
+        assert f"{flag} must be left out with a YAML file of the whole chain" in result.err
+
+
+def test_two_sides_with_one_code_are_refused(translator, tiny_run, text, tmp_path, monkeypatch):
+    monkeypatch.setattr(translator, "target_lang", "en")
+    with pytest.raises(InputError, match="must have different codes, .* but are en and en"):
+        backtranslate(translator, [tiny_run], [text], tmp_path / "out.jsonl", ALL)
+
+
+def test_a_backward_model_of_the_wrong_direction_is_refused(chain, tmp_path):
+    values = yaml.safe_load(chain.read_text())
+    chain.write_text(yaml.safe_dump({**values, "backward": "de_en.yaml"}))
+    with pytest.raises(InputError, match="backward must translate en to de, but translates de to en"):
+        run_chain(chain, tmp_path / "chain")
+    assert not (tmp_path / "chain").exists()

@@ -1,0 +1,337 @@
+"""The server as a process: its clients, its limits, its end."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+pytest.importorskip("uvicorn")
+
+from tests.conftest import ROOT
+from transformer_mt.corpora import toy
+
+
+class Served:
+    """A server's process, and where it listens."""
+
+    def __init__(self, *words, **variables):
+        command = [sys.executable, "-m", "transformer_mt", "serve", *map(str, words), "--port", "0"]
+        environment = os.environ | {f"TRANSFORMER_MT_{key}": str(value) for key, value in variables.items()}
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT, text=True, env=environment)
+        said, found = "", None
+        for line in self.process.stderr:  # to the one that says where
+            self.first_line, said = line, said + line
+            if found := re.search(r"http://([\d.]+):(\d+);", self.first_line):
+                break
+        assert found, said
+        self.address = found[1], int(found[2])
+        self.url = f"http://{found[1]}:{found[2]}"
+
+    def post(self, path, **fields):
+        body = json.dumps(fields).encode()
+        request = urllib.request.Request(self.url + path, body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+    def end(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        return self.process.wait(60), self.process.stderr.read()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *raised):
+        self.process.kill()
+        self.process.wait()
+        self.process.stderr.close()
+
+
+@pytest.fixture(scope="module")
+def served(tiny_run):
+    with Served(tiny_run) as server:
+        yield server
+
+
+def test_the_client_of_libretranslate_is_served(served, tiny_run, cli):
+    libretranslatepy = pytest.importorskip("libretranslatepy")
+    client = libretranslatepy.LibreTranslateAPI(served.url)
+    expected = cli("translate", tiny_run, "The dog sleeps.")[1].rstrip("\n")
+    assert client.translate("The dog sleeps.", "en", "de", timeout=60) == expected
+    assert client.languages(timeout=60)[0]["code"] == "en"
+    assert client.detect("Der Hund schläft in dem großen Haus.", timeout=60)[0]["language"] == "de"
+
+
+def test_a_run_is_served_by_ctranslate2(tiny_run, tmp_path):
+    """It is exported into the run's folder first."""
+    pytest.importorskip("ctranslate2")
+    shutil.copytree(tiny_run, tmp_path / "tiny")
+    with Served(tmp_path / "tiny", "--engine", "ctranslate2") as server:
+        assert server.post("/translate", q="The dog sleeps.", source="en", target="de")["translatedText"]
+    assert (tmp_path / "tiny/ctranslate2/model.bin").is_file()
+
+
+def test_many_clients_get_what_translate_gives(served, tiny_run, tmp_path, cli):
+    sentences = [src for src, _ in toy.generate("test", 60)]
+    (tmp_path / "in").write_text("".join(f"{line}\n" for line in sentences), encoding="utf-8")
+    expected = cli("translate", tiny_run, "-i", tmp_path / "in")[1].split("\n")[:-1]
+
+    def ask(sentence):
+        return served.post("/translate", q=sentence, source="en", target="de")["translatedText"]
+
+    with ThreadPoolExecutor(16) as clients:
+        assert list(clients.map(ask, sentences)) == expected
+
+
+def test_only_this_machine_can_reach_it_by_default(served):
+    assert served.address[0] == "127.0.0.1"
+    assert "translating en to de at http://127.0.0.1:" in served.first_line
+
+
+@pytest.mark.parametrize(
+    "options, second",
+    [
+        ([], 429),
+        (["--behind-proxy"], 200),
+        (["--trusted-proxy", "127.0.0.0/8"], 200),
+        (["--trusted-proxy", "10.0.0.1"], 429),
+    ],
+)
+def test_only_a_proxy_may_name_the_address_of_a_client(tiny_run, options, second):
+    statuses = []
+    with Served(tiny_run, "--requests-per-minute", "1", *options) as server:
+        for address in ("192.0.2.1", "192.0.2.2"):
+            request = urllib.request.Request(
+                server.url + "/translate", b'{"q": "Dog.", "source": "en", "target": "de"}',
+                {"Content-Type": "application/json", "X-Forwarded-For": address},
+            )  # fmt: skip
+            try:
+                statuses.append(urllib.request.urlopen(request, timeout=60).status)
+            except urllib.error.HTTPError as error:
+                statuses.append(error.code)
+    assert statuses == [200, second]
+
+
+def test_models_come_and_go_in_a_folder_that_is_watched(tiny_run, tmp_path, cli):
+    """All by variables of the environment, as in a container."""
+    expected = cli("translate", tiny_run, "The dog sleeps.")[1].rstrip("\n")
+    asked = {"q": "The dog sleeps.", "source": "en", "target": "de"}
+    with Served(WATCH=tmp_path, UNLOAD_AFTER=60, METRICS="true") as server:
+        assert "translating nothing yet at" in server.first_line
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            server.post("/translate", **asked)
+        shutil.copytree(tiny_run, tmp_path / "en_de")
+        assert server.process.stderr.readline() == "en_de: translating en to de\n"
+        assert server.post("/translate", **asked) == {"translatedText": expected}
+        with urllib.request.urlopen(server.url + "/models", timeout=60) as answer:
+            (model,) = json.load(answer)
+        assert model.pop("memory") > 10_000_000
+        assert model == {"source": "en", "target": "de", "name": "en_de"}
+        with urllib.request.urlopen(server.url + "/metrics", timeout=60) as answer:
+            assert 'transformer_mt_lines_translated{source="en",target="de"} 1.0' in answer.read().decode()
+        shutil.rmtree(tmp_path / "en_de")
+        assert server.process.stderr.readline() == "no longer translating en to de\n"
+
+
+def test_a_model_or_a_folder_is_named(cli):
+    status, _, err = cli("serve")
+    assert status == 2 and "MODEL or --watch FOLDER must be given, but neither is" in err
+
+
+def test_a_client_that_goes_away_frees_its_place(served):
+    lines = "\n".join(src for src, _ in toy.generate("train", 300))
+    body = json.dumps({"q": lines, "source": "en", "target": "de"}).encode()
+    for _ in range(20):  # three times the queue
+        with socket.create_connection(served.address) as connection:
+            length = f"Content-Length: {len(body)}"
+            head = (
+                f"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{length}\r\n\r\n"
+            )
+            connection.sendall(head.encode() + body)
+    end = time.monotonic() + 60
+    while True:
+        try:
+            assert served.post("/translate", q="The dog sleeps.", source="en", target="de")["translatedText"]
+            return
+        except urllib.error.HTTPError as error:
+            assert error.code == 429 and time.monotonic() < end
+            time.sleep(0.2)
+
+
+def test_a_connection_that_says_nothing_is_closed(tiny_run, served):
+    code = "from transformer_mt.companions.serving.http import server\n"
+    code += "server._HEADER_SECONDS = server._REST_SECONDS = 0.3\n"
+    code += f"from transformer_mt.cli import main; main(['serve', {str(tiny_run)!r}, '--port', '0'])"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT, text=True) as process:
+        found = re.search(r"http://([\d.]+):(\d+);", process.stderr.readline())
+        for before in (b"", b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"):  # the first request, or a later one
+            with socket.create_connection((found[1], int(found[2])), timeout=60) as connection:
+                if before:
+                    connection.sendall(before)
+                    assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+                connection.sendall(b"POST /translate HT")
+                while connection.recv(1000):  # the rest of the answer before, then the end
+                    pass
+        # A body that goes on after its answer.
+        with socket.create_connection((found[1], int(found[2])), timeout=60) as connection:
+            connection.sendall(b"POST /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
+            assert connection.recv(1000).startswith(b"HTTP/1.1 404")
+            connection.sendall(b"x")
+            while connection.recv(1000):
+                pass
+        process.kill()
+
+
+def test_a_client_that_does_not_read_its_answer_is_disconnected(tiny_run):
+    """Such clients could take all connections, and keep the server from ending."""
+    code = "from transformer_mt.companions.serving.http import server; server._WRITE_SECONDS = 0.5\n"
+    code += f"from transformer_mt.cli import main; main(['serve', {str(tiny_run)!r}, '--port', '0'])"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT, text=True) as process:
+        found = re.search(r"http://([\d.]+):(\d+);", process.stderr.readline())
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.settimeout(60)
+        client.connect((found[1], int(found[2])))
+        with client:
+            try:
+                for _ in range(20_000):  # pipelined: the answers fill all buffers
+                    client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            except OSError:
+                pass
+            time.sleep(1.0)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) is not None
+
+
+def test_a_signal_ends_it_when_what_was_accepted_is_done(tiny_run, monkeypatch, tmp_path):
+    """And removes the files that wait to be fetched."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    server = Served(tiny_run)
+    lines = "\n".join(src for src, _ in toy.generate("train", 300))
+    answers = []
+
+    def ask():
+        answers.append(server.post("/translate", q=lines, source="en", target="de")["translatedText"])
+
+    clients = [threading.Thread(target=ask) for _ in range(4)]
+    for client in clients:
+        client.start()
+    while int(_connections(server.process.pid)) < 4:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    status, error = server.end()
+    for client in clients:
+        client.join(60)
+    assert (status, error) == (128 + signal.SIGTERM, "stopped\n")
+    assert [answer.count("\n") for answer in answers] == [299] * 4
+    assert list(tmp_path.glob("transformer_mt-files-*")) == []
+
+
+def _connections(pid):
+    """Open connections of a process."""
+    links = [os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")]
+    return sum(link.startswith("socket:") for link in links) - 3  # the listener and the loop's own pair
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--port", "80000"], "--port must be a whole number from 0 to 65535, but is 80000"),
+        (["--trusted-proxy", "proxy"], "--trusted-proxy must be an address or a network, such as 10.0.0.0/8"),
+        (["--watch", "no/folder"], "--watch no/folder: must be a folder with one folder per model"),
+        (["--port", "abc"], "--port must be a whole number from 0 to 65535, but is abc"),
+        (
+            ["--host", "127.0..1"],
+            "127.0..1:5000: must be an address this machine can listen on, but is not (",
+        ),
+        (
+            ["--watch", ".", "--glossary", "terms.tsv"],
+            "--glossary must be FROM:TO=FILE with --watch, as models may come, but names no direction",
+        ),
+        (
+            ["--cors", "example.org"],
+            "--cors must begin with http:// or https://, or be *, but is example.org",
+        ),
+    ],
+)
+def test_an_address_that_cannot_be_is_refused(tiny_run, cli, words, message):
+    """Port 80000 was taken for 14464, and an origin without its scheme never matched."""
+    status, _, err = cli("serve", tiny_run, *words)
+    assert status == 2 and message in err
+
+
+def test_mistakes_get_one_line(tiny_run, served, tmp_path, cli):
+    (tmp_path / "keys").write_text("", encoding="utf-8")
+    for words, message in [
+        ((tiny_run, tiny_run), "each model must have a direction of its own, but two translate en to de"),
+        ((tiny_run, "--direction", "de:en"), "--direction must be one of the models' (en:de), but is de:en"),
+        (
+            (tiny_run, "--port", served.address[1]),
+            "must be an address this machine can listen on, but is not (",
+        ),
+        (
+            (tiny_run, "--host", "no.such.host.invalid"),
+            "must be an address this machine can listen on, but is not",
+        ),
+        ((tiny_run, "--api-keys", tmp_path / "keys"), "must have a key in each line, but has none"),
+        (("no/run",), "no/run: no such folder"),
+        ((tiny_run, "--suggestions", "no/a.jsonl"), "--suggestions no/a.jsonl: must be a file that can be"),
+        ((tiny_run, "--seconds", "9", tiny_run), "each model must have a direction of its own"),
+        ((tiny_run, "--seconds", "-1"), "must be a whole number of at least 0"),
+    ]:
+        status, out, err = cli("serve", *words)
+        assert status == 2 and out == "" and message in err, err
+
+
+def test_without_the_extra_the_error_names_it(tiny_run, cli, monkeypatch):
+    import transformer_mt.companions.serving
+
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    serving = transformer_mt.companions.serving  # importing it again replaces it
+    monkeypatch.setattr(transformer_mt.companions, "serving", serving)
+    for name in [name for name in sys.modules if name.startswith("transformer_mt.companions.serving")]:
+        monkeypatch.delitem(sys.modules, name)
+    status, _, err = cli("serve", tiny_run)
+    assert status == 2 and "pip install 'transformer-mt[serve]'" in err
+
+
+def _children(pid):
+    """Processes that translate for the server; not multiprocessing's own helper."""
+    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
+    is_worker = "spawn_main"
+    return [
+        int(c)
+        for c in children
+        if is_worker in pathlib.Path(f"/proc/{c}/cmdline").read_text(encoding="utf-8")
+    ]
+
+
+def test_a_worker_that_dies_is_replaced_and_all_end_with_the_server(tiny_run, cli):
+    server = Served(tiny_run)
+    if not (workers := _children(server.process.pid)):
+        pytest.skip("one core: the server translates itself")
+    expected = cli("translate", tiny_run, "The dog sleeps.")[1].rstrip("\n")
+    os.kill(workers[0], signal.SIGKILL)
+    answer = server.post("/translate", q="The dog sleeps.", source="en", target="de")
+    assert answer["translatedText"] == expected
+    workers = _children(server.process.pid)
+    server.process.kill()
+    server.process.wait()
+    server.process.stderr.close()
+    end = time.monotonic() + 60
+    while any(pathlib.Path(f"/proc/{worker}").exists() for worker in workers):
+        assert time.monotonic() < end, "a worker outlives its server"
+        time.sleep(0.05)

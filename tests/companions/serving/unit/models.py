@@ -1,0 +1,11 @@
+"""Models of a server that are in memory already."""
+
+from functools import partial
+
+from transformer_mt.companions.serving.directions import Directions
+from transformer_mt.companions.serving.model import Model
+
+
+def directions_of(batchers):
+    """A server's models by their directions."""
+    return Directions({pair: Model(partial(dict.get, batchers, pair)) for pair in batchers})

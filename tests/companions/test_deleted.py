@@ -1,0 +1,81 @@
+"""The core works without any companion, and without each: what belonged to it is answered in one line."""
+
+import pytest
+import yaml
+
+from tests.companions.scratch import OURS, Installation
+from tests.conftest import TINY
+from transformer_mt.companion import companions
+
+REQUIRING = {name: {other for other in OURS if name in companions()[other].requires} for name in OURS}
+
+
+def without(name):
+    """The companions that are left when one is deleted, and those that required it."""
+    return tuple(other for other in OURS if other != name and other not in REQUIRING[name])
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_without_a_companion_its_commands_are_gone(name, tmp_path):
+    installation = Installation(tmp_path, deleted=(name,), declared=without(name))
+    shown = installation.run("--help")
+    assert shown.status == 0 and shown.err == ""
+    for command in companions()[name].commands:
+        assert f"\n  {command} " not in shown.out
+        status, out, err = installation.run(command, "x")
+        assert (status, out) == (2, "") and err.count("\n") == 1 and f"but is {command}" in err
+    for other in without(name):
+        assert all(f"\n  {command} " in shown.out for command in companions()[other].commands)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_folder_that_was_deleted_is_named_in_one_line(name, tmp_path):
+    """Its entry point is still there. What requires it is left out, too."""
+    shown = Installation(tmp_path, deleted=(name,)).run("--help")
+    first, *others = shown.err.splitlines()
+    assert shown.status == 0 and first.startswith(f"note: the companion {name} is left out: ")
+    assert [line.split()[3] for line in others] == sorted(REQUIRING[name])
+    assert all(line.endswith(f"it requires {name}") for line in others)
+
+
+def used(installation, folder):
+    """Train, translate and score as `make demo` does."""
+    (folder / "tiny.yaml").write_text(yaml.safe_dump(TINY), encoding="utf-8")
+    trained = installation.run("train", "tiny.yaml", cwd=folder)
+    assert trained.status == 0 and "done: runs/tiny holds update 24" in trained.err
+    translated = installation.run("translate", "runs/tiny", "--json", cwd=folder, stdin="The dog sleeps.\n\n")
+    assert translated.status == 0 and translated.out.count("\n") == 2
+    scored = installation.run("evaluate", "runs/tiny", cwd=folder)
+    assert scored.status == 0 and "BLEU" in scored.out
+    return translated.out
+
+
+def test_without_any_companion_the_core_trains_translates_and_scores(tiny_run, cli, tmp_path):
+    installation = Installation(tmp_path / "installed", deleted=OURS, declared=())
+    written = used(installation, tmp_path)
+    run = tmp_path / "runs/tiny"
+    assert (run / "model.safetensors").read_bytes() == (tiny_run / "model.safetensors").read_bytes()
+    (tmp_path / "lines").write_text("The dog sleeps.\n\n", encoding="utf-8")
+    assert cli("translate", tiny_run, "--json", "-i", tmp_path / "lines").out == written
+    (tmp_path / "a.docx").write_bytes(b"PK")
+    (tmp_path / "opus").mkdir()
+    (tmp_path / "opus/config.json").write_text("{}", encoding="utf-8")
+    changed = {"init_from": {"huggingface": "opus"}}, {"data": {**TINY["data"], "train": {"shards": "x"}}}
+    changed[0]["name"] = "adapted"
+    for number, change in enumerate(changed):
+        (tmp_path / f"{number}.yaml").write_text(yaml.safe_dump({**TINY, **change}), encoding="utf-8")
+    for words, message in (
+        (("translate", run, "-i", "a.docx"), "a.docx: must be a text file (.txt), but ends in .docx; no co"),
+        (("translate", "opus", "x"), "opus: must be a run's folder, but holds no config.yaml"),
+        (("train", "0.yaml"), "`init_from` must be the folder of a run, but is opus, and no installed com"),
+        (("train", "1.yaml"), "`data.train.shards` is not a key"),
+        (("train", "tiny.yaml", "data.preparation.engine=ray"), "`data.preparation.engine` must be 'local'"),
+    ):
+        result = installation.run(*words, cwd=tmp_path)
+        assert result.status == 2 and message in result.err and "Traceback" not in result.err, result.err
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", OURS)
+def test_without_a_companion_the_core_trains_translates_and_scores(name, tmp_path):
+    used(Installation(tmp_path / "installed", deleted=(name,), declared=without(name)), tmp_path)

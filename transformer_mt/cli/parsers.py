@@ -1,0 +1,56 @@
+"""The parsers of `transformer-mt` and `translate`, with the commands of the core and of companions."""
+
+from importlib import import_module
+
+from transformer_mt import companion
+from transformer_mt.cli.options.arguments import Parser
+from transformer_mt.companion import Command
+from transformer_mt.version import __version__
+
+COMMANDS = {
+    name: Command(f"transformer_mt.cli.{name}", meaning, group)
+    for name, meaning, group in (
+        ("new", "write a config for your files", "start"),
+        ("config", "look at a config", "start"),
+        ("train", "train a model, or resume its training", "train"),
+        ("translate", "translate text", "use"),
+        ("evaluate", "score a model on test sets", "use"),
+        ("score", "log-probabilities of given translations", "use"),
+        ("completion", "print a shell's completion", "use"),
+        ("plot", "draw attention or learning curves", "research"),
+        ("fill", "fill in masked words (BERT)", "research"),
+        ("complete", "continue texts (GPT)", "research"),
+        ("classify", "label texts", "research"),
+    )
+}
+"""The commands of the core."""
+
+
+def build_parser(only: str | None = None) -> Parser:
+    """The parser of `transformer-mt`. With `only` the other commands have names and no arguments, since
+    importing them takes time.
+    """
+    commands = COMMANDS | companion.commands()
+    parser = Parser(prog="transformer-mt", description="Train Transformers and translate with them.")
+    parser.add_argument("--version", action="version", version=f"transformer-mt {__version__}")
+    below = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    parser.shown = dict.fromkeys(("start", "train", "use", "research"), ())
+    for name, command in commands.items():
+        parser.shown[command.group] = (*parser.shown.get(command.group, ()), name)
+        added = below.add_parser(name, help=command.help)
+        if only is None or name == only:
+            _fill(added, name, command)
+    return parser
+
+
+def build_translate_parser() -> Parser:
+    """The parser of `translate`."""
+    parser = Parser(prog="translate")
+    _fill(parser, "translate", COMMANDS["translate"])
+    return parser
+
+
+def _fill(parser: Parser, name: str, command: Command) -> None:
+    import_module(command.module).add_arguments(parser)
+    for add_options in companion.options_for(name):
+        add_options(parser)

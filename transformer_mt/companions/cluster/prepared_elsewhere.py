@@ -1,0 +1,81 @@
+"""Training pairs that were prepared elsewhere: `data.train: {shards: ...}`."""
+
+import json
+from pathlib import Path
+
+from transformer_mt.cache import cache_root
+from transformer_mt.companions.cluster.shards import ShardsCorpus
+from transformer_mt.config import Config
+from transformer_mt.corpora.held_out import held_out_file, splits_of
+from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences
+from transformer_mt.data.preparation.build import Build, mirror
+from transformer_mt.data.preparation.encode_blocks import EncodedBlock
+from transformer_mt.data.preparation.prepare import data_key
+from transformer_mt.data.preparation.prepared_data import PreparedData, open_data
+from transformer_mt.data.preparation.store import FACTS_FILE, LocalStore, Store, store_at
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.errors import InputError, WorkError
+from transformer_mt.messages import say
+
+
+def prepared_elsewhere(
+    config: Config, tokenizer: Tokenizer | None, inherited: Sentences
+) -> PreparedData | None:
+    """The data of a config whose only training corpus is prepared; None for others.
+    InputError where the data do not fit the config or the model's `tokenizer`.
+    """
+    shards = config.data.entries[0]
+    if not isinstance(shards, ShardsCorpus) or len(config.data.entries) > 1:
+        return None
+    source = store_at(shards.shards)
+    if not source.exists(FACTS_FILE):
+        raise InputError(
+            f"{shards.shards}: must be what `transformer-mt prepare` printed, but has no {FACTS_FILE}"
+        )
+    folder = cache_root() / data_key(config, None, inherited)
+    if (data := open_data(config.data, folder, source)) is None:
+        folder.mkdir(parents=True, exist_ok=True)
+        _adopt(source, config, folder, tokenizer, inherited)
+        data = open_data(config.data, folder, source)
+    if data is None:
+        raise WorkError(f"{shards.shards}: must read as it was written, but does not; prepare it again")
+    if tokenizer is not None and tokenizer.fingerprint != data.tokenizer.fingerprint:
+        raise InputError(f"{shards.shards}: must have the vocabulary of the model, but has another")
+    valid = [sentence for of in data.valid for sentence in of.sentences]
+    seen = SeenSentences.read(data.seen_file)
+    if seen is not None and (known := int(seen.own.knows(valid).sum())):
+        say(f"warning: {known:,} of {len(valid):,} validation sentences are in {shards.shards}")
+    return data
+
+
+def _adopt(
+    source: Store, config: Config, folder: Path, given: Tokenizer | None, inherited: Sentences
+) -> None:
+    """Take the training pairs and the vocabulary of data that are prepared in another store; the pairs stay
+    there.
+    """
+    data = config.data
+    facts = json.loads(source.read(FACTS_FILE))
+    mirror(source, folder, "valid-", FACTS_FILE)
+    tokenizer = Tokenizer.load(folder)
+    for piece in data.control_pieces:
+        tokenizer.control_id(piece)
+    for split in splits_of(data.valid_sets, data.test):
+        if not source.exists(held_out_file(Path(), split.name).name):
+            raise InputError(f"data.{split.name} must be a file: {source.location} holds no such set out")
+    if facts["languages"] != [data.source_lang, data.target_lang]:
+        of_shards = " and ".join(facts["languages"])
+        raise InputError(f"the languages must be {of_shards}, as in {source.location}")
+    if tokenizer.shared != config.tokenizer.shared:
+        raise InputError(f"tokenizer.shared must be {str(tokenizer.shared).lower()}, as in {source.location}")
+    blocks = [EncodedBlock(**{**block, "corpus": 0}) for block in facts["blocks"]]
+    if (longest := max(block.longest for block in blocks)) > data.max_length:
+        raise InputError(
+            f"data.max_length must be at least {longest}, the longest side in {source.location}, but is "
+            f"{data.max_length}"
+        )
+    build = Build(config, LocalStore(folder), folder, given, inherited)
+    fingerprints = [facts["fingerprint"]]
+    for number in range(len(data.valid_sets)):
+        fingerprints.append(build.encode_validation(number, None, tokenizer))
+    build.write_manifest(fingerprints, blocks, facts["several_sentences"])

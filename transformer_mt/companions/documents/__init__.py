@@ -1,0 +1,13 @@
+"""Documents: their text is translated, everything else stays.
+
+In: a document as text. Out: the same document with translated texts; markup within a sentence is placed by
+alignment. Begin with `translate.py`.
+"""
+
+from transformer_mt.companion import Companion
+
+_HERE = "transformer_mt.companions.documents"
+companion = Companion(
+    hooks={"document_formats": f"{_HERE}.formats:DOCUMENT_FORMATS"},
+    options={"translate": f"{_HERE}.translate_file:add_options"},
+)

@@ -1,0 +1,143 @@
+"""Documents that are zip files: their texts as one virtual text, and back."""
+
+import html
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from transformer_mt.companions.documents.formats import MOST_BYTES, check_size
+from transformer_mt.companions.documents.markup.html import parse_html
+from transformer_mt.companions.documents.markup.html_encoding import decode_page
+from transformer_mt.companions.documents.markup.marked_text import MarkedText, Piece, Stays
+from transformer_mt.companions.documents.office.odf import parse_book, parse_odf
+from transformer_mt.companions.documents.office.ooxml import parse_ooxml
+from transformer_mt.companions.documents.office.package import Member, packed, read_members
+from transformer_mt.errors import InputError
+
+_BETWEEN = "\0"
+"""Between the members: no XML has it."""
+
+_NAMED = "cells whose text a formula, a list, a filter or a table names"
+_NAMES_TEXTS = re.compile(r"xl/(?:workbook|(?:tables|worksheets|pivotCache)/[^_/]+)\.xml", re.IGNORECASE)
+_NAME = re.compile(
+    r'<(?:\w+:)?(?:tableColumn|filter|customFilter|s)\b[^>]*?\s(?:name|val|v)="([^"]*)"'
+    r"|<(?:\w+:)?(?:f|formula[12]?|definedName|calculatedColumnFormula)\b[^>]*>([^<]*)<"
+)
+_OTHER_MARKUP = {
+    rb"<(?:\w+:)?oMath[\s>]": "formulas",
+    rb"<(?:\w+:)?textpath\s": "texts as pictures (WordArt)",
+}
+"""Elements with text that is not translated."""
+_EMBEDDED = re.compile(r"(?:word|ppt|xl)/embeddings/.+")
+_LINE_BREAK = re.compile(r"_x000[aAdD]_")
+"""A line break in the name of a column; in a cell it is one."""
+Parse = Callable[[str, str], list[Piece]]
+
+
+@dataclass(frozen=True)
+class OfficeKind:
+    """A kind of document: which members have text, and how they are read."""
+
+    needs: str
+    """Pattern of the whole name of a member that each such document has."""
+    has_text: str
+    """Pattern of the whole names of members with text."""
+    parse: Parse
+
+
+def _parse_page(text: str, name: str, source_lang: str, attributes: bool) -> list[Piece]:
+    if name.lower().endswith((".ncx", ".opf")):
+        return parse_book(text, name)
+    return parse_html(text, source_lang, attributes, is_xml=True)
+
+
+def kind_of(format: str, source_lang: str, attributes: bool = True) -> OfficeKind:
+    """The kind of a format: docx, pptx, xlsx, odt or epub; for `attributes` see parse_html."""
+    # What a master or a glossary has is seen where it is used.
+    word = r"word/(?!glossary/|theme/|styles|numbering|settings|webSettings|fontTable)[^_].*\.xml"
+    slides = r"ppt/(?:slides|notesSlides|diagrams|comments|charts|drawings)/[^_].*\.xml"
+    of_cells = "sharedStrings|(?:worksheets|drawings|diagrams|charts|comments|threadedComments)[/\\d].*"
+    cells = rf"(?i:xl/(?:{of_cells})\.xml)"
+    pages = partial(_parse_page, source_lang=source_lang, attributes=attributes)
+    return {
+        "docx": OfficeKind(r"word/document\d*\.xml", word, parse_ooxml),
+        "pptx": OfficeKind(r"ppt/presentation\.xml", slides, parse_ooxml),
+        "xlsx": OfficeKind(r"xl/workbook\d*\.xml", cells, parse_ooxml),
+        "odt": OfficeKind(r"content\.xml", r"(?:[^/]+/)?content\.xml|styles\.xml", parse_odf),
+        "epub": OfficeKind(r"META-INF/container\.xml", r"(?i).*\.(?:xhtml|html?|ncx|opf)", pages),
+    }[format]
+
+
+@dataclass(frozen=True)
+class OfficeDocument:
+    """A document and its members."""
+
+    members: Sequence[Member]
+    kind: OfficeKind
+    name: str
+
+    @classmethod
+    def read(
+        cls, raw: bytes, format: str, source_lang: str, name: str, attributes: bool = True
+    ) -> "OfficeDocument":
+        """InputError if it is no such document."""
+        members, kind = read_members(raw, name), kind_of(format, source_lang, attributes)
+        if not any(re.fullmatch(kind.needs, member.info.filename) for member in members):
+            raise InputError(f"{name}: must be a .{format} document with {_shown(kind.needs)}, but has none")
+        return cls(members, kind, name)
+
+    def pieces(self, most_bytes: int = MOST_BYTES) -> list[Piece]:
+        """All texts of the document, its members apart. InputError for more than `most_bytes` of text."""
+        pieces: list[Piece] = []
+        check_size(sum(len(member.content) for member in self._with_text()), self.name, most_bytes, "XML")
+        for member in self._with_text():
+            name = f"{self.name}/{member.info.filename}"
+            pieces += [*self.kind.parse(decode_page(member.content, name)[0], name), _BETWEEN]
+        named = self._named_texts()
+        pieces = [
+            Stays(piece.render(), _NAMED)
+            if isinstance(piece, MarkedText) and piece.text.casefold() in named
+            else piece
+            for piece in pieces
+        ]
+        return [*pieces, *self._others()]
+
+    def _named_texts(self) -> set[str]:
+        """The texts that other parts of a workbook compare with those of its cells: names of columns, strings
+        in formulas, values of lists, filters and pivot tables. Others in the cells would make other numbers,
+        or damage the document.
+        """
+        members = [member for member in self.members if _NAMES_TEXTS.fullmatch(member.info.filename)]
+        values: list[str] = []
+        for member in members:
+            for match in _NAME.finditer(decode_page(member.content, self.name)[0]):
+                strings = re.findall(r'"((?:[^"]|"")*)"', html.unescape(match[2] or ""))
+                values += [match[1] or "", *strings, *(part for one in strings for part in one.split(","))]
+        texts = (_LINE_BREAK.sub(" ", html.unescape(value)).replace('""', '"') for value in values)
+        return {" ".join(text.casefold().split()) for text in texts}
+
+    def _others(self) -> Iterator[Piece]:
+        """An empty piece for each part with text that is not read."""
+        for pattern, what in _OTHER_MARKUP.items():
+            for member in self._with_text():
+                yield from [Stays("", what)] * len(re.findall(pattern, member.content))
+        for member in self.members:
+            if _EMBEDDED.fullmatch(member.info.filename):
+                yield Stays("", "embedded files")
+
+    def written(self, translated: str) -> bytes:
+        """The document with what its pieces became."""
+        changed = {}
+        for member, text in zip(self._with_text(), translated.split(_BETWEEN)):
+            _, encoding = decode_page(member.content, member.info.filename)
+            changed[member.info.filename] = text.encode(encoding.name, "xmlcharrefreplace")
+        return packed(self.members, changed)
+
+    def _with_text(self) -> list[Member]:
+        return [member for member in self.members if re.fullmatch(self.kind.has_text, member.info.filename)]
+
+
+def _shown(pattern: str) -> str:
+    """The usual name that a pattern matches."""
+    return pattern.replace(r"\d*", "").replace("\\", "")

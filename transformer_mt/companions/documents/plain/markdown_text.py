@@ -1,0 +1,322 @@
+"""Markdown: paragraphs, headings, items and cells are translated; code, addresses and markup stay.
+
+markdown-it-py says which lines and characters are what; all but the words is written as it was.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar
+
+from transformer_mt.companions.documents.markup.html_tokens import Token
+from transformer_mt.companions.documents.markup.inline_run import pieces_of_run
+from transformer_mt.companions.documents.markup.marked_text import BYTE_ORDER_MARK, MarkedText, Piece
+from transformer_mt.companions.documents.markup.spelling import Spelling, units
+from transformer_mt.errors import InputError
+
+_FRONT_MATTER = re.compile(
+    r"---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*\r?\n|\+\+\+[ \t]*\r?\n.*?^\+\+\+[ \t]*\r?\n",
+    re.DOTALL | re.MULTILINE,
+)
+_LINK_END = re.compile(
+    r"\]\([ \t\r\n]*(?:<[^<>\r\n]*>|(?:[^\s()\\]|\\.|\((?:[^\s()\\]|\\.|\([^\s()]*\))*\))*)"
+    r"(?:\s+(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\((?:[^()\\]|\\.)*\)))?\s*\)"
+    r"|\]\[[^\]]*\]|\]"
+)
+_BREAK = re.compile(r"(?:\\|[ \t]*)\r?\n(?P<start>[ \t]*(?:>[ \t]?)*[ \t]*)")
+_BEGINS_ITEM = re.compile(r"(?<=\n)([ \t]*(?:>[ \t]?)*)([-+#]|#{2,6}|1[.)])(?=\s)")
+"""The beginnings of an item or a heading within a paragraph."""
+_SAME_LABEL = re.compile(r"\[([^\[\]]+)\]\[\1\]")
+_MATH_BLOCK = r"\$\$(?:(?!\$\$).)+\$\$"
+_MATH = r"(?<![\\\w$])\$(?=[^\s$])(?:\\.|[^$\\\r\n])*(?<=[^\s$])\$(?![\w$])"
+_ASIDE = re.compile(
+    r"(\[\^[^\[\]\s]{1,100}\]:?|^\[[ xX]\](?=\s)|^\[![A-Z]+\]"
+    r"|(?m:^)(?::::[^\r\n]*|(?:!!!|\?\?\?\+?)[ ]+[\w-]+)|\{[:#.][^{}\r\n]*\}"
+    r"|!?\[\[[^\[\]|\r\n]*(?:\]\]|\|)|(?<=[^\]])\]\](?![\](\[])"
+    rf"|(?s:{_MATH_BLOCK})|{_MATH}|\\begin\{{[^{{}}\s]+\}}(?s:.)*?\\end\{{[^{{}}\s]+\}})"
+)
+"""The number of a footnote, the box of a task, the mark of a note or of a box around text, a list of
+attributes (kramdown), the page of a wiki's link, mathematics.
+"""
+_CODE_LINES = re.compile(r"(?:(?:import\s.*['\"];?|export\s.*[=({;].*)(?:\r?\n|\Z))+")
+"""A block of MDX, which is JavaScript."""
+_BEGINS_MARKUP = re.compile(r"[-+#>=]|\d{1,9}[.)](?=\s)")
+_PUNCTUATION = r"[!-/:-@\[-`{-~]"
+_UNIT = re.compile(rf"\\{_PUNCTUATION}|(?:\r?\n)[ \t]*(?:>[ \t]?)*[ \t]*|&[^;\s]+;|.", re.DOTALL)
+
+
+class MarkdownSpelling(Spelling):
+    """Characters that are markup have a backslash; a line end is followed by the markup of the next line."""
+
+    special: ClassVar = "\\&\r\n"
+    usual: ClassVar = {c: f"\\{c}" for c in "*[]`<\\"}
+
+    def units(self, raw: str) -> Iterator[tuple[str, str]]:
+        for unit in _UNIT.findall(raw):
+            if unit[0] == "\\" and len(unit) > 1:
+                yield unit[1], unit
+            elif unit[0] in "\r\n":
+                yield "\n", unit
+            elif unit[0] == "&" and len(unit) > 1:
+                yield "".join(characters for characters, _ in units(unit)), unit
+            else:
+                yield unit, unit
+
+    def _is_safe(self, text: str, i: int) -> bool:
+        return True  # as in the source, where it is no markup
+
+
+def parse_markdown(text: str) -> list[Piece]:
+    """The pieces of a text. A front matter stays."""
+    try:
+        from markdown_it import MarkdownIt
+    except ImportError:
+        raise InputError("this needs markdown-it-py: pip install 'transformer-mt[documents]'") from None
+    mark = text[: text.startswith(BYTE_ORDER_MARK)]
+    front = _FRONT_MATTER.match(text, len(mark))
+    begin = front.end() if front else len(mark)
+    body = text[begin:]
+    pieces: list[Piece] = [text[:begin]]
+    position = 0
+    for block, start, end in _blocks(MarkdownIt("commonmark").enable(["table", "strikethrough"]), body):
+        pieces += [body[position:start], *_of_block(body[start:end], block)]
+        position = end
+    return [*pieces, body[position:]]
+
+
+def _blocks(parser: Any, text: str) -> Iterator[tuple[Any, int, int]]:
+    """(token, begin, end) of each block of text; `text` are the characters of its lines, without the markup
+    before the first and after the last.
+    """
+    normal = text.replace("\r\n", "\n").replace("\r", "\n")
+    starts = [0, *(end.end() for end in re.finditer(r"\r\n?|\n", text)), len(text)]
+    position = 0
+    for token in parser.parse(normal):
+        if token.type != "inline" or not token.content.strip():
+            continue
+        lines = token.content.split("\n")
+        first, last = token.map[0], token.map[0] + len(lines) - 1
+        end_of_last = starts[min(last + 1, len(starts) - 1)]
+        if "|" in token.content and first == last:  # in a cell of a table, where it has a backslash
+            escaped = token.content.strip().replace("|", "\\|")
+            begin = text.find(escaped, max(position, starts[first]), end_of_last)
+            if begin >= 0:
+                position = begin + len(escaped)
+                continue
+        begin = text.find(lines[0].strip(), max(position, starts[first]), end_of_last)
+        at = begin if first == last else starts[last]
+        end = text.find(lines[-1].strip(), at) + len(lines[-1].strip())
+        if begin < 0 or end > end_of_last or end <= begin:
+            continue
+        position = end
+        yield token, begin, end
+
+
+def _of_block(raw: str, block: Any) -> list[Piece]:
+    """A block of text as pieces; it stays where it cannot be followed character by character."""
+    added: set[str] = set()
+    if re.fullmatch(_MATH_BLOCK, raw.strip(), re.DOTALL) or _CODE_LINES.fullmatch(raw):
+        return [raw]
+    try:
+        run = list(_run(raw, block.children or [], added))
+    except _LostError:
+        return [raw]
+    pieces = pieces_of_run(run, _written, MarkdownSpelling())
+    begins = _BEGINS_MARKUP.match(raw) is not None
+    return [
+        replace(piece, finish=partial(_finished, is_first=not begins and not any(pieces[:i]), added=added))
+        if isinstance(piece, MarkedText)
+        else piece
+        for i, piece in enumerate(pieces)
+    ]
+
+
+def _finished(body: str, is_first: bool, added: set[str]) -> str:
+    """A translation with backslashes before what would begin a heading or an item: at the beginning of its
+    lines, and at that of the block (`is_first`). Labels that were `added` are not needed where the text is
+    the same.
+    """
+    if added:
+        body = _SAME_LABEL.sub(lambda match: f"[{match[1]}]" if match[1] in added else match[0], body)
+    body = _BEGINS_ITEM.sub(lambda match: match[1] + _escaped(match[2]), body)
+    match = _BEGINS_MARKUP.match(body) if is_first else None
+    return _escaped(match[0]) + body[match.end() :] if match else body
+
+
+def _escaped(markup: str) -> str:
+    return f"{markup[:-1]}\\{markup[-1]}"
+
+
+class _LostError(Exception):
+    """The text is not where it was expected."""
+
+
+def _run(raw: str, children: Sequence[Any], added: set[str]) -> Iterator[Token]:
+    """The tokens of a block of text. Labels that links get, because their text was one, are `added`."""
+    position = 0
+    text = ""
+    """Text that is not yielded yet."""
+    labels: list[int] = []
+    """Where the texts of the links begin that are open."""
+    skipped = 0
+    """Ends of links to pass over."""
+    for child in children:
+        kind = child.type
+        if kind in ("text", "text_special"):
+            if skipped:
+                continue
+            end = _end_of_text(raw, position, child.content)
+            text += raw[position:end]
+            position = end
+            continue
+        if kind in ("softbreak", "hardbreak"):
+            match = _BREAK.match(raw, position)
+            if match is None:
+                raise _LostError
+            if kind == "softbreak":
+                text += match[0]
+            else:
+                yield from _texts(text)
+                text = ""
+                yield Token("object", match[0], "br")
+            position = match.end()
+            continue
+        yield from _texts(text)
+        text = ""
+        if kind == "link_open" and child.markup == "autolink":
+            end = raw.index(">", position) + 1
+            yield Token("object", raw[position:end], "img")
+            position, skipped = end, 1
+        elif kind == "link_open" and raw.startswith("[^", position):  # a note of one word
+            end = _closing_bracket(raw, position) + 1
+            yield Token("object", raw[position:end])
+            position, skipped = end, 1
+        elif kind == "link_close" and skipped:
+            skipped = 0
+        elif kind == "link_open":
+            yield Token("start", _expect(raw, position, "["), f"a{child.level}")
+            position += 1
+            labels.append(position)
+        elif kind == "link_close":
+            match = _LINK_END.match(raw, position)
+            if match is None:
+                raise _LostError
+            label = raw[labels.pop() : position]
+            if match[0] == "]":
+                added.add(label)
+            yield Token("end", _with_label(match[0], label), f"a{child.level}")
+            position = match.end()
+        elif kind == "image":
+            end = _end_of_image(raw, position)
+            yield Token("object", raw[position:end], "img", (Token("text", raw[position:end]),))
+            position = end
+        elif kind == "code_inline":
+            mark = _expect(raw, position, child.markup)
+            end = raw.find(mark, position + len(mark))
+            while end >= 0 and (raw[end - 1] == "`" or raw[end + len(mark) : end + len(mark) + 1] == "`"):
+                end = raw.find(mark, end + 1)
+            if end < 0:
+                raise _LostError
+            end += len(mark)
+            yield Token("literal", raw[position:end], "code", (Token("text", raw[position:end]),))
+            position = end
+        elif kind == "html_inline":
+            written = _expect(raw, position, child.content)
+            tag = re.match(r"<(/?)([A-Za-z][\w-]*)", written)
+            is_pair = tag is not None and not written.endswith("/>")
+            name = tag[2].lower() if tag else ""
+            yield Token(("end" if tag and tag[1] else "start") if is_pair else "object", written, name)
+            position += len(written)
+        elif kind.endswith(("_open", "_close")) and child.markup:
+            written = _expect(raw, position, child.markup)
+            yield Token(
+                "start" if kind.endswith("_open") else "end",
+                written,
+                f"{kind.rpartition('_')[0]}{child.level}",
+            )
+            position += len(written)
+        else:
+            raise _LostError
+    yield from _texts(text)
+    if raw[position:].strip():
+        raise _LostError
+
+
+def _texts(text: str) -> Iterator[Token]:
+    for i, part in enumerate(_ASIDE.split(text)):
+        is_page = part.startswith("[[") and part.endswith("]]")
+        if i % 2 and (is_page or part.startswith(("$", "\\begin"))):
+            yield Token("literal", part, "code", (Token("text", part),))
+        elif part:
+            yield Token("object" if i % 2 else "text", part)
+
+
+def _with_label(end: str, label: str) -> str:
+    """The end of a link; one that is found by its text keeps that text, which is translated before it."""
+    return f"][{_BREAK.sub(' ', label)}]" if end in ("]", "][]") else end
+
+
+def _expect(raw: str, position: int, written: str) -> str:
+    if not raw.startswith(written, position):
+        raise _LostError
+    return written
+
+
+def _end_of_text(raw: str, position: int, content: str) -> int:
+    """The end position of characters that are written with escapes and references."""
+    done = 0
+    while done < len(content):
+        if raw.startswith(content[done], position) and not (
+            raw[position] in "\\&" and _is_escape(raw, position)
+        ):
+            done, position = done + 1, position + 1
+            continue
+        match = _UNIT.match(raw, position)
+        if match is None:
+            raise _LostError
+        (characters, written), *_ = MarkdownSpelling().units(match[0])
+        if not characters or not content.startswith(characters, done):
+            raise _LostError
+        done, position = done + len(characters), position + len(written)
+    return position
+
+
+def _is_escape(raw: str, position: int) -> bool:
+    match = _UNIT.match(raw, position)
+    return match is not None and len(match[0]) > 1
+
+
+def _end_of_image(raw: str, position: int) -> int:
+    """The end position of `![text](address)`."""
+    _expect(raw, position, "![")
+    match = _LINK_END.match(raw, _closing_bracket(raw, position + 1))
+    assert match, "it begins with a bracket"
+    return match.end()
+
+
+def _closing_bracket(raw: str, at: int) -> int:
+    """The position of the bracket that closes the one there."""
+    depth = 0
+    while at < len(raw):
+        if raw[at] == "\\":
+            at += 1
+        elif raw[at] == "[":
+            depth += 1
+        elif raw[at] == "]":
+            depth -= 1
+            if not depth:
+                return at
+        at += 1
+    raise _LostError
+
+
+def _written(token: Token) -> list[Piece]:
+    """A token as it is written, with the text of an image."""
+    if token.name != "img" or not token.raw.startswith("!["):
+        return [token.raw]
+    end = _closing_bracket(token.raw, 1)
+    inside = pieces_of_run([Token("text", token.raw[2:end])], lambda part: [part.raw], MarkdownSpelling())
+    has_text = any(isinstance(piece, MarkedText) for piece in inside)
+    closing = _with_label(token.raw[end:], token.raw[2:end]) if has_text else token.raw[end:]
+    return ["![", *inside, closing]

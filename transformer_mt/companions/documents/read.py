@@ -1,0 +1,105 @@
+"""Files of any format as documents: what of them is text, and the bytes that translations become."""
+
+import gc
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Event
+
+from transformer_mt.companions.documents.formats import MOST_BYTES, OFFICE, WITH_ENCODING, check_size
+from transformer_mt.companions.documents.markup.html_encoding import decode_page
+from transformer_mt.companions.documents.markup.marked_text import BYTE_ORDER_MARK, MarkedText, Piece, Stays
+from transformer_mt.companions.documents.markup.stopping import stopped_by
+from transformer_mt.companions.documents.office.documents import OfficeDocument
+from transformer_mt.companions.documents.text_encoding import decode_text
+from transformer_mt.companions.documents.translate import parse
+from transformer_mt.text.lines import refuse_binary
+
+
+@dataclass(frozen=True)
+class Document:
+    """A file in pieces."""
+
+    pieces: list[Piece]
+    encoding: str = "utf-8"
+    office: OfficeDocument | None = None
+    """The zip file that the pieces are put into, of such a format."""
+    texts: Sequence[MarkedText] = field(init=False)
+    """The pieces that are translated."""
+
+    def __post_init__(self) -> None:
+        texts = [piece for piece in self.pieces if isinstance(piece, MarkedText)]
+        object.__setattr__(self, "texts", texts)
+
+    @property
+    def stay(self) -> Counter[str]:
+        """Number of parts of each kind whose text is not translated."""
+        return Counter(piece.what for piece in self.pieces if isinstance(piece, Stays))
+
+    @property
+    def remarks(self) -> list[str]:
+        """Sentences about what is not translated."""
+        if not self.texts:
+            return ["there is no text to translate"]
+        stay = ", ".join(f"{count:,} {what}" for what, count in self.stay.items())
+        return [f"not translated: {stay}"] if stay else []
+
+    def encoded(self, text: str) -> bytes:
+        """A part of what the pieces became, in the file's encoding."""
+        return text.encode(self.encoding, "xmlcharrefreplace")  # HTML may lack characters
+
+    def written(self, text: str) -> bytes:
+        """The whole file, of what all pieces became."""
+        return self.encoded(text) if self.office is None else self.office.written(text)
+
+
+def read_document(
+    raw: bytes,
+    format: str,
+    languages: tuple[str, str],
+    name: str,
+    attributes: bool = True,
+    most_bytes: int = MOST_BYTES,
+    stop: Event | None = None,
+) -> Document:
+    """A file of one of FORMATS but lines of text, `html` say. InputError if it is none, or has more than
+    `most_bytes` of text. `languages` are those of the translation; for `attributes` see parse_html. Another
+    thread may `stop` it: StoppedError.
+    """
+    with _without_collector(), stopped_by(stop):
+        return _read(raw, format, languages, name, attributes, most_bytes)
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """The pieces of a document are many small objects that stay: to look for cycles among them takes a third
+    of the time.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _read(
+    raw: bytes, format: str, languages: tuple[str, str], name: str, attributes: bool, most_bytes: int
+) -> Document:
+    if format in OFFICE:
+        office = OfficeDocument.read(raw, format, languages[0], name, attributes)
+        return Document(office.pieces(most_bytes), office=office)
+    check_size(len(raw), name, most_bytes)
+    is_utf_16 = raw.startswith((b"\xff\xfe", b"\xfe\xff"))
+    if not is_utf_16 or format in ("text", "wrapped"):
+        refuse_binary([raw[:1000]], 1, name)
+    if format in WITH_ENCODING or is_utf_16:
+        text, declared = decode_page(raw, name)
+    else:
+        text, declared = decode_text(raw, format, languages[0], name)
+    mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
+    pieces = parse(text.removeprefix(mark), format, languages, name, attributes, declared.is_ascii)
+    is_changed = format == "po" and is_utf_16  # which gettext does not read
+    return Document([mark * (not is_changed), *pieces], "utf-8" if is_changed else declared.name)

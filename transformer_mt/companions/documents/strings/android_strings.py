@@ -1,0 +1,101 @@
+"""Texts of Android programs (strings.xml)."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from transformer_mt.companions.documents.markup.html_tokens import Token
+from transformer_mt.companions.documents.markup.inline_run import pieces_of_run
+from transformer_mt.companions.documents.markup.marked_text import Piece, Stays
+from transformer_mt.companions.documents.markup.spelling import BackslashSpelling, Spelling, units
+from transformer_mt.companions.documents.markup.xml_tokens import end_of, xml_tokens
+from transformer_mt.companions.documents.strings.placeholders import with_placeholders
+from transformer_mt.companions.documents.strings.quoted import CHOICES, is_choice, pieces_of_cdata
+from transformer_mt.errors import InputError
+
+_TEXTS = {"string", "item"}
+_AROUND = {"resources", "plurals", "string-array", "array"}
+_QUOTED = re.compile(r'(\s*")((?:[^"\\<&]|\\.|&[^;\s]+;)+)("\s*)', re.DOTALL)
+
+
+class AndroidSpelling(BackslashSpelling):
+    """Escapes with a backslash in XML; an apostrophe has one."""
+
+    special: ClassVar = "\\&"
+    usual: ClassVar = {**BackslashSpelling.usual, "'": "\\'", "&": "&amp;", "<": "&lt;", ">": "&gt;"}
+    _unit = re.compile(rf"{BackslashSpelling._unit.pattern.removesuffix('|.')}|&[^;\s]+;|.", re.DOTALL)
+
+    def units(self, raw: str) -> Iterator[tuple[str, str]]:
+        for characters, written in super().units(raw):
+            yield ("".join(c for c, _ in units(written)) if written[0] == "&" else characters), written
+
+    def _is_safe(self, text: str, i: int) -> bool:
+        """A quote without a backslash, which keeps white space, stays one where the source has it."""
+        return text[i] == '"' or super()._is_safe(text, i)
+
+
+class _CdataSpelling(AndroidSpelling):
+    """The same in a section of CDATA, where references may be left out as in HTML."""
+
+    def _is_safe(self, text: str, i: int) -> bool:
+        is_html = text[i] in "&<>"
+        return Spelling._is_safe(self, text, i) if is_html else super()._is_safe(text, i)
+
+
+def parse_android(text: str, name: str) -> list[Piece]:
+    """The pieces of a file: its strings, plurals and arrays but for those that are not translatable."""
+    tokens = xml_tokens(text, name)
+    root = next(token for token in tokens if token.name)
+    if root.name != "resources":
+        raise InputError(
+            f"{name}: must have the root <resources>, as Android's strings have, but has <{root.name}>"
+        )
+    pieces: list[Piece] = []
+    position = 0
+    while position < len(tokens):
+        token = tokens[position]
+        pieces.append(token.raw)
+        position += 1
+        if token.kind != "start":
+            continue
+        end = end_of(tokens, position - 1)
+        is_other = token.name not in _TEXTS and token.name not in _AROUND  # styles, dimensions
+        if token.attribute("translatable") == "false" or is_other:
+            pieces += [other.raw for other in tokens[position:end]]
+            position = end
+        elif token.name in _TEXTS:
+            pieces += _of_string(tokens[position:end])
+            position = end
+    return pieces
+
+
+def _of_string(tokens: Sequence[Token]) -> list[Piece]:
+    """The content of an element: a text, a reference to another resource, or HTML."""
+    written = "".join(token.raw for token in tokens).strip()
+    if written.startswith(("@", "?")):
+        return [token.raw for token in tokens]
+    if is_choice(written):
+        return [Stays("".join(token.raw for token in tokens), CHOICES)]
+    if (inside := pieces_of_cdata(tokens, _CdataSpelling)) is not None:
+        return inside
+    quoted = _QUOTED.fullmatch("".join(token.raw for token in tokens))
+    if quoted and all(token.kind == "text" for token in tokens):  # quotes that keep white space as it is
+        text = pieces_of_run([Token("text", quoted[2])], lambda token: [token.raw], AndroidSpelling())
+        return [quoted[1], *text, quoted[3]]
+    return pieces_of_run(list(with_placeholders(_run(tokens))), lambda token: [token.raw], AndroidSpelling())
+
+
+def _run(tokens: Sequence[Token]) -> Iterator[Token]:
+    """The tokens of a string; `<xliff:g>` is text that stays."""
+    position = 0
+    while position < len(tokens):
+        token = tokens[position]
+        if token.kind == "start" and token.name.endswith(":g"):
+            end = end_of(tokens, position) + 1
+            parts = tuple(tokens[position:end])
+            has_text = any(part.kind == "text" and part.raw.strip() for part in parts)
+            yield Token("literal" if has_text else "object", "".join(p.raw for p in parts), token.name, parts)
+            position = end
+        else:
+            yield token
+            position += 1

@@ -1,0 +1,100 @@
+"""JSON of interface texts: the values that are strings; keys, numbers and white space stay as they are."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from transformer_mt.companions.documents.markup.marked_text import Piece
+from transformer_mt.companions.documents.strings.quoted import pieces_of_string
+from transformer_mt.errors import InputError
+
+_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?', re.DOTALL)
+_LOCALE = re.compile(r'("@@locale"\s*:\s*")[\w-]+(")')
+_STRUCTURE = re.compile(r'["{}\[\]]')
+_OF_MESSAGES = {"message", "description", "placeholders", "hash"}
+"""The keys of the objects that the files of browsers' extensions consist of: their messages are texts."""
+
+
+def parse_json(text: str, target_lang: str, name: str) -> list[Piece]:
+    """The pieces of a file. Values of keys that begin with `@` stay, as they are about other keys (.arb), but
+    the language in `@@locale` becomes the target's.
+    """
+    try:
+        json.loads(text.removeprefix("\ufeff"))
+    except RecursionError:
+        raise InputError(f"{name}: must be JSON: it is nested too deep") from None
+    except ValueError as error:
+        raise InputError(f"{name}: must be JSON: {error}") from None
+    text = _LOCALE.sub(lambda match: match[1] + target_lang.replace("-", "_") + match[2], text)
+    pieces: list[Piece] = []
+    position = 0
+    for begin, end in _values(text):
+        pieces += [text[position:begin], *pieces_of_string(text[begin:end])]
+        position = end
+    return [*pieces, text[position:]]
+
+
+@dataclass
+class _Container:
+    """An object or a list of the file."""
+
+    parent: int
+    """Its number among all of them; that of the file itself is 0."""
+    key: str
+    is_object: bool
+    keys: set[str] = field(default_factory=set)
+    has_texts: bool = False
+    """Whether a string stands directly in it; what a key with `$` or `@` has does not count."""
+    children: list[int] = field(default_factory=list)
+
+
+def _values(text: str) -> Iterator[tuple[int, int]]:
+    """The positions of the strings that are translated, without their quotes."""
+    containers = [_Container(0, "", is_object=False)]
+    values: list[tuple[tuple[int, int], int, str]] = []
+    """The positions of each string, the container it stands in, and its key there."""
+    key, depth, position = "", 0, 0
+    while match := _STRUCTURE.search(text, position):
+        position = match.end()
+        if match[0] in "{[":
+            containers[depth].children.append(len(containers))
+            containers.append(_Container(depth, key, match[0] == "{"))
+            depth = len(containers) - 1
+        elif match[0] in "}]":
+            depth = containers[depth].parent
+        else:
+            string = _STRING.match(text, match.start())
+            assert string, "the text is JSON"
+            position = string.end()
+            if string[2]:
+                key = string[1]
+                containers[depth].keys.add(key)
+                continue
+            containers[depth].has_texts |= not key.startswith(("$", "@"))
+            values.append((string.span(1), depth, key))
+        key = ""
+    has_messages = [_has_messages(one, containers) for one in containers]
+    stays: list[bool] = []
+    for number, one in enumerate(containers):
+        stays.append(number > 0 and (stays[one.parent] or _is_about(one, containers, has_messages)))
+    for span, number, key in values:
+        if not stays[number] and not _is_about(_Container(number, key, False), containers, has_messages):
+            yield span
+
+
+def _has_messages(one: _Container, containers: Sequence[_Container]) -> bool:
+    """True for the object of messages of a browser's extension: each of them is an object, too."""
+    children = [containers[child].keys for child in one.children]
+    return (
+        one.is_object
+        and not one.has_texts
+        and all("message" in keys for keys in children)
+        and any(keys <= _OF_MESSAGES for keys in children)
+    )
+
+
+def _is_about(one: _Container, containers: Sequence[_Container], has_messages: Sequence[bool]) -> bool:
+    """True for a value, in a container and with a key, that is about other texts."""
+    is_entry = one.parent > 0 and has_messages[containers[one.parent].parent]
+    return one.key.startswith("@") or (is_entry and one.key in _OF_MESSAGES - {"message"})

@@ -1,0 +1,203 @@
+"""The command `translate` for a document: part by part, resumed after the last whole one."""
+
+import argparse
+import hashlib
+import re
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from itertools import takewhile
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from transformer_mt.cli.options.arguments import Parser
+from transformer_mt.cli.options.model import load_translator
+from transformer_mt.cli.options.ranks import has_ranks
+from transformer_mt.cli.translating import resume
+from transformer_mt.cli.translating.memory_out import memory_out
+from transformer_mt.companions.documents.formats import OFFICE
+from transformer_mt.errors import InputError, WorkError
+from transformer_mt.files import write_bytes
+from transformer_mt.messages import say
+
+if TYPE_CHECKING:
+    from transformer_mt.companions.documents.read import Document
+
+
+def add_options(parser: Parser) -> None:
+    """The options of `translate` for documents alone."""
+    parser.add_argument(
+        "--attributes",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="with --format html: also translate alt, title, placeholder, aria-label and descriptions",
+    )
+
+
+def translate(arguments: argparse.Namespace, format: str) -> None:
+    """Write the document part by part, each as soon as it is translated."""
+    _check_options(arguments, format)
+    from transformer_mt.companions.documents.read import read_document
+    from transformer_mt.companions.documents.translate import translate_pieces
+    from transformer_mt.translation.result import Options
+
+    name, raw = _read(arguments)
+    options = Options(align=True, protect=arguments.protect, tag=arguments.tag)
+    translator = load_translator(arguments, options)
+    translator.check(options)
+    languages = translator.source_lang, translator.target_lang
+    document = read_document(raw, format, languages, name, arguments.attributes)
+    total = len(document.texts)
+    for remark in document.remarks:
+        say(f"note: {name}: {remark}")
+    facts = resume.record_of(arguments, translator) | {"the setting --format": format}
+    facts["the setting --attributes"] = str(arguments.attributes)
+    facts["the input"] = hashlib.sha256(raw).hexdigest()  # standard input, too
+    with ExitStack() as files:
+        remember = memory_out(arguments, translator, files)
+        resumed, output = _open_output(arguments, facts, document, files)
+        done = resumed or 0
+        if resumed is not None:
+            say(f"{arguments.output}: resuming after {min(done, total):,} of {total:,} texts")
+        bar = _progress(total, min(done, total), arguments, files)
+        parts = translate_pieces(
+            translator, document.pieces, arguments.tag, arguments.protect, done, arguments.retry
+        )
+        for number, part in enumerate(parts, start=done + 1):
+            for problem in part.problems:
+                say(f"text {number}: {problem}")
+            output.write(part.written)
+            for pair in part.pairs:
+                remember(*pair)
+            bar(number <= total)
+        output.end()
+
+
+def _check_options(arguments: argparse.Namespace, format: str) -> None:
+    given = {
+        "--n-best": arguments.n_best > 1,
+        "--json": arguments.json,
+        "--prefix": arguments.prefix is not None,
+        "--prefixes": arguments.prefixes is not None,
+    }
+    if format in OFFICE and not arguments.output:
+        raise InputError(f"a .{format} document must be written to a file; give --output FILE")
+    if wrong := next((option for option, is_given in given.items() if is_given), None):
+        raise InputError(f"{wrong} requires --format text, but the format is {format}")
+    if has_ranks():
+        raise InputError("a document must be translated by one process; start it without torchrun")
+
+
+def _read(arguments: argparse.Namespace) -> tuple[str, bytes]:
+    """(name, content) of the document."""
+    from transformer_mt.text.compressed import DAMAGED
+    from transformer_mt.text.lines import open_bytes
+
+    if arguments.text:
+        return "TEXT", "".join(f"{text}\n" for text in arguments.text).encode(errors="surrogateescape")
+    if arguments.input:
+        with open_bytes(arguments.input) as file:
+            try:
+                return arguments.input, file.read()
+            except DAMAGED as error:
+                raise InputError(f"{arguments.input}: cannot be read: {error}") from None
+    if sys.stdin is None:
+        raise InputError("standard input is closed; give TEXT or --input FILE")
+    return "standard input", sys.stdin.buffer.read()
+
+
+class _Output:
+    """The translated document, and next to it the size it had after each part: a resumed translation
+    continues after the last whole part.
+    """
+
+    def __init__(
+        self,
+        file: IO[bytes],
+        document: "Document",
+        sizes: IO[bytes] | None = None,
+        path: Path | None = None,
+        whole: Path | None = None,
+    ) -> None:
+        """`path` is that of the `file`, which becomes the `whole` at the end where that is another file."""
+        self._file, self._document, self._sizes = file, document, sizes
+        self._path, self._whole = path, whole
+
+    def write(self, text: str) -> None:
+        self._file.write(self._document.encoded(text))
+        self._file.flush()
+        if self._sizes is not None:
+            self._sizes.write(b"%d\n" % self._file.tell())
+            self._sizes.flush()
+
+    def end(self) -> None:
+        """All parts are written: nothing is left to resume."""
+        if self._path is None:
+            return
+        if self._whole is not None:
+            try:
+                write_bytes(self._whole, self._document.written(self._path.read_bytes().decode()))
+            except OSError as error:
+                raise WorkError(f"{self._whole}: cannot be written: {error.strerror}") from None
+            self._path.unlink()
+        _sizes_file(self._path).unlink(missing_ok=True)
+        resume.end(self._path)
+
+
+def _sizes_file(output: Path) -> Path:
+    return output.with_name(f".{output.name}.resume.sizes")
+
+
+def _open_output(
+    arguments: argparse.Namespace, facts: dict[str, str], document: "Document", files: ExitStack
+) -> tuple[int | None, _Output]:
+    """The texts that are translated already, None if none were asked for, and the output. The texts of an
+    office document wait in a file next to it.
+    """
+    if not arguments.output:
+        return None, _Output(sys.stdout.buffer, document)
+    path, whole = Path(arguments.output), None
+    if document.office is not None:
+        path, whole = path.with_name(f".{path.name}.resume.text"), path
+    done = None
+    if arguments.resume:
+        done = 0
+        if path.exists() and path.stat().st_size:
+            resume.check(path, facts)
+            done = _cut_to_whole_parts(path)
+    try:
+        file = files.enter_context(path.open("ab" if done else "wb"))
+        if not path.is_file():  # a device or a pipe is not resumed
+            return done, _Output(file, document)
+        sizes = files.enter_context(_sizes_file(path).open("ab" if done else "wb"))
+        if not done:
+            resume.begin(path, facts)
+        return done, _Output(file, document, sizes, path, whole)
+    except OSError as error:
+        raise InputError(f"{arguments.output}: cannot be written: {error.strerror}") from None
+
+
+def _cut_to_whole_parts(path: Path) -> int:
+    """Truncate the output after its last whole part, and return the number of parts."""
+    try:
+        lines = _sizes_file(path).read_bytes().splitlines(keepends=True)
+    except OSError:
+        lines = []
+    size = path.stat().st_size
+    numbers = takewhile(lambda line: re.fullmatch(rb"[0-9]+\n", line), lines)  # until a damaged one
+    whole = [int(number) for number in numbers if int(number) <= size]
+    with path.open("r+b") as file:
+        file.truncate(whole[-1] if whole else 0)
+    _sizes_file(path).write_bytes(b"".join(b"%d\n" % size for size in whole))
+    return len(whole)
+
+
+def _progress(
+    total: int, done: int, arguments: argparse.Namespace, files: ExitStack
+) -> Callable[[int], object]:
+    """Counts texts in a bar on stderr, where a person looks at it."""
+    if not sys.stderr.isatty() or (not arguments.output and sys.stdout.isatty()):
+        return lambda texts: None
+    from transformer_mt.progress_bar import show_progress
+
+    return files.enter_context(show_progress(None, "translating", total, done, "texts")).update

@@ -1,0 +1,1 @@
+"""The commands `import` and `export`."""

@@ -1,0 +1,62 @@
+"""One command from a run to an exported model that has proven itself."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from transformer_mt.companions.exchange.export.format import ExportFormat, TrainedRun
+from transformer_mt.companions.exchange.export.model_card import card_facts, model_card
+from transformer_mt.companions.exchange.export.proof import Proof, probe_sentences, prove
+from transformer_mt.companions.exchange.export.unproven import unproven_folder
+from transformer_mt.errors import InputError
+from transformer_mt.files import check_is_new, write_text
+from transformer_mt.messages import say
+from transformer_mt.runs.folder import RunFolder
+from transformer_mt.translation.engines.torch_engine import load_model
+from transformer_mt.translation.translator import Translator
+
+
+def export(
+    run: RunFolder, out: Path, target: ExportFormat, probe: str | None, license: str | None = None
+) -> Proof:
+    """Write the model of `run` to `out` in the target's form with a model card, and check its output; on
+    failure nothing is kept.
+
+    InputError if the target cannot hold it, with every reason; WorkError if it translates otherwise than the
+    run does.
+    """
+    config = run.config()
+    run.check_weights()
+    check_is_new(out)
+    if reasons := target.reasons_against(config):
+        lines = [f"{target.name} cannot hold this model: {reason}" for reason in reasons]
+        raise InputError("\n".join([*lines, target.advice]))
+    # All runtimes end their search so: documented once, and no change to report at each export.
+    decode = config.decode.model_copy(update={"stop_early": True})
+    decode, without = target.supported_settings(decode)
+    if without:
+        changes = [f"decode.{n} {getattr(decode, n)} (here {getattr(config.decode, n)})" for n in without]
+        say(f"{target.name} cannot search as this run does; the export has {', '.join(changes)}")
+    config = config.model_copy(update={"decode": decode})
+    trained = TrainedRun(run, config, *load_model(run, config))
+    trained.model.eval()
+    sentences = probe_sentences(run, config.data, trained.tokenizer, probe)
+    with unproven_folder(out) as unproven:
+        target.write(trained, unproven)
+        if run.seen_file.exists():
+            shutil.copyfile(run.seen_file, RunFolder(unproven).seen_file)
+        _write_metadata(unproven, target.metadata(config))
+        proven = config.decode.model_copy(update=target.proof_settings)
+        ours = Translator.of_config(trained.model, trained.tokenizer, config, proven)
+        proof = prove(ours, target, unproven, sentences)
+        facts = card_facts(run, config, proof, license)
+        write_text(unproven / "README.md", model_card(facts, run, config, target, out.name))
+        _write_metadata(unproven, {**target.metadata(config), **facts})
+        unproven.chmod(0o755)
+        target.pack(unproven, out, config)
+    return proof
+
+
+def _write_metadata(folder: Path, facts: dict[str, Any]) -> None:
+    write_text(folder / "metadata.json", json.dumps(facts, indent=1, ensure_ascii=False) + "\n")

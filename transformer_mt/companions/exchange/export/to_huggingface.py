@@ -1,0 +1,311 @@
+"""Hugging Face: a folder that `AutoModelForSeq2SeqLM` and `AutoTokenizer` load, without code of ours.
+
+Pre-norm models are Pegasus there, post-norm ones Marian; with learned positions they are mBART and BART. The
+tokenizer is Marian's, with our ids, or with
+those that an imported model had.
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from safetensors.torch import save_file
+
+from transformer_mt.companions.exchange.export.format import OURS_ALONE, Output, TrainedRun, num_positions
+from transformer_mt.companions.exchange.export.huggingface_tokenizer import (
+    ids_there,
+    orders,
+    write_json,
+    write_m2m_tokenizer,
+    write_marian_tokenizer,
+)
+from transformer_mt.companions.exchange.layouts.huggingface import to_huggingface
+from transformer_mt.config import Config, DataConfig, DecodeConfig, ModelConfig
+from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from transformer_mt.errors import InputError
+from transformer_mt.model.transformer import Transformer
+from transformer_mt.progress_bar import show_progress
+from transformer_mt.translation.result import Translation
+
+# What the search of transformers has, too; its limit of lengths is that of the longest source.
+_SETTINGS = ("beam", "length_penalty", "max_length", "max_length_ratio", "batch_tokens")
+_BATCH = 16
+
+
+class ToHuggingFace:
+    """A folder in the layout of the Hugging Face hub."""
+
+    name = "Hugging Face"
+    advice = (
+        "Train one with position: sinusoidal, or learned with embedding_norm: true, activation: relu, gelu "
+        "or silu, the usual attention and, with norm: pre or position: learned, one vocabulary and tied "
+        "embeddings."
+    )
+    proof_settings: ClassVar[dict[str, Any]] = {}
+    quantization = "float32"
+
+    def __init__(self) -> None:
+        import_transformers()
+        self._before = ""  # each source
+        self._prompt: list[int] = []  # after what the decoder begins with
+        self._pieces: dict[int, str] = {}  # by the ids there
+
+    def supported_settings(self, settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
+        default = DecodeConfig()
+        kept = {key: getattr(settings, key) for key in _SETTINGS}
+        if settings.length_penalty_form != "plain":
+            kept["length_penalty"] = default.length_penalty
+        supported = DecodeConfig.model_validate(
+            {**kept, "split_sentences": False, "stop_early": True, **OURS_ALONE}
+        )
+        names = set(DecodeConfig.model_fields) - {"split_sentences"}
+        return supported, sorted(n for n in names if getattr(settings, n) != getattr(supported, n))
+
+    def reasons_against(self, config: Config) -> list[str]:
+        model = config.model
+        if model.kind != "transformer":
+            return [f"model.kind must be transformer, but is {model.kind}"]
+        needed: dict[str, tuple[object, object, str]] = {
+            "model.attention.window": (model.attention.window, 0, ""),
+            "model.attention.cross": (model.attention.cross, "global", ""),
+            "model.attention.hard": (model.attention.hard, False, ""),
+        }
+        is_bart = model.position == "learned"
+        with_position = f" with position: {model.position}"
+        needed["model.embedding_norm"] = (model.embedding_norm, is_bart, with_position)
+        if model.position == "sinusoidal_fairseq":
+            needed["data.new_pieces.text"] = (config.data.new_pieces.text, None, with_position)
+            needed["model.norm"] = (model.norm, "pre", with_position)
+            needed["model.decoder_start"] = (model.decoder_start, "eos", with_position)
+            needed["model.output_bias"] = (model.output_bias, False, with_position)
+            needed["data.language_pieces"] = (config.data.language_pieces, "both", with_position)
+        else:
+            if not is_bart:
+                needed["model.position"] = (model.position, "sinusoidal", "")
+            needed["model.decoder_start"] = (model.decoder_start, "bos", "")
+            if config.data.language_pieces == "both":
+                needed["data.language_pieces"] = ("both", False, "")
+        if model.norm == "pre" or is_bart:
+            where = with_position if is_bart else " with norm: pre"
+            needed["tokenizer.shared"] = (config.tokenizer.shared, True, where)
+            needed["model.tie_embeddings"] = (model.tie_embeddings, True, where)
+        reasons = [
+            f"{key} must be {value}{where}, but is {present}".replace("True", "true").replace(
+                "False", "false"
+            )
+            for key, (present, value, where) in needed.items()
+            if present != value
+        ]
+        if model.activation == "swiglu":
+            reasons.append("model.activation must be relu, gelu or silu, but is swiglu")
+        scores = model.attention.scores().model_dump()
+        reasons += [
+            f"model.attention.score must be scaled_dot, but is {score} ({side})"
+            for side, score in scores.items()
+            if score != "scaled_dot"
+        ]
+        return reasons
+
+    def write(self, run: TrainedRun, folder: Path) -> None:
+        assert isinstance(run.model, Transformer)
+        positions, data = num_positions(run.config), run.config.data
+        self._before = "" if _is_m2m(run.config.model) else data.language_piece(data.languages) or ""
+        self._pieces = dict(zip(ids_there(run.tokenizer), run.tokenizer.all_pieces_tgt))
+        prompt = data.target_piece(data.languages)
+        self._prompt = [] if prompt is None else [ids_there(run.tokenizer)[run.tokenizer.control_id(prompt)]]
+        weights = {name: parameter.detach() for name, parameter in run.model.named_parameters()}
+        tensors = to_huggingface(run.config.model, weights, orders(run.tokenizer), positions)
+        save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+        write_json(folder / "config.json", model_config(run.config.model, run.tokenizer, positions))
+        write_json(
+            folder / "generation_config.json", _generation_config(run.config, run.tokenizer, positions)
+        )
+        if _is_m2m(run.config.model):
+            write_m2m_tokenizer(run.tokenizer, data, folder)
+        else:
+            write_marian_tokenizer(run.tokenizer, data, folder, positions)
+
+    def translate(self, folder: Path, sentences: Sequence[str]) -> Sequence[Output]:
+        transformers = import_transformers()
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+        outputs: dict[int, Output] = {}
+        order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
+        with show_progress(None, "proof", len(sentences), unit="sentences") as bar:
+            for start in range(0, len(order), _BATCH):
+                rows = order[start : start + _BATCH]
+                texts = [self._before + sentences[i] for i in rows]
+                inputs = tokenizer(texts, return_tensors="pt", padding=True)
+                if self._prompt:
+                    begin = [model.config.decoder_start_token_id, *self._prompt]
+                    inputs["decoder_input_ids"] = torch.tensor([begin] * len(texts))
+                generated = model.generate(
+                    **inputs, return_dict_in_generate=True, output_logits=True, output_scores=True
+                )
+                texts = tokenizer.decode(generated.sequences, skip_special_tokens=True)
+                scores = _scores(model, generated, 1 + len(self._prompt))
+                special = {*tokenizer.all_special_ids, *self._prompt}
+                pieces = [
+                    [self._pieces[i] for i in ids if i not in special and i in self._pieces]
+                    for ids in generated.sequences[:, 1:].tolist()
+                ]
+                outputs |= {i: Output(*output) for i, output in zip(rows, zip(texts, scores, pieces))}
+                bar.update(len(rows))
+        return [outputs[i] for i in range(len(sentences))]
+
+    def expected(self, translation: Translation) -> Output | None:
+        if translation.segments or {"truncated", "unchanged"} & set(translation.flags):
+            return None
+        return Output(translation.translation, translation.score)
+
+    def metadata(self, config: Config) -> dict[str, Any]:
+        return {}
+
+    def usage(self, config: Config, out: str) -> str:
+        is_m2m = _is_m2m(config.model)
+        piece = None if is_m2m else config.data.language_piece(config.data.languages)
+        asks = f"\nEach source begins with the token of its target language: `{piece}`.\n" if piece else ""
+        if is_m2m:
+            asks = (
+                "\n`generation_config.json` sets the target language; `forced_bos_token_id` selects another "
+                "one, and `tokenizer.src_lang` another source.\n"
+            )
+        return f"""\
+With [transformers](https://github.com/huggingface/transformers) (`pip install transformers sentencepiece
+torch`):
+
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{out}")
+model = AutoModelForSeq2SeqLM.from_pretrained("{out}")
+inputs = tokenizer(["{piece or ""}..."], return_tensors="pt", padding=True)
+print(tokenizer.decode(model.generate(**inputs), skip_special_tokens=True))
+```
+{asks}
+Give it one sentence at a time: it does not split texts. CTranslate2's own converter
+(`ct2-transformers-converter`) cannot read this folder; for CTranslate2 export the run itself.
+"""
+
+    def pack(self, folder: Path, out: Path, config: Config) -> None:
+        folder.rename(out)
+
+
+def model_config(c: ModelConfig, tokenizer: Tokenizer, positions: int) -> dict[str, Any]:
+    """The contents of their config.json."""
+    name, kind = class_of(c)
+    sizes = [len(order) for order in orders(tokenizer)]
+    facts = {
+        "architectures": [name],
+        "model_type": kind,
+        "vocab_size": sizes[0],
+        "d_model": c.d_model,
+        "activation_function": "swish" if c.activation == "silu" else c.activation,
+        "dropout": c.dropout,
+        "attention_dropout": c.attention_dropout,
+        "activation_dropout": c.ffn_dropout,
+        "max_position_embeddings": positions,
+        "scale_embedding": True,
+        "tie_word_embeddings": c.tie_embeddings,
+        "is_encoder_decoder": True,
+        "dtype": "float32",
+        **_special_ids(c, tokenizer),
+    }
+    for side, layers in (("encoder", c.num_encoder_layers), ("decoder", c.num_decoder_layers)):
+        facts |= {f"{side}_layers": layers, f"{side}_attention_heads": c.num_heads, f"{side}_ffn_dim": c.d_ff}
+    if kind == "marian":
+        facts |= {
+            "decoder_vocab_size": sizes[-1],
+            "share_encoder_decoder_embeddings": tokenizer.shared and c.tie_embeddings,
+        }
+    return facts
+
+
+def class_of(c: ModelConfig) -> tuple[str, str]:
+    """(its class, its `model_type`) in transformers."""
+    if c.position == "learned":
+        if c.norm == "pre":
+            return "MBartForConditionalGeneration", "mbart"
+        return "BartForConditionalGeneration", "bart"
+    if c.norm == "post":
+        return "MarianMTModel", "marian"
+    if _is_m2m(c):
+        return "M2M100ForConditionalGeneration", "m2m_100"
+    return "PegasusForConditionalGeneration", "pegasus"
+
+
+def _generation_config(config: Config, tokenizer: Tokenizer, positions: int) -> dict[str, Any]:
+    decode = config.decode
+    # Theirs is a length, ours depends on the source: theirs is that of the longest one.
+    longest = decode.max_length or int(decode.max_length_ratio * config.data.max_length) + 10
+    return {
+        "num_beams": decode.beam,
+        "length_penalty": decode.length_penalty,
+        # One beam refuses the key.
+        **({"early_stopping": decode.stop_early} if decode.beam > 1 else {}),
+        "max_length": min(longest + 1, positions),
+        **_never(config, tokenizer),
+        **_special_ids(config.model, tokenizer),
+        **_forced(config.data, tokenizer),
+    }
+
+
+def _never(config: Config, tokenizer: Tokenizer) -> dict[str, Any]:
+    """The pieces that are never written. Ours takes them out of the probabilities after the softmax, as they
+    do, but for PAD of an imported model before: there the others share out its probability, and nothing else
+    may be taken out.
+    """
+    foreign = ids_there(tokenizer)
+    if config.model.output_bias and tokenizer.numberings:
+        return {"suppress_tokens": [foreign[PAD]], "renormalize_logits": True}
+    # The piece of a language must not be suppressed where it is the one that is asked for.
+    tags = [] if config.data.language_pieces == "both" else tokenizer.never_written
+    return {"suppress_tokens": [foreign[i] for i in (PAD, UNK, BOS, *tags)]}
+
+
+def _is_m2m(model: ModelConfig) -> bool:
+    return model.position == "sinusoidal_fairseq"
+
+
+def _forced(data: DataConfig, tokenizer: Tokenizer) -> dict[str, Any]:
+    """The piece of the language to write, which follows what the decoder begins with."""
+    piece = data.target_piece(data.languages)
+    return {} if piece is None else {"forced_bos_token_id": ids_there(tokenizer)[tokenizer.control_id(piece)]}
+
+
+def _special_ids(model: ModelConfig, tokenizer: Tokenizer) -> dict[str, Any]:
+    foreign = ids_there(tokenizer)
+    return {
+        "pad_token_id": foreign[PAD],
+        "bos_token_id": foreign[BOS],
+        "eos_token_id": foreign[EOS],
+        "decoder_start_token_id": foreign[EOS if model.decoder_start == "eos" else BOS],
+        "forced_eos_token_id": None,
+    }
+
+
+def _scores(model: Any, generated: Any, begin: int) -> list[float]:
+    """log P / length^a of each output."""
+    if getattr(generated, "sequences_scores", None) is not None:
+        return [float(score) for score in generated.sequences_scores]
+    # Not from found.scores, in which what is suppressed has no probability
+    steps = model.compute_transition_scores(generated.sequences, generated.logits, normalize_logits=True)
+    penalty, end = model.generation_config.length_penalty, model.generation_config.eos_token_id
+    scores = []
+    for row, tokens in zip(steps.tolist(), generated.sequences[:, begin:].tolist()):
+        length = tokens.index(end) + 1 if end in tokens else len(tokens)
+        scores.append(math.fsum(row[:length]) / length**penalty)
+    return scores
+
+
+def import_transformers() -> Any:
+    try:
+        import transformers
+    except ImportError as error:
+        raise InputError(
+            f"this needs transformers: pip install 'transformer-mt[huggingface]' ({error})"
+        ) from None
+    transformers.utils.logging.disable_progress_bar()
+    return transformers

@@ -1,0 +1,161 @@
+"""Models of Marian, as OPUS-MT's, of M2M-100, as NLLB, and of Pegasus in the layout of the Hugging Face hub,
+read without its libraries.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer_mt.companions.exchange.importing.foreign_model import ForeignModel, languages_of, papers_in
+from transformer_mt.companions.exchange.importing.json_file import read_json
+from transformer_mt.companions.exchange.importing.m2m_vocabulary import m2m_tokenizer
+from transformer_mt.companions.exchange.importing.marian_vocabulary import (
+    marian_tokenizer,
+    numbered_by_its_model,
+)
+from transformer_mt.companions.exchange.importing.weight_files import read_tensors
+from transformer_mt.companions.exchange.layouts import huggingface
+from transformer_mt.companions.exchange.layouts.huggingface import BIAS, POSITIONS, positions_there
+from transformer_mt.config.model import ModelConfig
+from transformer_mt.data.vocabulary.numbering import BOS, PAD, Numbering
+from transformer_mt.errors import InputError
+
+_NORMS = {"marian": "post", "pegasus": "pre", "m2m_100": "pre"}
+_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
+# Weights that were stored in half precision differ from their formula by so much.
+_HALF = 2e-3
+
+
+def read_huggingface_folder(folder: Path) -> ForeignModel:
+    """The model in the folder. InputError, with all reasons, where it is not one that can be held exactly."""
+    config = read_json(folder / "config.json")
+    kind = config.get("model_type")
+    if kind not in _NORMS:
+        *others, last = _NORMS
+        raise InputError(f"{folder}: model_type must be {', '.join(others)} or {last}, but is {kind}")
+    facts = read_json(folder / "tokenizer_config.json", {})
+    is_m2m = kind == "m2m_100"
+    tokenizer = (m2m_tokenizer if is_m2m else marian_tokenizer)(folder, config, facts)
+    tensors = read_tensors(folder)
+    special = tokenizer.numberings[-1].special
+    has_bias = special["bos"] == special["pad"] or (BIAS in tensors and bool(tensors[BIAS].any()))
+    model = _model(folder, config, tokenizer.shared, has_bias)
+    generation = config | read_json(folder / "generation_config.json", {})
+    said = (
+        facts.get("source_lang") or facts.get("src_lang"),
+        facts.get("target_lang") or facts.get("tgt_lang"),
+    )
+    source, targets = languages_of(folder, tokenizer, *said)
+    pieces: bool | str = "both" if is_m2m else any(piece.startswith(">>") for piece in tokenizer.control_ids)
+    return ForeignModel(
+        architecture=str(kind),
+        model=model.model_dump(),
+        decode=_decode(generation),
+        max_length=int(config["max_position_embeddings"]),
+        tokenizer=numbered_by_its_model(tokenizer),
+        weights=weights_of(folder, model, tensors, tokenizer.numberings),
+        source_lang=source,
+        target_langs=targets,
+        language_pieces=pieces or "auto",
+        papers=papers_in(folder),
+    )
+
+
+def _model(folder: Path, config: dict[str, Any], shared: bool, has_bias: bool) -> ModelConfig:
+    """The keys of `model`. InputError, with all reasons, where a field has a value that is not ours."""
+    kind = config["model_type"]
+    activation = config.get("activation_function", "relu" if kind == "m2m_100" else "gelu")
+    # (found, what it must be) of fields whose other values are another network
+    fields = {
+        "scale_embedding": (config.get("scale_embedding", kind == "m2m_100"), True),
+        "normalize_before": (config.get("normalize_before", kind != "marian"), kind != "marian"),
+        "normalize_embedding": (config.get("normalize_embedding", False), False),
+        "decoder_attention_heads": (
+            config.get("decoder_attention_heads"), config.get("encoder_attention_heads"),
+        ),
+        "decoder_ffn_dim": (config.get("decoder_ffn_dim"), config.get("encoder_ffn_dim")),
+    }  # fmt: skip
+    reasons = [
+        f"{key} must be {must}, but is {present}"
+        for key, (present, must) in fields.items()
+        if present != must
+    ]
+    if activation not in _ACTIVATIONS:
+        reasons.append(f"activation_function must be {', '.join(_ACTIVATIONS)}, but is {activation}")
+    is_tied = config.get("tie_word_embeddings", True)
+    if is_tied and config.get("share_encoder_decoder_embeddings", True) != shared:
+        raise InputError(
+            f"{folder}: share_encoder_decoder_embeddings must be {shared}, as the vocabularies are, but is "
+            f"{not shared}"
+        )
+    if reasons:
+        raise InputError("\n".join(f"{folder}: {reason}" for reason in reasons))
+    return ModelConfig(
+        d_model=config["d_model"],
+        d_ff=config["encoder_ffn_dim"],
+        num_heads=config["encoder_attention_heads"],
+        num_encoder_layers=config["encoder_layers"],
+        num_decoder_layers=config["decoder_layers"],
+        dropout=float(config.get("dropout", 0.1)),
+        attention_dropout=float(config.get("attention_dropout", 0.0)),
+        ffn_dropout=float(config.get("activation_dropout", 0.0)),
+        norm=_NORMS[kind],  # type: ignore[arg-type]
+        activation=_ACTIVATIONS[activation],  # type: ignore[arg-type]
+        position="sinusoidal_fairseq" if kind == "m2m_100" else "sinusoidal",
+        tie_embeddings=is_tied,
+        output_bias=has_bias,
+        decoder_start="eos" if kind == "m2m_100" else "bos",
+    )
+
+
+def weights_of(
+    folder: Path, model: ModelConfig, tensors: Mapping[str, Tensor], numberings: list[Numbering]
+) -> dict[str, Tensor]:
+    """Our weights of theirs. InputError where one is missing, has another size, or is not of this network."""
+    needed = {place.theirs: place for place in huggingface.foreign_weights(model, len(numberings) == 1)}
+    # A file keeps one name of a tied matrix, whichever.
+    tied = huggingface.tied_names(model, len(numberings) == 1)
+    if kept := next((name for name in tied if name in tensors), None):
+        tensors = {**{name: tensors[kept] for name in tied if name in needed}, **tensors}
+    if missing := [name for name in needed if name not in tensors]:
+        raise InputError(f"{folder}: the weights must hold {missing[0]}, but do not")
+    extra = [name for name in tensors if name not in needed and not _is_known(name)]
+    if extra:
+        raise InputError(f"{folder}: the weights hold {extra[0]}, which this kind of model does not have")
+    for name in POSITIONS:
+        if name in tensors:
+            expected = positions_there(*tensors[name].shape)
+            if not torch.allclose(tensors[name].float(), expected, atol=_HALF):
+                raise InputError(f"{folder}: {name} must be sinusoids, but is not")
+    for name, place in needed.items():
+        if place.vocabulary is not None:
+            size = len(numberings[0 if place.vocabulary == "src" else -1].order)
+            if len(tensors[name]) != size:
+                raise InputError(
+                    f"{folder}: {name} must have {size} rows (tokens), but has {len(tensors[name])}"
+                )
+    rows = [numbering.foreign_ids() for numbering in numberings]
+    return huggingface.from_huggingface(model, tensors, rows, never=(PAD, BOS))
+
+
+def _is_known(name: str) -> bool:
+    """True for a tied weight under another name, and for a table."""
+    tables = ("shared.weight", "embed_tokens.weight", "embed_positions.weights")
+    return name in (BIAS, "lm_head.weight", *POSITIONS) or name.endswith(tables)
+
+
+def _decode(generation: dict[str, Any]) -> dict[str, Any]:
+    """The search that the model's authors chose."""
+    decode: dict[str, Any] = {"split_sentences": True}
+    if beams := generation.get("num_beams"):
+        decode["beam"] = int(beams)
+    if (penalty := generation.get("length_penalty")) is not None:
+        decode["length_penalty"] = float(penalty)
+    if generation.get("early_stopping") is True:
+        decode["stop_early"] = True
+    if longest := generation.get("max_length"):
+        decode["max_length"] = int(longest) - 1  # theirs counts the piece the decoder begins with
+    return decode

@@ -1,0 +1,179 @@
+"""From a public model to a run's folder."""
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from transformer_mt.checkpoint import save_weights
+from transformer_mt.companions.exchange.importing.ctranslate2_folder import link_model, read_ctranslate2
+from transformer_mt.companions.exchange.importing.foreign_model import ForeignModel
+from transformer_mt.companions.exchange.importing.huggingface_folder import read_huggingface_folder
+from transformer_mt.companions.exchange.importing.kinds import is_ctranslate2, is_marian
+from transformer_mt.companions.exchange.importing.languages import NO_LANGUAGES, Languages
+from transformer_mt.companions.exchange.importing.marian_npz import read_marian_npz
+from transformer_mt.config import Config
+from transformer_mt.config.dump import dump_config
+from transformer_mt.config.messages import sentence
+from transformer_mt.corpora.seen_sentences import SeenSentences
+from transformer_mt.data.vocabulary.sentencepiece_file import tokenizer_settings
+from transformer_mt.errors import InputError, Setting
+from transformer_mt.files import check_is_new, write_text
+from transformer_mt.messages import say
+from transformer_mt.runs.folder import RunFolder
+from transformer_mt.runs.open_model import UnknownLanguageError
+
+
+def import_model(
+    folder: Path,
+    out: Path,
+    name: str,
+    languages: Languages = NO_LANGUAGES,
+    revision: str | None = None,
+    before_writing: Callable[[], None] = lambda: None,
+) -> RunFolder:
+    """Write the model in `folder`, known as `name`, as a run to `out`; on failure nothing is kept.
+
+    InputError, with every reason, where it is not a model that can be held exactly.
+    """
+    check_is_new(out)
+    foreign = _read(folder)
+    config = _config(foreign, folder, name, languages)
+    before_writing()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        run = RunFolder(unfinished)
+        write_text(run.config_file, dump_config(config, comments=True))
+        foreign.tokenizer.save(unfinished)
+        if foreign.weights:
+            save_weights(run.weights_file, foreign.weights, {"imported": name})
+        else:
+            link_model(folder, unfinished, name)
+        if foreign.papers:
+            run.papers.mkdir()
+        for paper in foreign.papers:
+            shutil.copyfile(paper, run.papers / paper.name)
+        facts = {
+            "model": name,
+            "revision": revision,
+            "architecture": foreign.architecture,
+            "license": _license(foreign.papers),
+        }
+        SeenSentences.inherited_from([RunFolder(folder).seen()]).write(run.seen_file)
+        write_text(run.imported_file, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+        unfinished.chmod(0o755)
+        unfinished.rename(out)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return RunFolder(out)
+
+
+def _read(folder: Path) -> ForeignModel:
+    """The model. InputError where its files are not what its software writes."""
+    try:
+        if is_marian(folder):
+            return read_marian_npz(folder)
+        return read_ctranslate2(folder) if is_ctranslate2(folder) else read_huggingface_folder(folder)
+    except InputError as error:
+        where = "" if str(error).startswith(str(folder)) else f"{folder}: "
+        raise InputError(where, *error.parts) from None
+    except KeyError as error:
+        raise InputError(
+            f"{folder}: must say {error.args[0]} in its files, but does not; is it whole?"
+        ) from None
+    except (TypeError, ValueError, AttributeError, IndexError, RuntimeError, yaml.YAMLError) as error:
+        reason = str(error).strip().split("\n")[0][:200]
+        raise InputError(
+            f"{folder}: must be a model as its software writes it, but is not: {reason}"
+        ) from None
+
+
+def _config(foreign: ForeignModel, folder: Path, name: str, languages: Languages) -> Config:
+    source, target = _direction(foreign, folder, languages)
+    data: dict[str, Any] = {"imported": name, "target_lang": target}
+    if foreign.language_pieces == "both":  # each of its languages into each other one
+        train: Any = {**data, "languages": foreign.target_langs}
+    elif len(foreign.target_langs) > 1:
+        train = [{"imported": name, "target_lang": one} for one in foreign.target_langs]
+    else:
+        train = data
+    values: dict[str, Any] = {
+        "name": re.sub(r"[^\w.+-]", "-", Path(name).name).strip("-.") or "imported",
+        "data": {
+            "source_lang": source,
+            "target_lang": target,
+            "train": train,
+            "valid": data,
+            "language_pieces": foreign.language_pieces,
+            "max_length": foreign.max_length,
+        },
+        "tokenizer": _tokenizer_keys(foreign),
+        "model": foreign.model,
+        "decode": foreign.decode,
+    }
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        parts = [part for problem in error.errors() for part in ["\n", *sentence(problem, {}, Config)]]
+        raise InputError(f"{folder}: cannot be represented here:", *parts) from None
+
+
+def _direction(foreign: ForeignModel, folder: Path, languages: Languages) -> tuple[str, str]:
+    """The usual source and target language. InputError where the model does not have them, or nothing says
+    them.
+    """
+    has_pieces = foreign.language_pieces != "auto"
+    known = foreign.target_langs if has_pieces else []
+    source, target = languages.source, languages.target
+    if languages.is_fallback:
+        source = foreign.source_lang or source
+        target = target if target in known or not foreign.target_langs else None
+        if known and source not in known and foreign.language_pieces == "both":  # it is to learn the language
+            source = next((language for language in known if language != target), None)
+    source = source or foreign.source_lang
+    target = target or next((lang for lang in foreign.target_langs if lang != source), None)
+    for key, language in (("from", source), ("to", target)):
+        if language is None:
+            raise UnknownLanguageError(f"{folder}: names no languages; give them with ", Setting(key))
+        if known and language not in known and (key == "to" or foreign.language_pieces == "both"):
+            raise InputError(
+                Setting(key), f" must be a language of the model ({', '.join(known)}), but is {language}"
+            )
+    assert source is not None and target is not None
+    if source == target:
+        raise InputError(f"{folder}: source and target language must differ, but both are {source}")
+    return source, target
+
+
+def _tokenizer_keys(foreign: ForeignModel) -> dict[str, Any]:
+    tokenizer = foreign.tokenizer
+    facts = tokenizer_settings(tokenizer.models[0])
+    return {
+        **facts, "vocab_size": len(tokenizer.all_pieces_tgt), "shared": tokenizer.shared,
+    }  # fmt: skip
+
+
+def _license(papers: list[Path]) -> str | None:
+    """The licence that the card's header names."""
+    for paper in papers:
+        if paper.name.lower().startswith("readme"):
+            text = paper.read_text(encoding="utf-8", errors="replace")
+            header = re.match(r"---\n(.*?)^---\s*$", text, re.DOTALL | re.MULTILINE)
+            try:
+                facts = yaml.safe_load(header[1]) if header else None
+            except yaml.YAMLError:
+                continue
+            named = facts.get("license") if isinstance(facts, dict) else None
+            if isinstance(named, list):
+                named = ", ".join(map(str, named))
+            if named:
+                return str(named)
+    say("note: the model names no licence; ask its authors before you share models made from it")
+    return None

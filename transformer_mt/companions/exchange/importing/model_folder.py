@@ -1,0 +1,73 @@
+"""Public models and halves of runs as the folders of runs: each is imported once, into the cache."""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+from transformer_mt.cache import cache_root
+from transformer_mt.companions.exchange.importing.kinds import is_public
+from transformer_mt.companions.exchange.importing.languages import Languages
+from transformer_mt.config import Config
+from transformer_mt.config.public_model import Halves, PublicModel
+from transformer_mt.locks import wait_for_folder
+from transformer_mt.messages import say
+from transformer_mt.runs.folder import RunFolder
+from transformer_mt.runs.open_model import UnknownLanguageError
+from transformer_mt.version import __version__
+
+# The files of a model: the key in the cache changes with them, and with nothing else beside them.
+_READ = re.compile(r".*\.(json|spm|model|safetensors|npz|yml|bin)|.*vocabulary\.txt")
+
+
+def open_model(
+    model: str | PublicModel | Halves, languages: tuple[str | None, str | None], config: Config | None
+) -> RunFolder | None:
+    """The run of a public model, or of halves of runs that the training of `config` begins from; None for
+    other models. `languages` are used where the model names none.
+    """
+    if isinstance(model, Halves):
+        from transformer_mt.companions.exchange.importing.joined_halves import joined_halves  # imports torch
+
+        assert config is not None
+        return joined_halves(config, model)
+    folder, name, revision = Path(str(model)), str(model), None
+    if isinstance(model, PublicModel):
+        from transformer_mt.companions.exchange.importing.hub_model import fetched
+
+        folder, revision = fetched(model.huggingface, model.revision)
+        if not is_public(folder):
+            return RunFolder(folder)
+    elif not is_public(folder):
+        return None
+    return _imported(folder, name, Languages(*languages, is_fallback=True), revision)
+
+
+def _imported(folder: Path, name: str, languages: Languages, revision: str | None = None) -> RunFolder:
+    """The run in the cache; with these languages only where the model says none."""
+    inside = folder if folder.is_dir() else folder.parent
+    files = [
+        path for path in sorted((*inside.iterdir(), *inside.glob("model/*"))) if _READ.fullmatch(path.name)
+    ]
+    stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    root = cache_root() / "imported"
+    root.mkdir(parents=True, exist_ok=True)
+    with wait_for_folder(root):
+        outs = []
+        for chosen in (Languages(), languages):
+            facts = [__version__, str(folder.resolve()), stats, vars(chosen)]
+            outs.append(root / hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24])
+        if existing := next((out for out in outs if out.exists()), None):
+            return RunFolder(existing)
+        for chosen, out in zip((Languages(), languages), outs):
+            try:
+                from transformer_mt.companions.exchange.importing.import_model import (
+                    import_model,  # imports torch
+                )
+
+                import_model(folder, out, name, chosen, revision, lambda: say(f"importing {name}, once"))
+                return RunFolder(out)
+            except UnknownLanguageError:
+                if chosen == languages:
+                    raise
+    raise AssertionError("one of the two ends the loop")

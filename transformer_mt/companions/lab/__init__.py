@@ -1,0 +1,25 @@
+"""Work with several models or trainings: back-translation, students of teachers, sweeps, comparisons.
+
+Each can be stopped and run again: what is done is kept. Begin with `synthetic.py` (a model's translations
+as a corpus, of which `backtranslation_chain.py` is the whole way), `distill.py`, `sweep_plan.py` or
+`comparison.py`.
+"""
+
+from transformer_mt.companion import Command, Companion
+
+_HERE = "transformer_mt.companions.lab"
+companion = Companion(
+    requires=["exchange"],
+    commands={
+        "backtranslate": Command(
+            f"{_HERE}.commands.backtranslate", "back-translate monolingual text", "train"
+        ),
+        "distill": Command(
+            f"{_HERE}.commands.distill_teacher", "train a small, fast student of a trained model", "train"
+        ),
+        "sweep": Command(f"{_HERE}.commands.sweep", "compare variants of a config", "train"),
+        "compare": Command(f"{_HERE}.commands.compare_systems", "compare systems on test sets", "research"),
+    },
+    options={"evaluate": f"{_HERE}.evaluation_tables:add_options"},
+    hooks={"after_evaluation": f"{_HERE}.evaluation_tables:after_evaluation"},
+)

@@ -1,0 +1,209 @@
+"""Training and scoring the jobs of a sweep, each in a process of its own; what is done is not done again."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from queue import SimpleQueue
+from typing import IO
+
+from transformer_mt.companions.lab.job_facts import FACTS_FILE, changed_facts, facts_of_job
+from transformer_mt.companions.lab.sweep_plan import Job, Sweep
+from transformer_mt.config import Config
+from transformer_mt.config.dump import given_settings
+from transformer_mt.config.load import load_config
+from transformer_mt.cpu import usable_cores
+from transformer_mt.errors import InputError, WorkError
+from transformer_mt.evaluation.outputs import is_of_search, matches_model
+from transformer_mt.files import write_text
+from transformer_mt.locks import set_aside
+from transformer_mt.messages import say
+from transformer_mt.progress_bar import duration, time_left
+from transformer_mt.runs.folder import RunFolder, facts_of
+from transformer_mt.runs.resolve import with_checkpoint
+from transformer_mt.training.state.config_changes import changed_keys
+
+# Seconds between lines that say how far the jobs are.
+_SAY_EVERY = 60.0
+
+
+class Runner:
+    """Runs jobs in parallel, one per device or per share of this machine's cores."""
+
+    def __init__(self, sweep: Sweep, devices: Sequence[str | None]) -> None:
+        """`devices`, such as cuda:0, are for one job at a time each; None is the device of the config."""
+        self.sweep = sweep
+        self._devices: SimpleQueue[str | None] = SimpleQueue()
+        for device in devices:
+            self._devices.put(device)
+        self._num_devices = len(devices)
+        self._running: dict[Job, subprocess.Popen] = {}
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+
+    def run(self, done: Callable[[], object]) -> list[str]:
+        """All jobs that are not done; calls `done` after each, and gives back a line for each that failed.
+
+        Ctrl-C lets the running ones save, and is raised again.
+        """
+        failures = []
+        open_jobs = [job for job in self.sweep.jobs if not is_done(job)]
+        before, begun = len(self.sweep.jobs) - len(open_jobs), time.monotonic()
+        with ThreadPoolExecutor(self._num_devices) as pool:
+            try:
+                futures = [pool.submit(self._job, job) for job in open_jobs]
+                for number, future in enumerate(as_completed(futures), start=1):
+                    try:
+                        future.result()
+                    except WorkError as error:
+                        failures.append(str(error))
+                        say(str(error))
+                    left = time_left(number, len(futures), time.monotonic() - begun)
+                    say(f"{before + number} of {len(self.sweep.jobs)} trainings, about {duration(left)} left")
+                    try:
+                        done()
+                    except (InputError, WorkError, OSError) as error:
+                        # Asked for again after the next job, and at the end
+                        say(f"no table yet: {error}")
+            except BaseException:
+                self._stop()
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+        return failures
+
+    def _job(self, job: Job) -> None:
+        device = self._devices.get()
+        override = [f"train.device={device}"] if device else []
+        try:
+            say(f"{job.variant}, seed {job.seed}: trains in {job.folder}{f' on {device}' if device else ''}")
+            self._make_ready(job)
+            with (job.folder / "log.txt").open("a", encoding="utf-8") as log:
+                self._call(
+                    job, log, "train", str(job.folder / "job.yaml"), *override, "--out", str(job.folder)
+                )
+                if job.config.data.test:
+                    self._call(
+                        job, log, "evaluate", str(job.folder), "--device", device or job.config.train.device
+                    )
+            say(f"{job.variant}, seed {job.seed}: done")
+        except (InputError, OSError) as error:
+            raise WorkError(f"{job.variant}, seed {job.seed}: {error}") from None
+        finally:
+            self._devices.put(device)
+
+    def _make_ready(self, job: Job) -> None:
+        """The job's folder, with what is to be trained in its job.yaml; what was trained otherwise is moved
+        out of the way, and what was scored otherwise is scored again.
+        """
+        name, file, facts = f"{job.variant}, seed {job.seed}", job.folder / "job.yaml", facts_of_job(job)
+        if job.folder.exists():
+            training, scoring = changed_facts(job, facts)
+            if not (_is_same_training(file, job.config) and _is_as_trained(job)):
+                training.insert(0, "settings")
+            if training:
+                aside = set_aside(job.folder)
+                say(f"{name}: was trained with other {' and other '.join(training)}; that is now {aside}")
+            elif scoring:
+                say(f"{name}: was scored with other {' and other '.join(scoring)}; it is scored again")
+            for scores in RunFolder(job.folder).scores_files():
+                scores.unlink()
+        job.folder.mkdir(parents=True, exist_ok=True)
+        write_text(file, given_settings(job.config))
+        write_text(job.folder / FACTS_FILE, json.dumps(facts, indent=1) + "\n")
+
+    def _call(self, job: Job, log: IO[str], *words: str) -> None:
+        command = [sys.executable, "-m", "transformer_mt", *words]
+        with self._lock:
+            if self._stopping.is_set():
+                raise WorkError(f"{job.variant}, seed {job.seed}: stopped")
+            # In a session of its own, so that Ctrl-C reaches it once, from here.
+            process = subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=self._environment(),
+                start_new_session=True,
+            )
+            self._running[job] = process
+        try:
+            while True:
+                try:
+                    status = process.wait(_SAY_EVERY)
+                    break
+                except subprocess.TimeoutExpired:
+                    say(f"{job.variant}, seed {job.seed}: {_last_line(job.folder / 'log.txt')}")
+        finally:
+            with self._lock:
+                self._running.pop(job, None)
+        if status:
+            log_file = job.folder / "log.txt"
+            why = _last_line(log_file) if status > 0 else f"killed by signal {-status}; out of memory?"
+            raise WorkError(f"{job.variant}, seed {job.seed}: {why} (all of it is in {log_file})")
+
+    def _environment(self) -> dict[str, str]:
+        threads = max(1, usable_cores() // self._num_devices)
+        return {"OMP_NUM_THREADS": str(threads), **os.environ} if self._num_devices > 1 else dict(os.environ)
+
+    def _stop(self) -> None:
+        with self._lock:
+            self._stopping.set()
+            for process in self._running.values():
+                process.terminate()  # a training saves; the rest has nothing to lose
+
+
+def is_done(job: Job) -> bool:
+    """True if the job was trained, by this very config, and scored."""
+    run = RunFolder(job.folder)
+    scores = [run.scores_file(f"test-{i}") for i in range(len(job.config.data.test))]
+    if not run.is_finished or not all(
+        matches_model(file, run) and is_of_search(facts_of(file), job.config.decode) for file in scores
+    ):
+        return False
+    if any(changed_facts(job, facts_of_job(job))):
+        return False
+    file = job.folder / "job.yaml"
+    is_same = file.exists() and file.read_text(encoding="utf-8") == given_settings(job.config)
+    return is_same and _is_as_trained(job)
+
+
+def _is_same_training(file: Path, new: Config) -> bool:
+    """True if the config in the file differs at most in the search, the scores and the device."""
+    try:
+        old = load_config(file)
+    except InputError:  # none there, or one of another version
+        return False
+    settings = []
+    for config in (old, new):
+        train = config.train.model_copy(update={"device": new.train.device})
+        scored = {"decode": new.decode, "evaluate": new.evaluate, "train": train}
+        settings.append(given_settings(config.model_copy(update=scored)))
+    return settings[0] == settings[1]  # what is not given may be a parent's
+
+
+def _is_as_trained(job: Job) -> bool:
+    """False if somebody has trained the job's run further, with other settings."""
+    run = RunFolder(job.folder)
+    try:
+        kept = run.config()
+        changed = changed_keys(kept, with_checkpoint(job.config, kept))
+    except InputError:  # not begun, or of another version
+        return not run.config_file.exists()
+    settled = {"train.device", "train.monitor", *(["train.max_updates"] if kept.train.max_epochs else [])}
+    return not any(
+        key.startswith(("model.", "tokenizer.", "train.")) and key not in settled for key in changed
+    )
+
+
+def _last_line(log: Path) -> str:
+    """The last line of a job's log; progress bars overwrite their own line."""
+    lines = [
+        line.strip()
+        for line in log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n").split("\n")
+    ]
+    return next((line for line in reversed(lines) if line), "nothing said")

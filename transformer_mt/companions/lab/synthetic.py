@@ -1,0 +1,330 @@
+"""A training corpus of text and a model's translations of it.
+
+Back-translation (Sennrich et al. 2016): the text is of the target language, a backward model makes the
+sources. Distillation (Kim and Rush 2016): the text is of the source language, teachers make the targets.
+"""
+
+import hashlib
+import json
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, count, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from transformer_mt.companions.lab.origin import check_origin, record_origin, set_other_aside
+from transformer_mt.config import Config, DataConfig
+from transformer_mt.corpora.kind import Corpus
+from transformer_mt.data.cleaning.rules import Rule, rules_of
+from transformer_mt.data.preparation.training_pairs import training_pairs
+from transformer_mt.errors import InputError, WorkError
+from transformer_mt.files import digest, fsync
+from transformer_mt.locks import lock_output
+from transformer_mt.messages import say
+from transformer_mt.progress_bar import show_progress
+from transformer_mt.runs.folder import RunFolder, origin_of
+from transformer_mt.settings.filter import FilterConfig
+from transformer_mt.text.hashes import text_key
+from transformer_mt.text.lines import count_lines, cut_to_whole_lines, read_lines
+from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.translation.chunk_size import ChunkSize
+from transformer_mt.translation.result import Options
+from transformer_mt.translation.translator import Translator
+from transformer_mt.version import RESULTS
+
+EMPTY, REPEATED, LONG, LOW = "empty", "repeated", "over-long", "low score"
+READ, KEPT = "read", "kept"
+REJECTED_FLAGS = ("no_hypothesis", "truncated", "copied", "repeating", "length_ratio")
+"""Flags of a translation that is nothing to learn from."""
+
+
+@dataclass(frozen=True)
+class PairSelection:
+    """Rules that select pairs."""
+
+    rules: FilterConfig
+    """Cleaning rules."""
+    keep: float = 1.0
+    """The share with the best scores, of those that the rules keep."""
+    flags: tuple[str, ...] = REJECTED_FLAGS
+    """Flags of the translation that a pair must not have."""
+
+
+ALL = PairSelection(FilterConfig(), flags=())
+"""Every pair with a translation."""
+
+
+@dataclass(frozen=True)
+class TextSource:
+    """Lines that are translated."""
+
+    read: Callable[[], Iterable[str]]
+    """The lines, from the first on at each call."""
+    content: str
+    """A hash of them."""
+    total: int | None = None
+    """How many there are, if that is known."""
+
+    @property
+    def is_empty(self) -> bool:
+        return next(iter(self.read()), None) is None
+
+    @classmethod
+    def of_files(cls, files: Sequence[Path]) -> "TextSource":
+        """The lines of files, one after the other."""
+        for file in files:  # what cannot be read is found before hours of work
+            deque(read_lines(file), maxlen=0)
+        sizes = [count_lines(str(file)) for file in files]
+        total = None if None in sizes else sum(size for size in sizes if size is not None)
+        return cls(lambda: chain.from_iterable(map(read_lines, files)), digest(*files), total)
+
+    @classmethod
+    def of_corpora(cls, data: DataConfig, entries: Sequence[Corpus], is_source: bool = True) -> "TextSource":
+        """The sources of the pairs that the entries' cleaning rules keep, or their targets."""
+        kept: list[str] = []
+        for entry in entries:
+            rules = rules_of(data.filter_of(entry), data.languages_of(entry))
+            kept += [
+                src if is_source else tgt
+                for src, tgt in training_pairs(entry, data)
+                if not any(rule.drops(src.strip(), tgt.strip()) for rule in rules)
+            ]
+        return cls(lambda: kept, hashlib.sha256("\n".join(kept).encode()).hexdigest()[:24], len(kept))
+
+
+@dataclass(frozen=True)
+class SyntheticCorpusTask:
+    """Text becomes a corpus: which models translate it, and which side of the pairs it is."""
+
+    translator: Translator
+    models: Sequence[Path]
+    """The folders of the translator."""
+    text: TextSource
+    is_source: bool
+    """Whether the text is the source of the pairs (distillation); if not, its translation is
+    (back-translation).
+    """
+    choice: PairSelection
+    tag: str | None = None
+    """Before each line, for the models."""
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """The source and the target language of the pairs."""
+        direction = self.translator.source_lang, self.translator.target_lang
+        return direction if self.is_source else (direction[1], direction[0])
+
+    def facts(self) -> dict[str, str]:
+        """The facts that the corpus is made from."""
+        decode = self.translator.decode.model_dump(exclude={"batch_tokens"})
+        # Under the names of earlier versions: what these have translated stays valid.
+        flags = [{"no_hypothesis": "none", "truncated": "cut"}.get(flag, flag) for flag in self.choice.flags]
+        return {
+            "model": " ".join(str(RunFolder(model).weights_digest()) for model in self.models),
+            "search": json.dumps([decode, self.tag, *self.languages], sort_keys=True),
+            "engine": f"{self.translator.engine.name} {self.translator.engine.dtype}",
+            "text": self.text.content,
+            "program's results": str(RESULTS),
+            "choice": json.dumps([self.choice.rules.model_dump(), self.choice.keep, flags]),
+        }
+
+
+def check_columns(languages: tuple[str, str]) -> None:
+    """InputError unless the two languages can be columns of one file."""
+    if len({*languages, "score", "flags"}) < 4:
+        raise InputError(
+            "the languages must have different codes, as columns of a file, but are "
+            f"{languages[0]} and {languages[1]}"
+        )
+
+
+def make_corpus(
+    step: SyntheticCorpusTask, out: Path, ranks: Ranks | None = None, replaces: bool = False
+) -> Counter[str]:
+    """Write the lines with their translations to `out`, a corpus file in JSON lines; gives back the number of
+    lines by what became of them, nothing if the file is there already.
+
+    Interrupted, it resumes. A file that was made from other facts is refused, or with `replaces` moved aside
+    and made again. With several ranks each translates its share, and rank 0 reads and writes.
+    """
+    ranks = ranks or Ranks()
+    counts: Counter[str] = Counter()
+    check_columns(step.languages)
+    if not ranks.is_rank_zero:
+        while lines := ranks.broadcast(None):
+            _translated(step, lines, ranks)
+        return counts
+    rules = rules_of(step.choice.rules, step.languages)  # an extra that is missing is found before any work
+    part, origin = out.with_name(f".{out.name}.part"), origin_of(out)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        part.open("ab").close()
+    except OSError as error:
+        raise InputError(f"{out}: cannot be written: {error.strerror}") from None
+    with lock_output(out):
+        facts = step.facts()
+        if replaces:
+            set_other_aside(out, facts, origin)
+            set_other_aside(part, {name: facts[name] for name in facts if name != "choice"}, origin)
+        if out.exists():
+            check_origin(out, facts, origin)
+            say(f"{out}: is done already")
+            part.unlink(missing_ok=True)
+        else:
+            part.touch()
+            if part.stat().st_size:  # the choice is made when all is translated: it may still change
+                check_origin(part, {name: facts[name] for name in facts if name != "choice"}, origin)
+            folders = [os.path.relpath(model, out.parent) for model in step.models]
+            record_origin(origin, {**facts, "folders": folders})
+            _translate_into(part, step, counts, ranks)
+            _write_kept(part, out, step, rules, counts)
+    ranks.broadcast(None)
+    return counts
+
+
+def _translate_into(part: Path, step: SyntheticCorpusTask, counts: Counter[str], ranks: Ranks) -> None:
+    """All lines with their translations, one JSON object each; those in the file already stay."""
+    done = cut_to_whole_lines(part)
+    models = ", ".join(map(str, step.models))
+    say(
+        f"{done:,} lines are translated already"
+        if done
+        else f"{models} translates, {step.translator.decode.in_words}"
+    )
+    lines = _worth_translating(step, counts)
+    for line, row in zip(islice(lines, done), _rows(part)):
+        if row[step.translator.source_lang] != line:
+            raise InputError(
+                f"{part}: must hold translations of these lines, but has another at {line!r}; remove it"
+            )
+    with (
+        part.open("a", encoding="utf-8", newline="\n") as output,
+        show_progress(None, "translating", step.text.total, counts[READ], unit="lines") as bar,
+    ):
+        size, before = ChunkSize(), counts[READ]
+        while chunk := list(islice(lines, size.next())):
+            ranks.broadcast(chunk)
+            for row in _translated(step, chunk, ranks):
+                output.write(json.dumps(row, ensure_ascii=False) + "\n")
+            output.flush()
+            bar.update(counts[READ] - before)
+            before = counts[READ]
+
+
+def _worth_translating(step: SyntheticCorpusTask, counts: Counter[str]) -> Iterator[str]:
+    """Lines that are not empty, not there before, and not longer than what the model was trained on."""
+    translator = step.translator
+    seen: set[int] = set()  # about 70 MB for a million lines
+    for line in map(str.strip, step.text.read()):
+        counts[READ] += 1
+        key = text_key(line)
+        if not line:
+            counts[EMPTY] += 1
+        elif key in seen:
+            counts[REPEATED] += 1
+        elif len(translator.tokenizer.encode_src([line], num_threads=1)[0]) >= translator.max_src_length:
+            counts[LONG] += 1
+        else:
+            seen.add(key)
+            yield line
+
+
+Row = dict[str, Any]
+
+
+def _translated(step: SyntheticCorpusTask, lines: Sequence[str], ranks: Ranks) -> list[Row]:
+    """The rows of these lines, on each rank; each translates its share."""
+    translator = step.translator
+    results = translator.stream(lines[ranks.rank :: ranks.size], Options(tag=step.tag))
+    of_rank = [
+        {
+            translator.target_lang: result.translation,
+            translator.source_lang: result.source,
+            "score": round(result.score, 4),
+            "flags": result.flags,
+        }
+        for result in results
+    ]
+    shares = ranks.gather(of_rank)
+    return [shares[i % ranks.size][i // ranks.size] for i in range(len(lines))]
+
+
+def _write_kept(
+    part: Path, out: Path, step: SyntheticCorpusTask, rules: Sequence[Rule], counts: Counter[str]
+) -> None:
+    """The chosen rows of `part` as `out`, whole or not at all."""
+    choice = step.choice
+    scores: list[float] = []
+    for row in _rows(part):
+        reason = _reason(row, step, rules)
+        counts[reason or KEPT] += 1
+        scores += [] if reason else [row["score"]]
+    if not counts[READ]:
+        part.unlink()
+        raise InputError("the text must have lines, but is empty")
+    if not scores:
+        raise WorkError(
+            f"{out}: no translation is left after cleaning ({counts_in_words(counts)}); run it again with "
+            "other rules or another share: the translations are kept; or the model does not translate from "
+            f"{step.translator.source_lang}"
+        )
+    least = float(np.quantile(scores, 1 - choice.keep)) if choice.keep < 1 else -np.inf
+    temporary = out.with_name(f".{out.name}.tmp")
+    with temporary.open("w", encoding="utf-8", newline="\n") as output:
+        for row in _rows(part):
+            if _reason(row, step, rules):
+                continue
+            if row["score"] < least:
+                counts[LOW] += 1
+                counts[KEPT] -= 1
+                continue
+            del row["flags"]
+            output.write(json.dumps(row, ensure_ascii=False) + "\n")
+    fsync(temporary)
+    temporary.replace(out)
+    part.unlink()
+
+
+def _rows(part: Path) -> Iterator[Row]:
+    return map(json.loads, read_lines(part))
+
+
+def _reason(row: Row, step: SyntheticCorpusTask, rules: Sequence[Rule]) -> str | None:
+    """Why the row is no pair to learn from; None if it is one."""
+    src, tgt = (row[language].strip() for language in step.languages)
+    if wrong := next((flag for flag in row["flags"] if flag in step.choice.flags), None):
+        return str(wrong)
+    if not (src and tgt):
+        return "no_hypothesis"
+    return next((rule.reason for rule in rules if rule.drops(src, tgt)), None)
+
+
+def check_links(config: Config) -> None:
+    """InputError, before any work, if the corpora that are added would need links of their own."""
+    if config.train.guided_alignment.files:
+        raise InputError(
+            "train.guided_alignment.file must be left out where synthetic corpora are added, which have no "
+            "links; without it an aligner aligns all corpora"
+        )
+
+
+def with_corpora(config: Config, corpora: Sequence[Corpus]) -> Config:
+    """The config with these training corpora; a name that is there already gets a number."""
+    named: list[Corpus] = []
+    for corpus in corpora:
+        names = {corpus.name for corpus in named}
+        numbered = (f"{corpus.name} {number}" for number in count(2))
+        name = corpus.name if corpus.name not in names else next(n for n in numbered if n not in names)
+        named.append(corpus.model_copy(update={"name": corpus.name and name}))
+    data = config.data.model_copy(update={"train": named})
+    return config.model_copy(update={"data": data})
+
+
+def counts_in_words(counts: Counter[str]) -> str:
+    """The counts in a line: read 1,000, empty 3, kept 950."""
+    others = sorted(set(counts) - {READ, KEPT})
+    return ", ".join(f"{name} {counts[name]:,}" for name in (READ, *others, KEPT))

@@ -1,0 +1,133 @@
+"""The translations of many requests, each in a thread of its own, whose segments are searched together."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from transformer_mt.companions.serving.processes import EnginePool
+from transformer_mt.companions.serving.segment_queue import QueuedEngine, SegmentQueue
+from transformer_mt.cpu import usable_cores
+from transformer_mt.terms.glossary import Glossary, Term
+from transformer_mt.translation.engines.engine import Engine
+from transformer_mt.translation.result import Translation
+from transformer_mt.translation.translator import Translator
+
+_REQUESTS = 256
+"""Requests whose texts are divided and put together at the same time; they mostly wait for the search."""
+
+Protect = Sequence[str | None] | None
+"""For each line a regular expression: what it matches stays. None for all lines: only what usually does."""
+
+
+@dataclass(frozen=True)
+class RequestOptions:
+    """The options of a request for all its translations."""
+
+    protect_usual: bool | None = None
+    """Whether addresses and the like pass unchanged; None is as the model's config says."""
+    terms: tuple[Term, ...] = ()
+    """Terms in addition to those of the server's glossary."""
+
+
+NO_REQUEST_OPTIONS = RequestOptions()
+
+
+class QueueFullError(Exception):
+    """More lines wait than may wait."""
+
+
+class Batcher:
+    """A translator whose batches hold segments of several requests.
+
+    What waits while batches are searched makes up the next ones; the first request after a pause waits a few
+    milliseconds for others. The threads share the segments: on a CPU two batches on two cores are faster than
+    one batch on both.
+    """
+
+    def __init__(
+        self,
+        translator: Translator,
+        engine: Engine | None = None,
+        wait: float = 0.002,
+        queue_lines: int = 2000,
+        threads: int = 1,
+    ) -> None:
+        """`engine` searches in place of the translator's own; `wait` in seconds, for one more request;
+        `queue_lines` is the most lines that may wait or be in work.
+        """
+        self._queue = SegmentQueue(engine or translator.engine, threads, wait)
+        self._processes = engine if isinstance(engine, EnginePool) else None
+        self.translator = translator.with_engine(self._queue.engine)
+        self.queue_lines = queue_lines
+        self.lines = 0
+        """Lines of requests that are not answered."""
+        self.translated = 0
+        """Lines of those that were."""
+        self._pool = ThreadPoolExecutor(_REQUESTS, thread_name_prefix="request")
+
+    async def translate(
+        self,
+        lines: Sequence[str],
+        n_best: int = 1,
+        *,
+        align: bool = False,
+        protect: Protect = None,
+        request_options: RequestOptions = NO_REQUEST_OPTIONS,
+    ) -> list[Translation]:
+        """One Translation per line; what else is given is as in Options. QueueFullError if too many wait; a
+        cancelled call leaves the queue.
+        """
+        if not lines:
+            return []
+        if self.lines and self.lines + len(lines) > self.queue_lines:
+            raise QueueFullError
+        engine = QueuedEngine(self._queue)
+        translator = self.translator.with_engine(engine)
+        if request_options.protect_usual is not None:
+            translator = translator.with_settings(protect_usual=request_options.protect_usual)
+
+        def work() -> list[Translation]:
+            chosen = translator
+            if request_options.terms:
+                languages, behind = (chosen.source_lang, chosen.target_lang), chosen.resources.glossary
+                chosen = chosen.with_resources(
+                    glossary=Glossary(request_options.terms, languages, behind=behind)
+                )
+            return chosen.translate(lines, n_best, align=align, protect=protect)
+
+        self.lines += len(lines)
+        try:
+            results = await asyncio.get_running_loop().run_in_executor(self._pool, work)
+            self.translated += len(lines)
+            return results
+        finally:
+            self.lines -= len(lines)
+            engine.give_up()
+
+    def close(self) -> None:
+        """Finish what waits, then end the threads and the engine's processes."""
+        self._pool.shutdown()
+        self._queue.close()
+        if self._processes is not None:
+            self._processes.close()
+
+    def memory(self) -> int:
+        """Bytes that the engine's own processes hold."""
+        return self._processes.memory() if self._processes is not None else 0
+
+
+def start_batcher(
+    load: Callable[[], Translator], equip: Callable[[Translator], Translator], queue_lines: int
+) -> Batcher:
+    """The batcher of a model, with a thread for each of its workers. `load` gives a translator, here or in
+    another process; here it is `equip`ped with what is not for the search.
+    """
+    translator = equip(load())
+    engine = translator.engine
+    threads = usable_cores() if engine.is_on_cpu else 1
+    if engine.name == "torch" and threads > 1:
+        engine = EnginePool(load, engine, threads)
+    else:
+        translator.translate(["1 a", "2 b"])  # what is done once is done before the first request
+    return Batcher(translator, engine, queue_lines=queue_lines, threads=threads)

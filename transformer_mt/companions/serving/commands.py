@@ -1,0 +1,272 @@
+"""transformer-mt serve"""
+
+import argparse
+import ipaddress
+import os
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transformer_mt.cli.options.arguments import Parser, positive
+from transformer_mt.cli.options.model import add_engine, add_search, load_translator
+from transformer_mt.cli.options.references import FileOf, add_references_by_direction, direction_of
+from transformer_mt.companion import hooks
+from transformer_mt.companions.serving.environment import words_of_environment
+from transformer_mt.errors import InputError, Setting
+
+if TYPE_CHECKING:
+    from transformer_mt.translation.translator import Translator
+
+_ABOUT = (
+    "Serve models over HTTP with the LibreTranslate API: POST /translate and /detect, GET /languages and "
+    "/health. Only this machine can reach it unless --host is given. Each option can also be an environment "
+    "variable: TRANSFORMER_MT_PORT is --port."
+)
+
+_LOCAL = ["127.0.0.1", "::1"]
+# A model of many languages has tens of thousands, and each that is served has the model in its memory.
+_MOST_DIRECTIONS = 50
+
+
+def add_arguments(parser: Parser) -> None:
+    parser.description = _ABOUT
+    parser.add_argument(
+        "models", metavar="MODEL", nargs="*", help="a run's folder, an export or a public model"
+    )
+    add_engine(parser)
+    parser.add_argument(
+        "--direction", metavar="FROM:TO", action="append", default=[], type=direction_of,
+        help="serve only these directions of multilingual models; repeatable",
+    )  # fmt: skip
+    add_references_by_direction(parser)
+    parser.add_argument(
+        "--watch", metavar="FOLDER",
+        help="serve each model in FOLDER; follow additions, changes and removals",
+    )  # fmt: skip
+    parser.add_argument(
+        "--unload-after", metavar="SECONDS", type=_not_negative, default=0,
+        help="load models on demand, and unload those that were unused for this long; 0 is never "
+        "(default: 0)",
+    )  # fmt: skip
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--port", type=_port, default=5000, help="port to listen on (default: 5000)")
+    parser.add_argument(
+        "--api-keys", metavar="FILE", help="valid keys, one per line: KEY [REQUESTS PER MINUTE]"
+    )
+    limits = parser.add_argument_group("limits", "Limits for clients.")
+    limits.add_argument("--characters", metavar="N", type=_not_negative, default=20_000,
+                        help="characters per request; 0 is no limit (default: 20000)")  # fmt: skip
+    limits.add_argument("--requests-per-minute", metavar="N", type=_not_negative, default=0,
+                        help="requests per key or address; 0 is no limit (default: 0)")  # fmt: skip
+    limits.add_argument("--queue", metavar="N", type=positive, default=2000,
+                        help="lines that may wait for a model (default: 2000)")  # fmt: skip
+    limits.add_argument("--seconds", metavar="N", type=_not_negative, default=60,
+                        help="timeout of a request; 0 is no limit (default: 60)")  # fmt: skip
+    limits.add_argument("--file-bytes", metavar="N", type=_not_negative, default=10_000_000,
+                        help="bytes per file; 0 rejects all files (default: 10000000)")  # fmt: skip
+    parser.add_argument("--metrics", action="store_true", help="serve GET /metrics in Prometheus format")
+    parser.add_argument(
+        "--suggestions", metavar="FILE", help="append suggested translations to FILE, as JSON lines"
+    )
+    parser.add_argument(
+        "--cors", metavar="ORIGIN", action="append", default=[], type=_origin,
+        help="allow requests from this origin, such as https://example.org, or * for all; repeatable",
+    )  # fmt: skip
+    parser.add_argument(
+        "--behind-proxy", action="store_true",
+        help="read clients' addresses from X-Forwarded-For of a proxy on this machine",
+    )  # fmt: skip
+    parser.add_argument(
+        "--trusted-proxy", metavar="ADDRESS", action="append", default=[], type=_network,
+        help="trust X-Forwarded-For of a proxy in this network, such as 10.0.0.0/8; repeatable",
+    )  # fmt: skip
+    add_search(parser)
+    parser.show(
+        address=("--host", "--port", "--api-keys", "--cors"),
+        models=("--direction", "--watch", "--unload-after", "--glossary", "--engine", "--device"),
+        limits=("--characters", "--requests-per-minute"),
+        others=("--set", "--help-all"),
+    )
+    parser.words_before = lambda parser: words_of_environment(parser, os.environ)
+    parser.set_defaults(command=_serve)
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    try:
+        from transformer_mt.companions.serving.http.server import Service, serve
+        from transformer_mt.companions.serving.models import Offer
+    except ImportError as error:
+        raise InputError(f"this needs a web server: pip install 'transformer-mt[serve]' ({error})") from None
+    from transformer_mt.companions.serving.http.limits import ApiKeys, Limits
+
+    limits = Limits(
+        characters=arguments.characters,
+        requests_per_minute=arguments.requests_per_minute,
+        queue_lines=arguments.queue,
+        seconds=arguments.seconds,
+        file_bytes=arguments.file_bytes,
+    )
+    chosen = {key: value for key, value in vars(arguments).items() if key != "command"}
+    # Not for the processes that only search
+    chosen |= {"glossary": None, "memory": None, "has_terms": bool(arguments.glossary)}
+
+    def offers_of(model: Path) -> list[Offer]:
+        offers = []
+        for options in _directions(model, arguments.direction):
+            model_arguments = argparse.Namespace(**{**chosen, "model": str(model), "ensemble": [], **options})
+            name = model.resolve().name
+            offers.append(Offer(name, _direction_served(model, options), partial(_load, model_arguments)))
+        return offers
+
+    if not (arguments.models or arguments.watch):
+        raise InputError("MODEL or --watch FOLDER must be given, but neither is")
+    if arguments.watch and not Path(arguments.watch).is_dir():
+        raise InputError(f"--watch {arguments.watch}: must be a folder with one folder per model")
+    if arguments.suggestions:
+        try:
+            open(arguments.suggestions, "ab").close()
+        except OSError as error:
+            raise InputError(
+                f"--suggestions {arguments.suggestions}: must be a file that can be written, but is not: "
+                f"{error.strerror}"
+            ) from None
+    offers = [offer for model in arguments.models for offer in offers_of(Path(model))]
+    known = None if arguments.watch else [offer.direction for offer in offers]
+    if known is not None:
+        _check_served(arguments.direction, known)
+    service = Service(
+        offers,
+        limits,
+        keys=ApiKeys.read(Path(arguments.api_keys)) if arguments.api_keys else None,
+        origins=arguments.cors,
+        proxies=[*arguments.trusted_proxy, *_LOCAL * arguments.behind_proxy],
+        equip=_Equipment(arguments.glossary, arguments.memory, known),
+        suggestions=Path(arguments.suggestions) if arguments.suggestions else None,
+        metrics=arguments.metrics,
+        watched=Path(arguments.watch) if arguments.watch else None,
+        offers_of=offers_of,
+        unload_after=arguments.unload_after,
+    )
+    serve(service, arguments.host, arguments.port)
+    return 0
+
+
+def _load(arguments: argparse.Namespace) -> "Translator":
+    """The model to serve; with --engine ctranslate2 a run is exported once."""
+    if arguments.engine == "ctranslate2":
+        from transformer_mt.runs.open_model import open_model
+
+        run = open_model(arguments.model, vars(arguments).get("from"), vars(arguments).get("to"))
+        if not run.is_export:
+            for after_training in hooks("after_training"):
+                after_training(run, is_asked=True)
+    return load_translator(arguments)
+
+
+def _check_served(wanted: list[tuple[str, str]], served: list[tuple[str, str]]) -> None:
+    """InputError for a direction that no model translates."""
+    for direction in wanted:
+        if direction not in served:
+            names = ", ".join(map(":".join, dict.fromkeys(served)))
+            raise InputError(
+                Setting("direction"), f" must be one of the models' ({names}), but is {':'.join(direction)}"
+            )
+
+
+def _directions(model: Path, wanted: list[tuple[str, str]]) -> list[dict[str, str]]:
+    """The options for each direction, or each that is wanted, of a model with several; none for others."""
+    from transformer_mt.runs.open_model import UnknownLanguageError, open_model
+    from transformer_mt.runs.usage import check_translates
+
+    named: dict[str, str] = {}  # of a model that does not say its languages
+    try:
+        config = open_model(model).config()
+    except UnknownLanguageError:
+        if not wanted:
+            raise InputError(
+                f"{model}: names no languages; give them with ", Setting("direction"), " FROM:TO"
+            ) from None
+        named = dict(zip(("from", "to"), wanted[0]))
+        config = open_model(model, *wanted[0]).config()
+    check_translates(config, model)
+    data = config.data
+    if len(data.directions) == 1:
+        return [named]
+    served = [direction for direction in data.directions if not wanted or direction in wanted]
+    if not served or len(served) > _MOST_DIRECTIONS:
+        count = "none" if not served else f"{len(served):,}"
+        raise InputError(
+            f"{model}: must serve 1 to {_MOST_DIRECTIONS} of its {len(data.directions):,} directions, but "
+            f"would serve {count}; name them with ",
+            Setting("direction"),
+        )
+    return [{"from": source, "to": target} for source, target in served]
+
+
+class _Equipment:
+    """Gives the translator of a direction its terms and what was translated before."""
+
+    def __init__(
+        self, glossaries: list[FileOf], memories: list[FileOf], served: list[tuple[str, str]] | None
+    ) -> None:
+        """InputError if a file is not for one of the directions that are `served`; None may be any."""
+        self._glossaries, self._memories = dict(glossaries), dict(memories)
+        for name, given in (("glossary", glossaries), ("memory", memories)):
+            files = [direction for direction, _ in given]
+            if len(set(files)) < len(files):
+                raise InputError(Setting(name), " must be one file per direction, but there are more")
+            if served is None and None in files:
+                raise InputError(
+                    Setting(name),
+                    " must be FROM:TO=FILE with --watch, as models may come, but names no direction",
+                )
+            if not files or served is None or (len(served) == 1 and files == [None]):
+                continue
+            if (wrong := next((direction for direction in files if direction not in served), ())) != ():
+                known = ", ".join(map(":".join, served))
+                raise InputError(
+                    Setting(name),
+                    f" must be FROM:TO=FILE with a direction that is served ({known}), but names "
+                    f"{'none' if wrong is None else ':'.join(wrong)}",
+                )
+
+    def __call__(self, translator: "Translator") -> "Translator":
+        direction = translator.source_lang, translator.target_lang
+        files = (files.get(direction, files.get(None)) for files in (self._glossaries, self._memories))
+        return translator.with_files(*files)
+
+
+def _direction_served(model: Path, options: dict[str, str]) -> tuple[str, str]:
+    from transformer_mt.runs.open_model import open_model
+
+    data = open_model(model, options.get("from"), options.get("to")).config().data
+    return options.get("from", data.source_lang), options.get("to", data.target_lang)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 65535, but is {text}")
+    return int(text)
+
+
+def _network(text: str) -> str:
+    try:
+        return (
+            str(ipaddress.ip_network(text, strict=False)) if "/" in text else str(ipaddress.ip_address(text))
+        )
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"must be an address or a network, such as 10.0.0.0/8, but is {text}"
+        ) from None
+
+
+def _origin(text: str) -> str:
+    if text != "*" and not text.startswith(("http://", "https://")):
+        raise argparse.ArgumentTypeError(f"must begin with http:// or https://, or be *, but is {text}")
+    return text
+
+
+def _not_negative(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 0, but is {text}")
+    return int(text)

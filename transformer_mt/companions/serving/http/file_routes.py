@@ -1,0 +1,164 @@
+"""Handlers of files that are translated."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response, StreamingResponse
+
+from transformer_mt.companions.documents.formats import DOCUMENT_FORMATS, KEEP_SOURCES
+from transformer_mt.companions.documents.read import Document, read_document
+from transformer_mt.companions.serving.directions import Directions
+from transformer_mt.companions.serving.files import TranslatedFiles
+from transformer_mt.companions.serving.http.admission import Admission
+from transformer_mt.companions.serving.http.answers import answer, json_bytes, or_http_error, until_disconnect
+from transformer_mt.companions.serving.http.languages import chain_of, detect_source, with_known_codes
+from transformer_mt.companions.serving.http.requests import FileBody, parse_file, read_body
+from transformer_mt.companions.serving.texts import Progress, translate_document
+from transformer_mt.errors import InputError
+from transformer_mt.text.file_formats import format_of
+
+_FILES_AT_ONCE, _UPLOADS = 2, 20
+"""Files that are translated at a time, and that are in memory; the others wait."""
+_UNKNOWN_UPLOADS = 10
+"""Files in memory of clients whose key comes in the form, and is known only when the file is here."""
+_MOST_XML = 10_000_000
+"""Bytes of XML in an office document, unless a file may have more: its pieces take ninety times as much
+memory.
+"""
+_FORM_BYTES = 10_000
+"""Bytes that a form may have besides its file."""
+_DETECTED_CHARACTERS = 10_000
+"""Characters of a file by which its language is found."""
+_SAYS_ITS_LANGUAGE = ("html", "epub")
+"""Formats of which attributes are translated only where the page is in the source language."""
+_LINES = "application/x-ndjson"
+_READING = 60
+"""Seconds that a file may take to read."""
+_HEARTBEAT = 15.0
+"""Seconds after which the last line of progress is said again."""
+
+
+class FileRoutes:
+    """POST /translate_file and GET /download_file."""
+
+    def __init__(self, directions: Directions, admission: Admission, files: TranslatedFiles) -> None:
+        self._directions, self._admission, self._files = directions, admission, files
+        self._uploads, self._turns = asyncio.Semaphore(_UPLOADS), asyncio.Semaphore(_FILES_AT_ONCE)
+        self._unknown_uploads = asyncio.Semaphore(_UNKNOWN_UPLOADS)
+        # Threads of their own: a large document takes seconds.
+        self._readers = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="read")
+
+    async def translate(self, request: Request) -> Response:
+        """A file of any format; the answer says where its translation is fetched. With `Accept:
+        application/x-ndjson` it has lines before that: {"done": texts, "of": texts}.
+        """
+        most = self._admission.limits.file_bytes
+        if not most:
+            raise HTTPException(403, "this server does not translate files")
+        async with AsyncExitStack() as held:
+            is_known = self._admission.knows(request)
+            await held.enter_async_context(self._uploads if is_known else self._unknown_uploads)
+            body = await read_body(request, self._admission.limits, most + _FORM_BYTES)
+            form, raw, name = await parse_file(request, body)
+            del body
+            self._admission.admit_client(request, form.api_key)
+            form = with_known_codes(self._directions, form)
+            if _LINES in request.headers.get("accept", ""):
+                lines = self._lines(request, form, raw, name, held.pop_all())
+                headers = {"X-Accel-Buffering": "no"}  # or nginx would keep the lines back
+                return StreamingResponse(lines, headers=headers, media_type=_LINES)
+            work = self._translated(request, form, raw, name, lambda done, of: None)
+            return answer(await until_disconnect(request, or_http_error(work), None))
+
+    async def download(self, request: Request) -> Response:
+        file = self._files.find(request.path_params["name"])
+        if file is None:
+            raise HTTPException(404, "there is no such file; files are kept for half an hour")
+        headers = {"X-Content-Type-Options": "nosniff"}
+        return FileResponse(file[0], filename=file[1], headers=headers)
+
+    async def _lines(
+        self, request: Request, form: FileBody, raw: bytes, name: str, held: AsyncExitStack
+    ) -> AsyncIterator[bytes]:
+        """The progress, line by line, and the answer or the error."""
+        news: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+
+        async def work() -> dict[str, Any]:
+            try:
+                return await self._translated(
+                    request, form, raw, name, lambda done, of: news.put_nowait({"done": done, "of": of})
+                )
+            finally:
+                news.put_nowait(None)
+
+        last: dict[str, Any] | None = {"done": 0, "of": 0}
+        async with held:
+            task = asyncio.ensure_future(or_http_error(work()))
+            try:
+                while last is not None:
+                    with suppress(TimeoutError):  # proxies give up what says nothing
+                        last = await asyncio.wait_for(news.get(), _HEARTBEAT)
+                    if last is not None:
+                        yield json_bytes(last) + b"\n"
+                try:
+                    yield json_bytes(await task) + b"\n"
+                except HTTPException as error:
+                    yield json_bytes({"error": error.detail}) + b"\n"
+            finally:  # also when the client has gone
+                task.cancel()
+                with suppress(asyncio.CancelledError, HTTPException):
+                    await task
+
+    async def _translated(
+        self, request: Request, form: FileBody, raw: bytes, name: str, progress: Progress
+    ) -> dict[str, Any]:
+        """The answer; the translation waits to be fetched."""
+        try:
+            format = format_of([DOCUMENT_FORMATS], name, None, may_set=False)
+        except InputError as error:
+            raise HTTPException(400, str(error)) from None
+
+        async def read(content: bytes, source: str) -> Document:
+            languages = source, form.target
+            most = max(_MOST_XML, self._admission.limits.file_bytes)
+            stop = threading.Event()
+            work = partial(read_document, content, format, languages, name, most_bytes=most, stop=stop)
+            reading = asyncio.get_running_loop().run_in_executor(self._readers, work)
+            try:
+                return await asyncio.wait_for(reading, _READING)
+            except TimeoutError:
+                raise HTTPException(400, f"{name}: takes more than {_READING} seconds to read") from None
+            finally:  # also when the client has gone
+                stop.set()
+
+        async with self._turns, AsyncExitStack() as used:
+            document, source, content = await read(raw, form.source), form.source, raw
+            if source == "auto":
+                text = "\n".join(text.text for text in document.texts)[:_DETECTED_CHARACTERS]
+                source = detect_source(self._directions, text, form.target)["language"]
+                if format in _SAYS_ITS_LANGUAGE:
+                    document = await read(raw, source)
+            chain = chain_of(self._directions, source, form)
+            if chain.pivot and format in KEEP_SOURCES:
+                raise HTTPException(
+                    400,
+                    f"there must be a model from {source} to {form.target} for {format}, but there is none",
+                )
+            remarks = document.remarks
+            # Both now: neither is taken away before the other is done.
+            batchers = [await used.enter_async_context(model.loaded()) for model in chain.models]
+            for step, batcher in enumerate(batchers):
+                document = await read(content, source) if step else document
+                content = await translate_document(batcher, document, form.request_options, progress)
+        kept = await asyncio.to_thread(self._files.add, content, name, form.target)
+        url = str(request.url_for("download_file", name=quote(kept)))
+        reply = {"translatedFileUrl": url, "remarks": remarks, "pivotLanguage": chain.pivot}
+        return {key: value for key, value in reply.items() if value}

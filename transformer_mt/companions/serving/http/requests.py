@@ -1,0 +1,257 @@
+"""Request bodies: JSON or a form, validated."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Annotated, Any, Literal
+from urllib.parse import parse_qsl
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import Request
+
+from transformer_mt.companions.serving.batcher import RequestOptions
+from transformer_mt.companions.serving.http.limits import Limits
+from transformer_mt.terms.glossary import Term
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    api_key: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_blank(cls, fields: Any) -> Any:
+        """Fields that may be left out may be blank, too, and numbers and truth values may be texts, as forms
+        have them.
+        """
+        given = {key: value for key, value in fields.items() if key == "q" or value not in (None, "")}
+        alternatives = str(given.get("alternatives", ""))
+        if alternatives.isdecimal() and len(alternatives) <= 3:  # Python reads at most 4,300 digits
+            given["alternatives"] = int(alternatives)
+        for key in ("protect", "attributes"):
+            if str(given.get(key)).lower() in ("true", "false"):
+                given[key] = str(given[key]).lower() == "true"
+        if isinstance(glossary := given.get("glossary"), str):  # in a form
+            with suppress(ValueError, RecursionError):
+                given["glossary"] = json.loads(glossary)
+        return given
+
+
+_MOST_TERMS = 1000
+_Term = Annotated[str, Field(max_length=200)]
+Glossary = Annotated[
+    dict[_Term, _Term | Annotated[list[_Term], Field(max_length=20)]], Field(max_length=_MOST_TERMS)
+]
+"""Terms, each with its translation or several."""
+
+
+def _terms(glossary: Glossary) -> tuple[Term, ...]:
+    entries = {
+        source: [targets] if isinstance(targets, str) else targets for source, targets in glossary.items()
+    }
+    return tuple(Term(source, tuple(filter(str.strip, targets))) for source, targets in entries.items())
+
+
+Texts = Annotated[list[str], Field(fail_fast=True)]
+"""Several texts; the first that is none is enough to refuse them."""
+
+
+class TranslateBody(_Body):
+    """The body of POST /translate."""
+
+    q: str | Texts
+    source: str
+    target: str
+    format: Literal["text", "html"] = "text"
+    alternatives: Annotated[int, Field(ge=0, le=100)] = 0
+    protect: bool | None = None
+    """Whether addresses, placeholders and the like pass unchanged; by default as the model's config says."""
+    attributes: bool = True
+    """With format html: whether the texts of attributes are translated."""
+    glossary: Glossary = {}
+    """Terms and how they are translated, in addition to the server's glossary."""
+
+    @property
+    def texts(self) -> list[str]:
+        return [self.q] if isinstance(self.q, str) else self.q
+
+    @property
+    def request_options(self) -> RequestOptions:
+        return RequestOptions(self.protect, _terms(self.glossary))
+
+
+class DetectBody(_Body):
+    """The body of POST /detect."""
+
+    q: str | Texts
+
+    @property
+    def texts(self) -> list[str]:
+        return [self.q] if isinstance(self.q, str) else self.q
+
+
+_MUST = {
+    "q": "q must be a text or a list of texts",
+    "s": "s must be a text",
+    "source": "source must be a language code or auto",
+    "target": "target must be a language code",
+    "format": "format must be text or html",
+    "alternatives": "alternatives must be a number from 0 to 100",
+    "api_key": "api_key must be a text",
+    "protect": "protect must be true or false",
+    "attributes": "attributes must be true or false",
+    "glossary": f"glossary must be at most {_MOST_TERMS:,} terms of at most 200 characters with their "
+    'translations, such as {"house": "Haus"}',
+}
+
+
+class FileBody(_Body):
+    """The body of POST /translate_file, but for the file."""
+
+    source: str
+    target: str
+    glossary: Glossary = {}
+
+    @property
+    def request_options(self) -> RequestOptions:
+        return RequestOptions(None, _terms(self.glossary))
+
+
+class SuggestBody(_Body):
+    """The body of POST /suggest."""
+
+    q: Annotated[str, Field(min_length=1)]
+    s: Annotated[str, Field(min_length=1)]
+    """A better translation of q."""
+    source: str
+    target: str
+
+
+async def read_body(request: Request, limits: Limits, most: int | None = None) -> bytes:
+    """The body. 413 if it is too large, 408 if the client takes too long to send it."""
+    most = limits.body_bytes if most is None else most
+    seconds = limits.body_seconds * max(1, round(most / 1_000_000))
+
+    async def read() -> bytes:
+        parts, size = [], 0
+        async for part in request.stream():
+            size += len(part)
+            if size > most:
+                raise HTTPException(413, f"a request must have at most {most:,} bytes")
+            parts.append(part)
+        return b"".join(parts)
+
+    try:
+        return await asyncio.wait_for(read(), seconds)
+    except TimeoutError:
+        raise HTTPException(
+            408, f"a request must be sent within {seconds:g} seconds", {"Connection": "close"}
+        ) from None
+
+
+def _check_charset(request: Request) -> None:
+    """400 for a form in another encoding than UTF-8: decoding some of them takes minutes."""
+    _, _, charset = request.headers.get("content-type", "").lower().partition("charset=")
+    if charset and charset.split(";")[0].strip(" \"'") not in ("utf-8", "utf8"):
+        raise HTTPException(400, f"the form must be in UTF-8, but its charset is {charset[:40]}")
+
+
+async def parse_file(request: Request, body: bytes) -> tuple[FileBody, bytes, str]:
+    """A form with a file: its fields, the file's content and its name. 400 if it is none."""
+
+    async def stream() -> Any:
+        yield body
+
+    _check_charset(request)
+    try:
+        form = await MultiPartParser(request.headers, stream(), max_files=1, max_fields=100).parse()
+    except (MultiPartException, KeyError, ValueError):
+        raise HTTPException(400, "the body must be a form (multipart/form-data) with one file") from None
+    file = form.get("file")
+    if not isinstance(file, UploadFile) or not file.filename:
+        raise HTTPException(400, "file must be a file with a name")
+    fields = {key: value for key, value in form.multi_items() if isinstance(value, str)}
+    parsed: FileBody = _validated(
+        _fields([*_urlencoded(request.url.query.encode()), *fields.items()]), FileBody
+    )
+    return parsed, await file.read(), file.filename
+
+
+async def parse(request: Request, body: bytes, kind: type[_Body]) -> Any:
+    """The request as a `kind`. 400 if it is none."""
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    query = request.url.query.encode()
+    if content_type == "multipart/form-data":
+        fields = _fields([*_urlencoded(query), *await _multipart(request, body)])
+    elif content_type == "application/x-www-form-urlencoded" or (not body and query):
+        fields = _fields([*_urlencoded(query), *_urlencoded(body)])
+    else:
+        fields = _fields(_urlencoded(query)) | _json(body)
+    return _validated(fields, kind)
+
+
+def _validated(fields: dict[str, Any], kind: type[_Body]) -> Any:
+    try:
+        json.dumps(fields, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # JSON can hold half of a surrogate pair
+        raise HTTPException(400, "texts must be Unicode, but one has half of a surrogate pair") from None
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        names = dict.fromkeys(str(problem["loc"][0]) for problem in error.errors())
+        raise HTTPException(400, "; ".join(_MUST[name] for name in names)) from None
+
+
+def _json(body: bytes) -> dict[str, Any]:
+    try:
+        fields = json.loads(body.decode("utf-8-sig"))
+    except (UnicodeDecodeError, ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict):
+        raise HTTPException(400, "the body must be a JSON object in UTF-8, or a form")
+    return fields
+
+
+def _fields(items: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """The values by name; several texts `q` are a list, of other fields the last value counts."""
+    fields: dict[str, Any] = dict(items)
+    texts = [value for name, value in items if name == "q"]
+    return fields | ({"q": texts} if len(texts) > 1 else {})
+
+
+def _urlencoded(body: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(body.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=10_000)
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise HTTPException(400, f"the form must be in UTF-8, but byte {byte:#04x} is not") from None
+    except ValueError:
+        raise HTTPException(400, "the form must have at most 10,000 fields") from None
+
+
+async def _multipart(request: Request, body: bytes) -> list[tuple[str, str]]:
+    async def stream() -> Any:
+        yield body
+
+    _check_charset(request)
+    try:
+        body.decode("utf-8")
+        form = await MultiPartParser(request.headers, stream(), max_files=0, max_fields=10_000).parse()
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise HTTPException(400, f"the form must be in UTF-8, but byte {byte:#04x} is not") from None
+    except MultiPartException as error:
+        if "files" in error.message:
+            raise HTTPException(400, "q must be a text, but is a file; send its content") from None
+        raise HTTPException(400, _NO_FORM) from None
+    except (KeyError, ValueError):
+        raise HTTPException(400, _NO_FORM) from None
+    return [(key, value) for key, value in form.multi_items() if isinstance(value, str)]
+
+
+_NO_FORM = "the form must be encoded as its content type says"

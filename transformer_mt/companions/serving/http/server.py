@@ -1,0 +1,182 @@
+"""The HTTP server: uvicorn with its limits, and an orderly end."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from transformer_mt.companions.serving.batcher import start_batcher
+from transformer_mt.companions.serving.files import TranslatedFiles
+from transformer_mt.companions.serving.http.app import build_app
+from transformer_mt.companions.serving.http.limits import ApiKeys, Limits
+from transformer_mt.companions.serving.models import Models, Offer
+from transformer_mt.errors import InputError, Setting
+from transformer_mt.messages import say
+from transformer_mt.translation.translator import Translator
+
+try:
+    import resource
+except ImportError:  # on Windows
+    resource = None  # type: ignore[assignment]
+
+_HEADER_SECONDS = 10.0
+"""Seconds for a client to send the head of a request, from its first byte; for the first one, from the
+connection.
+"""
+_REST_SECONDS = 60.0
+"""Seconds for the rest of a body that is answered already: its client may read the answer only then."""
+_HEADER_BYTES = 16_384
+_WRITE_SECONDS = 30.0
+"""Seconds for a client to read what was written to it, if more is written than fits the buffers."""
+
+
+class _Protocol(H11Protocol):
+    """A connection that is closed if it does not send the whole head of a request in time, or the rest of a
+    body after its answer, or does not read its answer in time.
+    """
+
+    _timer: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(_HEADER_SECONDS, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        is_answered = self.cycle is not None and self.cycle.response_complete
+        is_waited_for = self.conn.their_state is h11.SEND_BODY and not is_answered
+        if is_waited_for or self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self._stop_timer()
+        elif self._timer is None:
+            seconds = _HEADER_SECONDS if self.conn.their_state is h11.IDLE else _REST_SECONDS
+            self._timer = self.loop.call_later(seconds, self.transport.close)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._write_timer = self.loop.call_later(_WRITE_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._stop_write_timer()
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        self._stop_write_timer()
+        super().connection_lost(exc)
+
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+@dataclass(frozen=True)
+class Service:
+    """The models that are served, and the rules for clients."""
+
+    offers: Sequence[Offer]
+    """Models that are always there."""
+    limits: Limits
+    keys: ApiKeys | None = None
+    origins: Sequence[str] = ()
+    """Origins whose pages may use the server from a browser."""
+    proxies: Sequence[str] = ()
+    """Addresses and networks of proxies: what they write into `X-Forwarded-For` is the client's address."""
+    equip: Callable[[Translator], Translator] = lambda translator: translator
+    """The function that adds what is not for the search: terms, and what was translated before."""
+    suggestions: Path | None = None
+    metrics: bool = False
+    watched: Path | None = None
+    """A folder whose models come and go."""
+    offers_of: Callable[[Path], Sequence[Offer]] = lambda folder: ()
+    """The function that returns the offers of a folder within it."""
+    unload_after: float = 0.0
+    """Seconds until a model that nobody asked is unloaded; 0 is never."""
+
+
+def serve(service: Service, host: str, port: int) -> None:
+    """Answer requests until a signal. What was accepted before it is finished."""
+    limits = _within_open_files(service.limits)
+    listener = _open_socket(host, port)  # first: a port that is taken is reported before models are loaded
+    models = Models(
+        service.offers,
+        lambda offer: start_batcher(offer.load, service.equip, limits.queue_lines),
+        service.watched,
+        service.offers_of,
+        service.unload_after,
+    )
+    files = TranslatedFiles()
+    try:
+        app = build_app(
+            models.directions, limits, service.keys, service.origins, service.suggestions, service.metrics,
+            files,
+        )  # fmt: skip
+        config = uvicorn.Config(
+            app, http=_Protocol, ws="none", lifespan="off", log_level="warning", access_log=False,
+            server_header=False, proxy_headers=bool(service.proxies),
+            forwarded_allow_ips=list(service.proxies), limit_concurrency=limits.connections,
+            h11_max_incomplete_event_size=_HEADER_BYTES,
+        )  # fmt: skip
+        address = listener.getsockname()
+        shown = f"[{address[0]}]" if ":" in address[0] else address[0]
+        pairs = [" to ".join(pair) for pair in models.directions.models]
+        say(f"translating {', '.join(pairs) or 'nothing yet'} at http://{shown}:{address[1]}; Ctrl-C ends it")
+        uvicorn.Server(config).run(sockets=[listener])
+    finally:
+        files.close()
+        models.close()
+
+
+_OTHER_FILES = 50
+"""Open files of the server besides its connections, at most about."""
+
+
+def _within_open_files(limits: Limits) -> Limits:
+    """The limits, with no more connections than the system lets this process have open files (`ulimit
+    -n`).
+    """
+    if resource is None:
+        return limits
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = limits.connections + _OTHER_FILES
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return limits
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    if most < wanted:
+        connections = max(1, most - _OTHER_FILES)
+        say(f"note: at most {connections:,} connections, as ulimit -n allows {most:,} open files")
+        limits = replace(limits, connections=connections)
+    return limits
+
+
+def _open_socket(host: str, port: int) -> socket.socket:
+    try:
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+        # With its protocol named, or asyncio does not see that it is TCP, and answers wait 40 ms for an ACK.
+        listener = socket.socket(*addresses[0][:3])
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(addresses[0][4])
+        listener.listen(2048)
+        return listener
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "unknown host"
+        raise InputError(
+            f"{host}:{port}: must be an address this machine can listen on, but is not ({reason}); "
+            "give another ",
+            Setting("host"),
+            " or ",
+            Setting("port"),
+        ) from None

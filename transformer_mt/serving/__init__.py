@@ -1,5 +1,0 @@
-"""Models that translate the lines of many requests in shared batches, loaded while they are used.
-
-In: lines, texts, documents and files. Out: their translations. `http` serves them.
-Begin with `model.py` and `batcher.py`.
-"""
