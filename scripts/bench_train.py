@@ -92,8 +92,8 @@ def use_torch_version(part: str) -> None:
     import torch.nn.functional as F
 
     from transformer_mt.model.kernels import dropout, fast_attention
-    from transformer_mt.training import preparation
-    from transformer_mt.training.update import build, loss, optimizer, step
+    from transformer_mt.training import run_data
+    from transformer_mt.training.update import build, loss, loss_kinds, optimizer
 
     class OneByOne(torch.optim.Muon):
         def __init__(self, matrices: Any, lr: float, weight_decay: float, *_: Any) -> None:
@@ -109,15 +109,15 @@ def use_torch_version(part: str) -> None:
 
     def plain_loss(
         hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, smoothing: float,
-        bias: torch.Tensor | None, **_: Any,
+        bias: torch.Tensor | None, *_: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
         return loss.plain_cross_entropy(hidden, weight, targets, smoothing, bias)
 
     parts = {
-        "buffers": (preparation, "keep_freed_memory", lambda: None),
+        "buffers": (run_data, "keep_freed_memory", lambda: None),
         "dropout": (dropout._RandomBitsDropout, "apply", staticmethod(F.dropout)),
         "attention": (fast_attention, "cpu_attention", float_attention),
-        "loss": (step, "projected_cross_entropy", plain_loss),
+        "loss": (loss_kinds, "projected_cross_entropy", plain_loss),
         "muon": (optimizer, "Muon", OneByOne),
         "threads": (build, "gradient_threads", lambda *_: 1),
     }

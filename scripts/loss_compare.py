@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from safetensors import safe_open
 
 BASE: dict[str, Any] = {
     "data": {
@@ -139,8 +140,8 @@ class Checkout:
         ]
         found: dict[str, Any] = {
             "losses": losses,
-            "weights": _digest(self.work / run / "model.safetensors"),
-            "weights after a kill": _digest(self.work / killed / "model.safetensors"),
+            "weights": _weights(self.work / run / "model.safetensors"),
+            "weights after a kill": _weights(self.work / killed / "model.safetensors"),
             "vocabulary": _digest(self.work / run / "tokenizer.model"),
             "scores": self.run("evaluate", run, "--json", "--device", "cpu"),
         }
@@ -177,6 +178,14 @@ class Checkout:
 
 def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file.exists() else "none"
+
+
+def _weights(file: Path) -> str:
+    """A digest of the tensors in a file, whatever their names."""
+    with safe_open(file, framework="numpy") as saved:
+        tensors = [saved.get_tensor(name) for name in list(saved.keys())]
+    parts = sorted(hashlib.sha256(tensor.tobytes()).digest() for tensor in tensors)
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
 def main() -> int:

@@ -58,6 +58,12 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["HF_HUB_OFFLINE"] = "1"
 
 
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sees what a user has trained in the checkout, nor writes into it."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
 def said() -> Iterator[list[str]]:
     """The messages of this process so far."""

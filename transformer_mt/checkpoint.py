@@ -7,7 +7,6 @@ of each. It is written under another name, flushed to the disk, and only then re
 import hashlib
 import json
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -81,7 +80,7 @@ def load(path: Path) -> Checkpoint:
         state = json.loads((path / "state.json").read_text(encoding="utf-8"))
         files = [name for name in manifest if name.endswith(".safetensors")]
         return Checkpoint(
-            path, {name.removesuffix(".safetensors"): _read_tensors(path / name) for name in files}, state
+            path, {name.removesuffix(".safetensors"): load_file(path / name) for name in files}, state
         )
     except (FileNotFoundError, ValueError, SafetensorError) as error:
         raise CheckpointError(f"{path} is damaged: {_reason(error)}") from error
@@ -145,7 +144,7 @@ def save_weights(path: Path, weights: Tensors, metadata: Mapping[str, str] | Non
 def load_weights(path: Path) -> dict[str, Tensor]:
     """Read one file of weights."""
     try:
-        return _read_tensors(path)
+        return load_file(path)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path} is damaged: {_reason(error)}") from error
 
@@ -203,18 +202,9 @@ def load_model_weights(
         copy(parameter, weights[name])
 
 
-# In files, cross-attention has the name it had in the first version: old and new ones read each other's.
-_IN_FILE, _IN_MODEL = r"\.src_(attention|residual)\.", r"\.cross_(attention|residual)\."
-
-
-def _read_tensors(path: Path) -> dict[str, Tensor]:
-    return {re.sub(_IN_FILE, r".cross_\1.", name): tensor for name, tensor in load_file(path).items()}
-
-
 def _write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str] | None = None) -> None:
     try:
-        named = {re.sub(_IN_MODEL, r".src_\1.", name): tensor for name, tensor in tensors.items()}
-        save_file(named, path, dict(metadata or {}))
+        save_file(dict(tensors), path, dict(metadata or {}))
     except SafetensorError as error:  # safetensors hides the OSError inside
         raise OSError(str(error)) from error
     # safetensors makes files that only their owner may read; a model is shared like any other file.

@@ -183,19 +183,3 @@ def test_weights_may_be_read_by_whom_the_umask_lets(tmp_path):
     checkpoint.save_weights(tmp_path / "a.safetensors", {"w": torch.ones(2)})
     (tmp_path / "b").write_text("", encoding="utf-8")
     assert (tmp_path / "a.safetensors").stat().st_mode == (tmp_path / "b").stat().st_mode
-
-
-def test_cross_attention_keeps_its_name_in_files(tmp_path):
-    """The first version called it src_attention: all versions read each other's files."""
-    from safetensors.torch import load_file
-
-    of_model = {f"decoder.layers.0.cross_{name}.weight" for name in ("attention.query", "residual.norm")}
-    weights = {name: torch.ones(2) for name in (*of_model, "src_embedding.weight")}
-    file = tmp_path / "model.safetensors"
-    checkpoint.save_weights(file, weights)
-    in_file = {name.replace("cross_", "src_") for name in weights}
-    assert set(load_file(file)) == in_file and set(checkpoint.load_weights(file)) == set(weights)
-    path = checkpoint.save(
-        tmp_path, 1, {"optimizer": {f"exp_avg.{name}": torch.ones(2) for name in of_model}}, {}
-    )
-    assert set(checkpoint.load(path).tensors["optimizer"]) == {f"exp_avg.{name}" for name in of_model}

@@ -22,7 +22,7 @@ BUILD = {"translation.stages.build", "data.changes.build", "config.data", "confi
 TERMS = {"terms.glossary", "terms.glossary_file", "terms.stems"}
 FEATURES = {
     "sentence splitting": Feature(
-        {"translation.stages.sentences"}, {"split_sentences"}, {"runs.resolve", "training.model_selection"}
+        {"translation.stages.sentences"}, {"split_sentences"}, {"config.resolve", "training.model_selection"}
     ),
     "capitals": Feature({"translation.stages.capitals"}, {"lowercase_capitals"}),
     "protected text": Feature(
@@ -59,7 +59,7 @@ FEATURES = {
     "BPE-dropout": Feature(
         {"data.changes.bpe_dropout", "data.changes.subword_dropout", "data.changes.merges"},
         {"bpe_dropout"},
-        {"config.tokenizer", "new_config.write", "runs.resolve", "training.preparation"},
+        {"config.tokenizer", "new_config.write", "config.resolve", "training.run_data"},
     ),
     "objectives": Feature(
         {

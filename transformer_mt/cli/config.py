@@ -22,8 +22,8 @@ def _show(arguments: argparse.Namespace) -> int:
 
     config = load_config(arguments.config, arguments.overrides)
     if config.init_from:
+        from transformer_mt.config.resolve import with_parent
         from transformer_mt.runs.open_model import parent_of
-        from transformer_mt.runs.resolve import with_parent
 
         config = with_parent(config, parent_of(config).config())
     print(dump_config(config, comments=True), end="")

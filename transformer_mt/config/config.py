@@ -1,6 +1,6 @@
 """A whole config: all sections, and what must fit between them. `load.py` reads it, `dump.py` writes it."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
@@ -9,7 +9,6 @@ from transformer_mt.config.decode import DecodeConfig
 from transformer_mt.config.evaluate import EvaluateConfig
 from transformer_mt.config.model import ModelConfig
 from transformer_mt.config.public_model import Beginning
-from transformer_mt.config.removed import without_removed_keys
 from transformer_mt.config.tokenizer import TokenizerConfig
 from transformer_mt.config.train import TrainConfig
 from transformer_mt.settings.section import Changeable, Section
@@ -42,11 +41,6 @@ class Config(Section):
     """The search."""
     evaluate: Changeable[EvaluateConfig] = EvaluateConfig()
     """The scores."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_removed_keys(cls, values: Any) -> Any:
-        return without_removed_keys(values)
 
     @model_validator(mode="after")
     def _sections_fit(self) -> "Config":

@@ -17,9 +17,6 @@ from transformer_mt.files import write_bytes
 from transformer_mt.text.hashes import sentence_key
 from transformer_mt.text.key_set import NO_KEYS, KeySet
 
-_BEFORE = "scored_sentences.json"
-"""The file of runs that recorded only what they were scored by."""
-
 
 @dataclass(frozen=True)
 class Sentences:
@@ -94,7 +91,7 @@ class SeenSentences:
         try:
             facts, tensors = _mapped(file)
         except (OSError, SafetensorError):
-            return _read_before(file.with_name(_BEFORE))
+            return None
         parts = {name: _sentences(tensors, f"{name}.") for name in ("own", "inherited")}
         return cls(**parts, is_complete=facts.get("is_complete") == "true")
 
@@ -143,15 +140,6 @@ def _sentences(tensors: dict[str, np.ndarray], prefix: str) -> Sentences:
         arrays = [tensors[name] for name in sorted(tensors) if name.startswith(begin)]
         sets[field.name] = KeySet(arrays[0], tuple(arrays[1:])) if arrays else NO_KEYS
     return Sentences(**sets)
-
-
-def _read_before(file: Path) -> SeenSentences | None:
-    try:
-        facts = json.loads(file.read_text(encoding="utf-8"))
-        own, inherited = (Sentences(scored=KeySet.of(facts[name] or ())) for name in ("own", "inherited"))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return SeenSentences(own, inherited, is_complete=False)
 
 
 def keys_of(texts: Iterable[str]) -> KeySet:

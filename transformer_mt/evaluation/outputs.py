@@ -121,16 +121,10 @@ def _facts_file(folder: RunFolder, name: str) -> Path:
 
 def matches_model(file: Path, folder: RunFolder) -> bool:
     """True if a JSON file about a model was written for the weights that the run's folder has now. Compares
-    the digest in the file, which is None where another model translated, too, as in an ensemble. A file of an
-    older version has none: then the times of the files are compared.
+    the digest in the file, which is None where another model translated, too, as in an ensemble.
     """
-    model = folder.weights_file
-    if not model.exists() or not file.exists():
-        return False
-    facts = facts_of(file)
-    if "weights" in facts:
-        return bool(facts["weights"] == folder.weights_digest())
-    return file.stat().st_mtime >= model.stat().st_mtime
+    weights = folder.weights_digest()
+    return weights is not None and facts_of(file).get("weights") == weights
 
 
 def _rows(file: Path) -> Iterator[dict[str, Any]]:

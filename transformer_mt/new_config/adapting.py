@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.dump import flow
 from transformer_mt.config.load import load_config
+from transformer_mt.config.resolve import with_parent
 from transformer_mt.corpora.imported import ImportedCorpus
 from transformer_mt.corpora.toy import ToyCorpus
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
@@ -15,7 +16,6 @@ from transformer_mt.files import write_text
 from transformer_mt.new_config.files import BATCH_FILL, Data, held_out_set, sides_of
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.runs.open_model import parent_of
-from transformer_mt.runs.resolve import with_parent
 
 # Measured on captions (docs/measurements/adapting.md): more epochs of few pairs only forget more.
 _EPOCHS = ((3_000, 10.0), (30_000, 5.0), (300_000, 3.0))

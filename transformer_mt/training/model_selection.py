@@ -85,8 +85,7 @@ def publish(run: Run, weights: checkpoint.Tensors, score: float | None, loss: fl
     config, file = run.config, run.folder.weights_file
     # The name holds the settings the score depends on: scores under others are not comparable.
     train, rules = config.train, config.evaluate
-    monitor = "bleu" if train.monitor == "BLEU" else train.monitor  # as in runs of released versions
-    name = f"{monitor} of {train.validate_sentences}, {rules.tokenize}, lowercase {rules.lowercase}"
+    name = f"{train.monitor} of {train.validate_sentences}, {rules.tokenize}, lowercase {rules.lowercase}"
     limits, usual = config.decode, DecodeConfig()
     if (limits.max_length, limits.max_length_ratio) != (usual.max_length, usual.max_length_ratio):
         name += f", at most {limits.max_length} pieces, {limits.max_length_ratio} times the source's"

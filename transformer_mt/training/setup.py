@@ -3,7 +3,7 @@
 import json
 import os
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -13,21 +13,33 @@ from transformer_mt import checkpoint
 from transformer_mt.checkpoint import Checkpoint
 from transformer_mt.config import Config
 from transformer_mt.config.dump import dump_config
+from transformer_mt.config.resolve import Known, resolve
 from transformer_mt.corpora.held_out import as_lines, held_out_file
 from transformer_mt.data.preparation.prepared_data import PreparedData
+from transformer_mt.data.vocabulary.given_tokenizer import settle
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_text
 from transformer_mt.locks import FolderLock, lock_folder, set_aside
 from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.runs.resolve import Origin, resolve
 from transformer_mt.training.data_notes import notes_on
 from transformer_mt.training.early_checks import check_early
-from transformer_mt.training.folder_checks import check_folder, check_writable
+from transformer_mt.training.folder_checks import (
+    check_config,
+    check_folder,
+    check_writable,
+    refuse_foreign_tokenizer,
+)
 from transformer_mt.training.parallel.distributed import Ranks
-from transformer_mt.training.preparation import Preparation
 from transformer_mt.training.reporting.metrics_log import MetricsLog
+from transformer_mt.training.run_data import (
+    data_facts,
+    fitting_tokens,
+    last_update,
+    open_batches,
+    prepare_data,
+)
 from transformer_mt.training.seen import record_seen, seen_before
 from transformer_mt.training.state.parent import Parent, note_other_directions
 from transformer_mt.training.state.run import Run, model_for
@@ -49,12 +61,12 @@ def open_run(config: Config, folder: RunFolder, fresh: bool = False, ranks: Rank
     return run
 
 
-def _open_run(config: Config, folder: RunFolder, fresh: bool, ranks: Ranks, held: ExitStack) -> Run:
+def _open_run(written: Config, folder: RunFolder, fresh: bool, ranks: Ranks, held: ExitStack) -> Run:
     # torchrun starts its processes again by the same command: only the first time is `fresh`.
     is_restart = ranks.knows_earlier or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
     fresh = fresh and not any(ranks.gather(is_restart))
     # 1. What needs no file, so that a mistake is reported within seconds.
-    device, dtype = check_early(config, fresh, ranks)
+    device, dtype = check_early(written, fresh, ranks)
     check_folder(folder, fresh)
     if ranks.is_rank_zero:
         check_writable(folder.path)
@@ -64,27 +76,35 @@ def _open_run(config: Config, folder: RunFolder, fresh: bool, ranks: Ranks, held
         lock = held.enter_context(lock_folder(folder.path))
     # 3. The checkpoint before the data, because its tokenizer prepares the data.
     saved = None if fresh else _newest(folder, ranks)
-    if isinstance(config.init_from, str) and Path(config.init_from).resolve() == folder.path.resolve():
+    if isinstance(written.init_from, str) and Path(written.init_from).resolve() == folder.path.resolve():
         raise InputError(
             f"`init_from` must be another run, but is {folder}, this run's own folder; train under another "
             "name"
         )
-    parent = Parent.of(config, ranks) if saved is None else None
+    parent = Parent.of(written, ranks) if saved is None else None
     before = _config_of(saved, folder) if saved is not None else None
     if parent is not None:
-        note_other_directions(config, parent)
+        note_other_directions(written, parent)
     # 4. The config and the data before the folder is created or moved: most mistakes are found here.
-    origin = Origin(
-        before,
+    known, config, tokenizer = settle(
+        written,
+        Known(before, parent.config if parent else None),
         folder.tokenizer() if saved else None,
-        parent.config if parent else None,
         parent.folder.tokenizer() if parent else None,
     )
-    seen = seen_before(config, folder, parent.folder if parent else None, saved is not None)
-    prepared = Preparation(folder, fresh, saved, before, device, ranks, seen.inherited)
-    held.callback(prepared.close)
-    written, config = config, resolve(config, origin, prepared)
-    data, batches = prepared.data, prepared.batches(config)
+    seen = seen_before(written, folder, parent.folder if parent else None, saved is not None)
+    check_config(config, before, folder, fresh)
+    data = prepare_data(config, tokenizer, seen.inherited, saved, device, ranks)
+    if saved is None and not fresh:
+        refuse_foreign_tokenizer(folder, data.tokenizer)
+    config = resolve(written, known := replace(known, data=data_facts(config, data, device)))
+    if config.train.batch_tokens == "auto":
+        known = replace(known, batch_tokens=fitting_tokens(config, data, device, ranks))
+        config = resolve(written, known)
+    batches, progress = open_batches(config, data, saved, device, ranks)
+    held.callback(batches.close)
+    if config.train.max_epochs:
+        config = resolve(written, replace(known, last_update=last_update(config, batches, progress)))
     for note in notes_on(written, config, data):
         say(note)
     # 5. With `fresh` the lock is taken after the old folder was moved.
@@ -96,7 +116,7 @@ def _open_run(config: Config, folder: RunFolder, fresh: bool, ranks: Ranks, held
                 "to resume"
             )
     # 6. The objects, and last the checkpoint's state in them.
-    left = config.train.max_updates - prepared.progress.step
+    left = config.train.max_updates - progress.step
     model, updater = _network(config, data, device, dtype, ranks, parent, left)
     run = Run(
         config=config,
@@ -106,7 +126,7 @@ def _open_run(config: Config, folder: RunFolder, fresh: bool, ranks: Ranks, held
         model=model,
         updater=updater,
         batches=batches,
-        progress=prepared.progress,
+        progress=progress,
         metrics_log=MetricsLog(folder, active=ranks.is_rank_zero, loggers=config.train.loggers),
         ranks=ranks,
         lock=lock,
@@ -179,10 +199,8 @@ def _network(
 
 
 def _config_of(saved: Checkpoint, folder: RunFolder) -> Config:
-    values = saved.state["config"]
-    values["train"].setdefault("packed", False)  # runs of before are padded wherever they are resumed
     try:
-        return Config.model_validate(values)
+        return Config.model_validate(saved.state["config"])
     except ValidationError as error:
         first = error.errors()[0]
         what = f"`{'.'.join(map(str, first['loc']))}`" if first["loc"] else f"config ({first['msg']})"

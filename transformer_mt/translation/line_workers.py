@@ -12,11 +12,11 @@ from multiprocessing.connection import Connection, wait
 from threading import current_thread, main_thread
 from typing import Any, cast
 
-from transformer_mt.config import DecodeConfig
 from transformer_mt.cpu import usable_cores
 from transformer_mt.processes import Fork, may_fork
 from transformer_mt.search.hypothesis import Hypothesis
-from transformer_mt.translation.engines.engine import Engine, Ids, Request
+from transformer_mt.translation.engines.engine import Engine
+from transformer_mt.translation.engines.remote_engine import RemoteEngine
 
 _LEAST_LINES = 2048
 """Starting the processes takes as long as the work on this many lines."""
@@ -74,7 +74,7 @@ def _answer(engine: Engine, asking: Sequence[tuple[Fork, str, Any]]) -> None:
     searches = [(fork, value) for fork, what, value in asking if what == "search"]
     for fork, what, value in asking:
         if what != "search":
-            fork.send(getattr(engine, what)(value))
+            fork.send(getattr(engine, what)(*value))
     while searches:
         settings, n_best = searches[0][1][1:]
         alike = [(fork, value[0]) for fork, value in searches if value[1:] == (settings, n_best)]
@@ -89,28 +89,13 @@ def _answer(engine: Engine, asking: Sequence[tuple[Fork, str, Any]]) -> None:
             fork.send(of_fork)
 
 
-class _AskingEngine:
-    """The engine of another process."""
+class _AskingEngine(RemoteEngine):
+    """The engine of the process that forked this one."""
 
     def __init__(self, engine: Engine, pipe: Connection) -> None:
+        super().__init__(engine)
         self._pipe = pipe
-        self.name, self.dtype, self.is_on_cpu = engine.name, engine.dtype, engine.is_on_cpu
-        self.max_positions, self.writes_phrases = engine.max_positions, engine.writes_phrases
 
-    def check(self, settings: DecodeConfig) -> None:
-        """The other process has checked them."""
-
-    def search(
-        self, requests: Sequence[Request], settings: DecodeConfig, n_best: int
-    ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        yield from self._asked("search", (requests, settings, n_best))
-
-    def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
-        return self._asked("token_log_probs", pairs)
-
-    def cross_attention(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[list[float]]]:
-        return self._asked("cross_attention", pairs)
-
-    def _asked(self, what: str, value: Any) -> Any:
-        self._pipe.send((what, value))
+    def ask(self, method: str, *arguments: Any) -> Any:
+        self._pipe.send((method, arguments))
         return self._pipe.recv()

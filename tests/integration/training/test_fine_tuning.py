@@ -12,12 +12,12 @@ from transformer_mt import checkpoint
 from transformer_mt.api import train
 from transformer_mt.config import TokenizerConfig, load_config
 from transformer_mt.config.dump import dump_config
+from transformer_mt.config.resolve import with_parent
 from transformer_mt.corpora import toy
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.runs.resolve import with_parent
 from transformer_mt.training.data_notes import notes_on
 
 pytestmark = pytest.mark.usefixtures("no_pictures")

@@ -86,20 +86,6 @@ def test_key_in_the_wrong_section_is_found_in_the_right_one(write_config):
         load_config(write_config(train={"dropout": 0.1}))
 
 
-def test_what_an_earlier_version_had_and_did_not_use_is_read_over(write_config):
-    corpus = {"toy": "train", "size": 1500, "filter": {"copy": True, "model_score": None}}
-    path = write_config(
-        train={"r_drop": 0.0, "warmup": 7}, data={"filter": {"model_score": None}, "train": [corpus]}
-    )
-    config = load_config(path)
-    assert config.train.warmup == 7 and config.data.filter_of(config.data.entries[0]).copy
-    with pytest.raises(InputError, match="`train.r_drop` is not a key"):
-        load_config(path, ["train.r_drop=5.0"])
-    with pytest.raises(InputError, match="`data.filter.model_score` is not a key"):
-        load_config(path, ["data.filter.model_score={keep: 0.5}"])
-    load_config(path, ["train.tcmalloc=false"])  # of the process, never of the model: any value
-
-
 def test_a_sweep_is_not_taken_for_a_config(tmp_path):
     path = tmp_path / "which.yaml"
     path.write_text("base: demo.yaml\nvariants: {scaled dot: }\n", encoding="utf-8")

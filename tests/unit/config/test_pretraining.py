@@ -101,7 +101,7 @@ def test_keys_that_do_not_go_with_the_corpora_are_refused(train, sections, messa
 
 
 def test_the_monitor_of_text_is_its_loss(write_config):
-    from transformer_mt.runs.resolve import with_loss_monitored
+    from transformer_mt.config.resolve import with_loss_monitored
 
     config = load(write_config, TEXT)
     assert with_loss_monitored(config).train.monitor == "loss"

@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -60,11 +58,3 @@ def test_a_record_that_cannot_be_read_is_none(tmp_path, content):
     if content is not None:
         file.write_bytes(content)
     assert SeenSentences.read(file) is None
-
-
-def test_runs_that_recorded_only_what_they_were_scored_by_still_say_so(tmp_path):
-    (key,) = keys_of(["A dog."]).exact.tolist()
-    facts = {"own": [key], "inherited": None}
-    (tmp_path / "scored_sentences.json").write_text(json.dumps(facts), encoding="utf-8")
-    read = SeenSentences.read(tmp_path / "seen.safetensors")
-    assert read.own.scored.has([key]).all() and not read.is_complete and read.own.trained.is_empty

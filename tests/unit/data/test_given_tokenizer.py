@@ -10,11 +10,11 @@ from sentencepiece import sentencepiece_model_pb2
 from tests.conftest import TINY
 from transformer_mt.api import train
 from transformer_mt.config import load_config
+from transformer_mt.config.resolve import Known
 from transformer_mt.corpora import toy
-from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
+from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer, settle
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.runs.resolve import Origin, with_origin, with_vocabulary
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 LINES = [side for pair in toy.generate("train", 800) for side in pair]
@@ -26,6 +26,11 @@ def learnt(**options):
     options = {"model_type": "bpe", "vocab_size": 300, "minloglevel": 2, **options}
     sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(LINES), model_writer=model, **options)
     return model.getvalue()
+
+
+def settled(config):
+    """The config with the keys that its vocabulary decides."""
+    return settle(config, Known())[1]
 
 
 @pytest.fixture
@@ -71,7 +76,7 @@ def test_two_files_are_two_vocabularies_for_all_rules(configured):
     config = configured(learnt(), learnt(vocab_size=310))
     data = config.data.model_copy(update={"terms": config.data.terms.model_copy(update={"share": 0.3})})
     with pytest.raises(InputError, match=r"tokenizer.shared must be true with data.terms.*`tokenizer.file`"):
-        with_origin(config.model_copy(update={"data": data}), Origin())
+        settle(config.model_copy(update={"data": data}), Known())
 
 
 def test_our_own_vocabulary_stays_as_it_is(configured):
@@ -99,7 +104,7 @@ def test_two_files_are_the_two_sides(configured):
     source, target = learnt(), learnt(model_type="unigram")
     config = configured(source, target)
     tokenizer = given_tokenizer(config)
-    assert not tokenizer.shared and not with_vocabulary(config, tokenizer).tokenizer.shared
+    assert not tokenizer.shared and not settled(config).tokenizer.shared
     assert tokenizer.pieces_tgt(tokenizer.encode_tgt(["The dog."])[0]) != tokenizer.pieces_src(
         tokenizer.encode_src(["The dog."])[0]
     )
@@ -108,20 +113,20 @@ def test_two_files_are_the_two_sides(configured):
 def test_both_files_must_allow_bpe_dropout(configured):
     config = configured(learnt(), learnt(model_type="unigram"), bpe_dropout=0.1)
     with pytest.raises(InputError, match="must be 0.0 with a file of kind bpe and unigram, but is 0.1"):
-        with_vocabulary(config, given_tokenizer(config))
+        settled(config)
 
 
 def test_the_true_size_may_be_given_also_with_tags(configured):
     config = configured(learnt(pad_id=0, unk_id=1, bos_id=2, eos_id=3), vocab_size=300)
     tagged = config.data.model_copy(update={"train": config.data.train.model_copy(update={"tag": "<bt>"})})
     config = config.model_copy(update={"data": tagged})
-    assert with_vocabulary(config, given_tokenizer(config)).tokenizer.vocab_size == 301
+    assert settled(config).tokenizer.vocab_size == 301
 
 
 def test_what_the_file_decides_must_not_be_asked_for_otherwise(configured):
     config = configured(learnt(model_type="unigram"), kind="bpe", vocab_size=8000, bpe_dropout=0.1)
     with pytest.raises(InputError) as error:
-        with_vocabulary(config, given_tokenizer(config))
+        settled(config)
     assert str(error.value).splitlines() == [
         "`tokenizer.kind` must be 'unigram', as in tokenizer.file, but is 'bpe'; leave it out",
         "`tokenizer.vocab_size` must be 301, as in tokenizer.file, but is 8000; leave it out",

@@ -6,8 +6,8 @@ import torch
 
 from tests.conftest import TINY
 from transformer_mt.config import Config
+from transformer_mt.config.resolve import updates_of_epochs
 from transformer_mt.errors import InputError
-from transformer_mt.runs.resolve import updates_of_epochs
 from transformer_mt.training.batch_budget import longest_batch
 from transformer_mt.training.planning import plan as plan_module
 from transformer_mt.training.planning.lengths import Lengths

@@ -152,14 +152,3 @@ def test_validations_in_the_warm_up_use_up_no_patience():
     flat = [(0.0, 6.0)] * 5
     assert steps_of_bests(flat).stale == 4
     assert steps_of_bests(flat, warmup=3).stale == 2
-
-
-def test_a_checkpoint_that_knows_no_losses_is_read():
-    old = {"step": 3, "best_step": 2, "best_score": 3.0, "stale": 1, "scores": [[1, 1.0], [2, 3.0], [3, 2.0]]}
-    state = {**Progress().state_dict(), **old}
-    del state["top_score"], state["best_loss"]
-    progress = Progress()
-    progress.load_state_dict(state)
-    assert progress.top_score == 3.0 and progress.best_steps() == {1, 2}
-    progress.step = 4
-    assert progress.validated(3.05, 2.0) and not progress.validated(3.0, 2.1)

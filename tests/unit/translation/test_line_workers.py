@@ -77,13 +77,13 @@ def test_the_end_of_a_process_is_one_line(of_gpu, lines, monkeypatch):
         assert os.getpid() != parent
         os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr(line_workers._AskingEngine, "_asked", killed)
+    monkeypatch.setattr(line_workers._AskingEngine, "ask", killed)
     with pytest.raises(WorkError, match="a worker process has ended"):
         of_gpu.translate(lines)
 
 
 def test_an_error_that_nobody_expected_is_one_line(of_gpu, lines, monkeypatch):
-    monkeypatch.setattr(line_workers._AskingEngine, "_asked", lambda *_: 1 / 0)
+    monkeypatch.setattr(line_workers._AskingEngine, "ask", lambda *_: 1 / 0)
     with pytest.raises(WorkError, match="a worker process failed: ZeroDivisionError"):
         of_gpu.translate(lines)
 

@@ -17,6 +17,7 @@ from transformer_mt.companions.lab.sweep_plan import Job, Sweep
 from transformer_mt.config import Config
 from transformer_mt.config.dump import given_settings
 from transformer_mt.config.load import load_config
+from transformer_mt.config.resolve import with_checkpoint
 from transformer_mt.cpu import usable_cores
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.outputs import is_of_search, matches_model
@@ -25,7 +26,6 @@ from transformer_mt.locks import set_aside
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import duration, time_left
 from transformer_mt.runs.folder import RunFolder, facts_of
-from transformer_mt.runs.resolve import with_checkpoint
 from transformer_mt.training.state.config_changes import changed_keys
 
 # Seconds between lines that say how far the jobs are.

@@ -7,17 +7,16 @@ import multiprocessing.connection
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.config import DecodeConfig
 from transformer_mt.errors import WorkError
-from transformer_mt.search.hypothesis import Hypothesis
-from transformer_mt.translation.engines.engine import Engine, Ids, Request
+from transformer_mt.translation.engines.engine import Engine
+from transformer_mt.translation.engines.remote_engine import RemoteEngine
 from transformer_mt.translation.translator import Translator
 
 _SECONDS = 0.1
@@ -37,31 +36,16 @@ def resident_bytes(pid: int | str = "self") -> int:
     return 0
 
 
-class EnginePool:
+class EnginePool(RemoteEngine):
     """`count` processes with an engine each; a call runs in one of them. Thread-safe."""
 
     def __init__(self, load: Callable[[], Translator], engine: Engine, count: int) -> None:
         """`load` is called in each process; `engine` is such an engine, and is not kept."""
-        self.name, self.dtype, self.is_on_cpu = engine.name, engine.dtype, engine.is_on_cpu
-        self.max_positions, self.writes_phrases = engine.max_positions, engine.writes_phrases
+        super().__init__(engine)
         self._load, self._count = load, count
         self._lock = threading.Lock()
         self._processes: list[Any] = []
         self._pool = self._start()
-
-    def check(self, settings: DecodeConfig) -> None:
-        """The settings were checked by the engine that the pool is made of."""
-
-    def search(
-        self, requests: Sequence[Request], settings: DecodeConfig, n_best: int
-    ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        return iter(self._call("search", list(requests), settings, n_best))
-
-    def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
-        return self._call("token_log_probs", list(pairs))
-
-    def cross_attention(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[list[float]]]:
-        return self._call("cross_attention", list(pairs))
 
     def memory(self) -> int:
         """Bytes of all processes."""
@@ -70,17 +54,17 @@ class EnginePool:
     def close(self) -> None:
         self._pool.shutdown()
 
-    def _call(self, *arguments: Any) -> list[Any]:
+    def ask(self, method: str, *arguments: Any) -> Any:
         """The answer of a process. If it dies, all are started again, and it is retried once."""
         pool = self._pool
         try:
-            return pool.submit(_call, *arguments).result()
+            return pool.submit(_call, method, *arguments).result()
         except BrokenProcessPool:
             with self._lock:
                 if self._pool is pool:
                     self._end_processes()
                     self._pool = self._start()
-            return self._pool.submit(_call, *arguments).result()
+            return self._pool.submit(_call, method, *arguments).result()
 
     def _end_processes(self) -> None:
         """The others of a pool that lost one ignore SIGTERM, which is all it sends them."""

@@ -4,14 +4,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
 from transformer_mt.config import DecodeConfig
 from transformer_mt.search.hypothesis import Hypothesis
-from transformer_mt.translation.engines.engine import Engine, Ids, Request
+from transformer_mt.translation.engines.engine import Engine, Request
+from transformer_mt.translation.engines.remote_engine import RemoteEngine
 
 BATCH_SEGMENTS = 64
 """Most segments taken from the queue at once."""
@@ -215,20 +216,16 @@ class SegmentQueue:
             task.done.put((task.index, result))
 
 
-@dataclass(eq=False)
-class QueuedEngine:
+class QueuedEngine(RemoteEngine):
     """The engine of one request: what it is asked for waits in the queue."""
 
-    segments: SegmentQueue
-    tasks: deque[_Task] = field(default_factory=deque)
-    size: int = 0
-    """Pieces that were put into the queue to be searched."""
-    is_given_up: bool = False
-
-    def __post_init__(self) -> None:
-        engine = self.segments.engine
-        self.name, self.dtype, self.is_on_cpu = engine.name, engine.dtype, engine.is_on_cpu
-        self.max_positions, self.writes_phrases = engine.max_positions, engine.writes_phrases
+    def __init__(self, segments: SegmentQueue) -> None:
+        super().__init__(segments.engine)
+        self.segments = segments
+        self.tasks: deque[_Task] = deque()
+        self.size = 0
+        """Tokens that were put into the queue to be searched."""
+        self.is_given_up = False
 
     @property
     def is_heavy(self) -> bool:
@@ -247,17 +244,13 @@ class QueuedEngine:
         ]
         return self._results(tasks, done)
 
-    def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
-        return self._of_pairs(self.segments.engine.token_log_probs, pairs)
-
-    def cross_attention(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[list[float]]]:
-        return self._of_pairs(self.segments.engine.cross_attention, pairs)
-
     def give_up(self) -> None:
         """Nobody waits for a result any more."""
         self.segments.drop(self)
 
-    def _of_pairs(self, compute: Callable[..., list[Any]], pairs: Sequence[tuple[Ids, Ids]]) -> list[Any]:
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """The results for pairs, in parts of which each is a task."""
+        compute, (pairs,) = getattr(self.segments.engine, method), arguments
         done: SimpleQueue[Any] = SimpleQueue()
         parts = [pairs[start : start + _PAIRS] for start in range(0, len(pairs), _PAIRS)]
         tasks = [

@@ -3,13 +3,34 @@ from.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from transformer_mt.config import Config
+from transformer_mt.config.resolve import Known, VocabularyFacts, resolve
 from transformer_mt.data.vocabulary.new_pieces import with_new_pieces
-from transformer_mt.data.vocabulary.sentencepiece_file import with_control_pieces, with_special_ids
+from transformer_mt.data.vocabulary.sentencepiece_file import (
+    tokenizer_settings,
+    with_control_pieces,
+    with_special_ids,
+)
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
+
+
+def settle(
+    written: Config, known: Known, own: Tokenizer | None = None, parent: Tokenizer | None = None
+) -> tuple[Known, Config, Tokenizer | None]:
+    """The known facts with those of the vocabulary, the config that they settle, and the vocabulary; None
+    where it is to be learnt. `own` is that of a run that is resumed, `parent` that of the run in `init_from`.
+    """
+    tokenizer = own or given_tokenizer(resolve(written, known), parent)
+    if tokenizer is not None:
+        settings = [tokenizer_settings(model) for model in tokenizer.models]
+        facts = {"shared": tokenizer.shared, **settings[0]}
+        kinds = [each["kind"] for each in settings]
+        known = replace(known, vocabulary=VocabularyFacts(facts, kinds, len(tokenizer.control_ids)))
+    return known, resolve(written, known), tokenizer
 
 
 def given_tokenizer(config: Config, parent: Tokenizer | None = None) -> Tokenizer | None:

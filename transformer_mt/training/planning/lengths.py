@@ -5,11 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from transformer_mt.config import Config
+from transformer_mt.config.resolve import Known
 from transformer_mt.data.batches.mixture import Mixture
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.preparation.prepared_data import PreparedData
+from transformer_mt.data.vocabulary.given_tokenizer import settle
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.runs.resolve import Origin, with_origin
 from transformer_mt.training.seen import seen_before
 from transformer_mt.training.state.parent import Parent
 
@@ -32,8 +33,8 @@ def prepared(config: Config) -> tuple[Config, PreparedData]:
     its parent or its vocabulary decides.
     """
     parent = Parent.of(config)
-    origin = Origin(parent=parent.config, parent_tokenizer=parent.folder.tokenizer()) if parent else Origin()
-    config, tokenizer = with_origin(config, origin)
+    known = Known(parent=parent.config if parent else None)
+    _, config, tokenizer = settle(config, known, parent=parent.folder.tokenizer() if parent else None)
     folder = parent.folder if parent else None
     seen = seen_before(config, RunFolder(""), folder, is_resumed=False)
     return config, prepare(config, tokenizer, seen.inherited)

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from transformer_mt.config import Config
+from transformer_mt.config.resolve import with_packing
 from transformer_mt.data.batches.batch import Batch, make_batch, make_packed_batch
 from transformer_mt.data.batches.encoded_pairs import Column
 from transformer_mt.data.batches.packing import RowShape, packed_rows
 from transformer_mt.device import choose_device, choose_precision, keep_freed_memory, use_device
 from transformer_mt.model.build import build_model
-from transformer_mt.runs.resolve import with_packing
 from transformer_mt.training.update.adaptation import adapt
 from transformer_mt.training.update.build import build_trial_updater
 

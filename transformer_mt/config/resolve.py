@@ -1,24 +1,21 @@
-"""From the config that a user wrote to the one that is trained.
+"""From the config that a user wrote, and what is known, to the one that is trained.
 
-`resolve` applies the steps in order; each is a function from a config to a config. After it, nothing changes
-the config of a run.
+`resolve` applies the steps in order; each is a function from a config to a config. Nothing else changes the
+config of a run.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from transformer_mt.config import Config, TrainConfig
+from transformer_mt.config.config import Config
 from transformer_mt.config.keys import flat, marks
 from transformer_mt.config.messages import sentence
 from transformer_mt.config.packing import why_padded
-from transformer_mt.data.vocabulary.composition import COMPOSE
-from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
-from transformer_mt.data.vocabulary.sentencepiece_file import tokenizer_settings
-from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.config.train import TrainConfig
 from transformer_mt.errors import InputError
 from transformer_mt.settings.section import Mark
 from transformer_mt.text.languages import is_natural
@@ -33,88 +30,68 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(frozen=True)
-class Origin:
-    """The state that a training continues: a checkpoint, or at its beginning the run in `init_from`; None
-    without.
-    """
+class VocabularyFacts:
+    """The facts of a vocabulary that is given, not learnt."""
+
+    settings: dict[str, Any]
+    """Its values of keys of `tokenizer`."""
+    kinds: list[str]
+    """The kind of each of its models."""
+    num_control_pieces: int
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """The facts of prepared data, and of the device that trains on them."""
+
+    several_sentences: float
+    """Share of the training sources with more than one sentence."""
+    reference_tokens: float
+    """Mean number of BLEU's tokens in a reference of the validation sets."""
+    is_on_gpu: bool
+
+
+@dataclass(frozen=True)
+class Known:
+    """The facts that settle what a config leaves open; None is not known yet, or not there."""
 
     checkpoint: Config | None = None
-    """The config that the checkpoint was written with."""
-    tokenizer: Tokenizer | None = None
-    """The vocabulary of the run that is resumed."""
+    """The config that the checkpoint was written with which is resumed."""
     parent: Config | None = None
     """The config of the run in `init_from`."""
-    parent_tokenizer: Tokenizer | None = None
-    """The vocabulary of the run in `init_from`."""
+    vocabulary: VocabularyFacts | None = None
+    data: DataFacts | None = None
+    batch_tokens: int | None = None
+    """The most tokens of a batch that fit the device."""
+    last_update: int | None = None
+    """The update at which `train.max_epochs` are trained."""
 
 
-class Preparation(Protocol):
-    """The values that the prepared data decide."""
-
-    def prepare(self, config: Config, tokenizer: Tokenizer | None) -> None:
-        """Prepare the data of a config whose vocabulary is settled; None is one to be learnt. The rest may be
-        asked for afterwards.
-        """
-        ...
-
-    @property
-    def several_sentences(self) -> float:
-        """Share of the training sources with more than one sentence."""
-        ...
-
-    def reference_tokens(self, config: Config) -> float:
-        """Mean number of BLEU's tokens in a reference of the validation sets."""
-        ...
-
-    @property
-    def is_on_gpu(self) -> bool:
-        """True if a GPU trains."""
-        ...
-
-    def batch_tokens(self, config: Config) -> int:
-        """The most tokens of a batch that fit the device."""
-        ...
-
-    def last_update(self, config: Config) -> int:
-        """The update at which `train.max_epochs` are trained."""
-        ...
-
-
-def resolve(config: Config, origin: Origin, preparation: Preparation) -> Config:
-    """The config that is trained. InputError where the config contradicts the checkpoint's vocabulary, the
-    parent or `tokenizer.file`.
+def resolve(written: Config, known: Known) -> Config:
+    """The config that is trained, as far as it is known: a pure function, called again when more is.
+    InputError where the config contradicts the checkpoint's vocabulary, the parent or `tokenizer.file`.
     """
-    config, tokenizer = with_origin(config, origin)
+    config, data = written, known.data
+    if known.checkpoint is not None:
+        config = with_checkpoint(config, known.checkpoint)
+    elif known.parent is not None:
+        config = with_parent(config, known.parent)
+    if known.vocabulary is not None and config.tokenizer.file:
+        config = with_vocabulary(config, known.vocabulary)
+    if config.tokenizer.normalization == "auto":
+        config = changed(config, "tokenizer", normalization="compose")
+    _check_again(config)
     if not config.data.translates:
         config = with_loss_monitored(config)
-    preparation.prepare(config, tokenizer)
-    if config.train.monitor == "BLEU":
-        config = with_monitor(config, preparation.reference_tokens(config))
-    config = with_packing(config, preparation.is_on_gpu)
-    if config.train.batch_tokens == "auto":
-        config = changed(config, "train", batch_tokens=preparation.batch_tokens(config))
-    if config.decode.split_sentences == "auto":
-        config = with_sentence_splitting(config, preparation.several_sentences)
-    if config.train.max_epochs:
-        config = with_last_update(config, preparation.last_update(config))
+    if data is not None:
+        config = with_packing(with_monitor(config, data.reference_tokens), data.is_on_gpu)
+        if config.decode.split_sentences == "auto":
+            config = with_sentence_splitting(config, data.several_sentences)
+    if known.batch_tokens is not None and config.train.batch_tokens == "auto":
+        config = changed(config, "train", batch_tokens=known.batch_tokens)
+    if known.last_update is not None and config.train.max_epochs:
+        config = with_last_update(config, known.last_update)
     return config
-
-
-def with_origin(config: Config, origin: Origin) -> tuple[Config, Tokenizer | None]:
-    """The config with what is settled before the data are prepared, and its vocabulary; None is one to be
-    learnt.
-    """
-    if origin.checkpoint is not None:
-        config = with_checkpoint(config, origin.checkpoint)
-    elif origin.parent is not None:
-        config = with_parent(config, origin.parent)
-    tokenizer = origin.tokenizer or given_tokenizer(config, origin.parent_tokenizer)
-    if tokenizer is not None and config.tokenizer.file:
-        config = with_vocabulary(config, tokenizer)
-    if config.tokenizer.normalization == "auto":
-        config = changed(config, "tokenizer", normalization=COMPOSE)
-    _check_again(config)
-    return config, tokenizer
 
 
 def _check_again(config: Config) -> None:
@@ -178,29 +155,28 @@ def with_parent(config: Config, parent: Config) -> Config:
     return filled
 
 
-def with_vocabulary(config: Config, tokenizer: Tokenizer) -> Config:
+def with_vocabulary(config: Config, vocabulary: VocabularyFacts) -> Config:
     """The config with the keys of `tokenizer` that `tokenizer.file` decides. InputError, with all reasons,
     where the config asks for something else.
     """
     given, reasons = config.tokenizer, []
-    facts = {"shared": tokenizer.shared, **tokenizer_settings(tokenizer.models[0])}
-    before_tags = facts["vocab_size"] - len(tokenizer.control_ids)
-    for key, value in facts.items():
+    before_tags = vocabulary.settings["vocab_size"] - vocabulary.num_control_pieces
+    for key, value in vocabulary.settings.items():
         wanted = getattr(given, key)
         is_without_tags = key == "vocab_size" and before_tags <= wanted <= value
         if key in given.model_fields_set and wanted != value and not is_without_tags:
             reasons.append(
                 f"`tokenizer.{key}` must be {value!r}, as in tokenizer.file, but is {wanted!r}; leave it out"
             )
-    kinds = [tokenizer_settings(model)["kind"] for model in tokenizer.models]
-    if given.bpe_dropout and set(kinds) != {"bpe"}:
+    if given.bpe_dropout and set(vocabulary.kinds) != {"bpe"}:
         reasons.append(
-            f"`tokenizer.bpe_dropout` must be 0.0 with a file of kind {' and '.join(kinds)}, but is "
+            "`tokenizer.bpe_dropout` must be 0.0 with a file of kind "
+            f"{' and '.join(vocabulary.kinds)}, but is "
             f"{given.bpe_dropout}"
         )
     if reasons:
         raise InputError("\n".join(reasons))
-    return changed(config, "tokenizer", **facts)
+    return changed(config, "tokenizer", **vocabulary.settings)
 
 
 def with_monitor(config: Config, reference_tokens: float) -> Config:
