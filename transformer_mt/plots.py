@@ -1,23 +1,15 @@
-"""Pictures: learning curves and attention. They need the extra `plot` (matplotlib)."""
+"""Pictures of a run: its learning curve and its confidence. They need the extra `plot` (matplotlib)."""
 
 import math
-import textwrap
-import unicodedata
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
-from transformer_mt.errors import InputError, Setting
-
-# Families with Chinese, Japanese and Korean characters; matplotlib's own has none.
-_CJK = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC", "WenQuanYi Zen Hei",
-        "WenQuanYi Micro Hei",
-        "PingFang SC", "Hiragino Sans GB", "Microsoft YaHei", "SimHei", "Droid Sans Fallback")  # fmt: skip
+from transformer_mt.errors import InputError
 
 
-def _figure(width: float, height: float) -> Any:
+def new_figure(width: float, height: float) -> Any:
+    """An empty figure, in inches. InputError without matplotlib."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -28,7 +20,8 @@ def _figure(width: float, height: float) -> Any:
     return figure
 
 
-def _plain(axes: Any) -> None:
+def without_frame(axes: Any) -> None:
+    """Draw a grid, and no frame above and to the right."""
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -37,7 +30,7 @@ def learning_curve(entries: Sequence[dict[str, Any]], path: Path) -> None:
     """Loss above, the first metric below, against updates, from the entries of one metrics.jsonl. Both losses
     are without label smoothing.
     """
-    figure = _figure(7, 6)
+    figure = new_figure(7, 6)
     train = [entry for entry in entries if entry["event"] == "train"]
     valid = [entry for entry in entries if entry["event"] == "valid"]
     losses, metrics = figure.subplots(2, 1, sharex=True)
@@ -57,21 +50,21 @@ def learning_curve(entries: Sequence[dict[str, Any]], path: Path) -> None:
         losses.legend(frameon=False)
     metrics.plot(
         [e["step"] for e in valid],
-        [_value(e, _metric(valid)) for e in valid],
+        [value_of(e, metric_of(valid)) for e in valid],
         color="tab:green",
         marker="o",
         ms=3,
     )
-    metrics.set_ylabel(f"validation {_metric(valid)}")
+    metrics.set_ylabel(f"validation {metric_of(valid)}")
     metrics.set_xlabel("updates")
     for axes in (losses, metrics):
-        _plain(axes)
+        without_frame(axes)
     figure.savefig(path, dpi=110)
 
 
 def reliability(bins: Sequence[Sequence[float]], path: Path) -> None:
     """Confidence against chrF: (confidence, plain probability, chrF) of each part of the sentences."""
-    figure = _figure(5, 5)
+    figure = new_figure(5, 5)
     axes = figure.subplots()
     axes.plot([0, 1], [0, 1], color="0.7", lw=1, label="perfect calibration")
     confidence, plain, quality = zip(*bins)
@@ -82,163 +75,21 @@ def reliability(bins: Sequence[Sequence[float]], path: Path) -> None:
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
     axes.legend(frameon=False)
-    _plain(axes)
+    without_frame(axes)
     figure.savefig(path, dpi=110)
 
 
-_ERRORS = {"TER", "WER", "CER", "perplexity"}  # the lower the better
-# More coloured curves than these cannot be told apart.
-_MOST_COLOURED = 6
-
-
-def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, path: Path) -> None:
-    """Validation loss, first metric and learning rate of several runs, (name, entries of its metrics.jsonl)
-    each, in one picture.
-
-    Runs of one name, such as the seeds of a variant, are drawn alike. Of many names the first and the best
-    are coloured, and all are ranked by their best validation score in a panel of their own.
-    """
-    best: dict[str, list[float]] = {}
-    metric = _metric([entry for _, entries in runs for entry in _events(entries, "valid")])
-    is_error = metric in _ERRORS
-    choose: Any = min if is_error else max
-    for name, entries in runs:
-        values = [_value(entry, metric) for entry in _events(entries, "valid")]
-        measured = [value for value in values if math.isfinite(value)]
-        best.setdefault(name, []).extend([choose(measured)] if measured else [])
-    names = list(best)
-    is_ranked = len(names) > _MOST_COLOURED
-    measured_names = [name for name in names if best[name]]
-    ranking = sorted(measured_names, key=lambda name: mean(best[name]), reverse=not is_error)
-    coloured = list(dict.fromkeys([names[0], *ranking, *names]))[:_MOST_COLOURED]
-    colours = {name: f"C{number}" for number, name in enumerate(coloured)}
-    figure = _figure(8 + 5 * is_ranked, max(9, 0.2 * len(names)) if is_ranked else 9)
-    grid = figure.add_gridspec(3, 1 + is_ranked, width_ratios=[3, 1][: 1 + is_ranked])
-    losses = figure.add_subplot(grid[0, 0])
-    metrics, rates = (figure.add_subplot(grid[row, 0], sharex=losses) for row in (1, 2))
-    named: set[str] = set()
-    for name, entries in sorted(runs, key=lambda run: run[0] in colours):  # coloured ones above the others
-        style: dict[str, Any] = {"color": colours.get(name, "0.8"), "lw": 1.2 if name in colours else 0.8}
-        style["label"] = name if name in colours and name not in named else None
-        named.add(name)
-        valid, train = _events(entries, "valid"), _events(entries, "train")
-        x = [_x_of(entry, against) for entry in valid]
-        losses.plot(x, [entry["loss"] for entry in valid], marker="o", ms=2, **style)
-        metrics.plot(x, [_value(entry, metric) for entry in valid], marker="o", ms=2, **style)
-        rates.plot([_x_of(e, against) for e in train], [e["learning_rate"] for e in train], **style)
-    losses.set_ylabel("validation loss per token (nats)")
-    metrics.set_ylabel(f"validation {metric} (greedy)")
-    rates.set_ylabel("learning rate")
-    units = {"tokens": "target tokens", "minutes": "minutes of training", "hours": "hours of training"}
-    rates.set_xlabel(units.get(against, against))
-    losses.legend(frameon=False, fontsize=8)
-    panels = [losses, metrics, rates]
-    if is_ranked:
-        panels.append(_ranking(figure.add_subplot(grid[:, 1]), ranking, best, colours, metric))
-    for axes in panels:
-        _plain(axes)
-    figure.savefig(path, dpi=110)
-
-
-def _ranking(
-    axes: Any, ranking: Sequence[str], best: dict[str, list[float]], colours: dict[str, str], metric: str
-) -> Any:
-    """A row for each name, the best on top, and a dot for each of its runs."""
-    for row, name in enumerate(ranking):
-        axes.plot(best[name], [row] * len(best[name]), "o", ms=4, color=colours.get(name, "0.5"))
-    axes.set_yticks(range(len(ranking)), ranking, fontsize=8)
-    axes.invert_yaxis()
-    axes.set_xlabel(f"best validation {metric} (greedy)")
-    return axes
-
-
-def _events(entries: Sequence[dict[str, Any]], event: str) -> list[dict[str, Any]]:
+def events_of(entries: Sequence[dict[str, Any]], event: str) -> list[dict[str, Any]]:
+    """The entries of one kind."""
     return [entry for entry in entries if entry["event"] == event]
 
 
-def _x_of(entry: dict[str, Any], against: str) -> float:
-    divisor = {"minutes": 60.0, "hours": 3600.0}.get(against, 1.0)
-    return entry[{"updates": "step", "tokens": "tokens"}.get(against, "seconds")] / divisor
-
-
-def _value(entry: dict[str, Any], metric: str) -> float:
+def value_of(entry: dict[str, Any], metric: str) -> float:
     """The score of this metric; nan where another one was chosen at that time."""
     return next((score["value"] for score in entry["scores"] if score["name"] == metric), math.nan)
 
 
-def _metric(entries: Sequence[dict[str, Any]]) -> str:
+def metric_of(entries: Sequence[dict[str, Any]]) -> str:
     """BLEU where it was measured, else the first metric."""
     names = [score["name"] for entry in entries for score in entry.get("scores", [])]
     return "BLEU" if "BLEU" in names or not names else names[0]
-
-
-# Some 400 MB while it is drawn; a viewer's patience ends earlier.
-_MOST_DOTS = 100_000_000
-
-
-def heat_maps(
-    maps: Sequence[tuple[str, Any]], rows: Sequence[str], columns: Sequence[str], path: Path, title: str = ""
-) -> str | None:
-    """Draw attention maps, each (name, weights (rows, columns)): queries are the rows, keys the columns. The
-    `title` is the sentence.
-
-    The size of a map grows with its number of tokens. Returns a warning if a font is missing, else None.
-    """
-    cell = 0.24  # inches: a line of 8 points with space around it
-    width = 1.3 + cell * len(columns)
-    height = 1.6 + cell * len(rows)
-    across = max(1, min(len(maps), math.ceil(math.sqrt(len(maps) * height / width))))
-    down = math.ceil(len(maps) / across)
-    dots = 130 if path.suffix == ".png" else 72  # an inch; .svg and .pdf have none
-    if width * across * height * down * dots**2 > _MOST_DOTS:
-        raise InputError(
-            f"a picture of {len(maps)} maps of {len(rows)} x {len(columns)} tokens must be smaller; choose ",
-            "one ", Setting("layer"), " or ", Setting("head"),
-        )  # fmt: skip
-    figure = _figure(width * across + 0.6, height * down + 0.5)
-    fonts, missing = _fonts([*rows, *columns, title])
-    text = {"fontsize": 8, "fontfamily": fonts, "parse_math": False}  # a piece may be $
-    axes = figure.subplots(down, across, squeeze=False).flatten()
-    image = None
-    for ax, (name, weights) in zip(axes, maps):
-        image = ax.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
-        ax.xaxis.tick_top()
-        ax.set_xticks(range(len(columns)), columns, rotation=90, **text)
-        ax.set_yticks(range(len(rows)), rows, **text)
-        ax.tick_params(length=0)
-        ax.set_xticks([i - 0.5 for i in range(1, len(columns))], minor=True)
-        ax.set_yticks([i - 0.5 for i in range(1, len(rows))], minor=True)
-        ax.grid(which="minor", color="0.9", linewidth=0.5)
-        ax.tick_params(which="minor", length=0)
-        ax.set_xlabel(name, fontsize=8)
-    for ax in axes[len(maps) :]:
-        ax.set_visible(False)
-    bar = figure.colorbar(image, ax=list(axes), shrink=min(1.0, 3 / (height * down)), aspect=15)
-    bar.set_label("attention weight", fontsize=8)
-    bar.ax.tick_params(labelsize=7)
-    # As wide as the picture: about 14 characters of 9 points an inch.
-    most = max(20, int(14 * width * across))
-    lines = [part for line in title.splitlines() for part in textwrap.wrap(line, most)]
-    figure.suptitle("\n".join(lines), fontsize=9, fontfamily=fonts, parse_math=False)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # the caller reports it in one sentence
-        figure.savefig(path, dpi=dots)
-    return missing
-
-
-def _fonts(texts: Sequence[str]) -> tuple[list[str], str | None]:
-    """Families for the texts, and a sentence if characters of theirs have none here."""
-    from matplotlib import font_manager
-    from matplotlib.ft2font import FT2Font
-
-    installed = {font.name: font.fname for font in reversed(font_manager.fontManager.ttflist)}
-    fonts = ["DejaVu Sans", *[name for name in _CJK if name in installed][:1]]
-    drawn: set[int] = set()
-    for name in fonts:
-        drawn |= FT2Font(installed[name]).get_charmap().keys()
-    missing = sorted({c for text in texts for c in text if ord(c) not in drawn and c.isprintable()})
-    if not missing:
-        return fonts, None
-    wide = any(unicodedata.east_asian_width(c) in "WF" for c in missing) and len(fonts) == 1
-    advice = ", install Noto Sans CJK" if wide else ""
-    return fonts, f"no font here has {''.join(missing[:5])}; they are drawn as boxes{advice}"

@@ -58,7 +58,7 @@ ALLOWED = {
     "translation.engines": {"config", "data.vocabulary", "model", "model.build", "runs", "search", "text"},
     "language_models": {
         "config", "corpora", "data.batches", "data.changes", "data.preparation", "data.vocabulary",
-        "evaluation", "model", "runs", "settings", "text", "translation", "translation.engines",
+        "evaluation", "model", "runs", "settings", "text", "translation.engines",
     },
     "evaluation": {
         "config", "corpora", "data.batches", "data.vocabulary", "model", "runs", "settings", "terms", "text",

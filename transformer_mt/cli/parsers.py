@@ -17,7 +17,6 @@ COMMANDS = {
         ("evaluate", "score a model on test sets", "use"),
         ("score", "log-probabilities of given translations", "use"),
         ("completion", "print a shell's completion", "use"),
-        ("plot", "draw attention or learning curves", "research"),
         ("fill", "fill in masked words (BERT)", "research"),
         ("complete", "continue texts (GPT)", "research"),
         ("classify", "label texts", "research"),

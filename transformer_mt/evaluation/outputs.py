@@ -10,51 +10,11 @@ from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import digest, write_text
 from transformer_mt.runs.folder import RunFolder, facts_of
-from transformer_mt.text.compressed import without_compression
 from transformer_mt.text.lines import read_lines
 from transformer_mt.version import RESULTS
 
 NOT_ITS_OWN = "other-"
 """Before the names of test sets that something else than the model alone translated, or with another tag."""
-
-
-def read_translations(file: Path, test: EvaluationSet) -> list[str]:
-    """The translations in a text file, one a line, or in .jsonl or .json, as `translation` of its objects,
-    one a line.
-
-    InputError if they are not those of the test set's sources.
-    """
-    suffix = Path(without_compression(str(file))).suffix.lower()
-    rows = list(_rows(file)) if suffix in (".jsonl", ".json") else None
-    translations = list(read_lines(str(file))) if rows is None else [row["translation"] for row in rows]
-    if len(translations) != len(test.sentences):
-        raise InputError(
-            f"{file}: must have a translation for each of the {len(test.sentences):,} sentences of "
-            f"{test.corpus}, but has {len(translations):,}"
-        )
-    for number, (row, source) in enumerate(zip(rows or [], test.sources), start=1):
-        if row.get("source", source) != source:
-            raise InputError(
-                f"{file}:{number}: must be the translation of the sentence of {test.corpus}, but is that of "
-                f"another: {str(row['source'])[:60]!r} instead of {source[:60]!r}"
-            )
-    return translations
-
-
-def set_of_file(file: Path, position: int = 0) -> EvaluationSet:
-    """The test set whose sources and references are in a .jsonl file of `evaluate`; `position` tells it from
-    others of the same file name.
-    """
-    sentences = []
-    for number, row in enumerate(_rows(file), start=1):
-        references = row["references"] if isinstance(row.get("references"), list) else [row.get("reference")]
-        texts = [row.get("source"), *references]
-        if not references or not all(isinstance(text, str) for text in texts):
-            raise InputError(f"{file}:{number}: must have a source and a reference, but has none")
-        sentences.append((row["source"], tuple(references)))
-    if not sentences:
-        raise InputError(f"{file}: a test set must have sentences, but is empty")
-    return EvaluationSet(f"{position}-{file.stem}", file.stem, sentences)
 
 
 def kept_translations(
@@ -76,7 +36,7 @@ def kept_translations(
             continue
         if facts.get("rows", digest(rows)) != digest(rows):  # another process has written one of the two
             continue
-        kept = list(_rows(rows))
+        kept = list(rows_of(rows))
         if [row.get("source") for row in kept] == test.sources:
             return [row["translation"] for row in kept]
     return None
@@ -127,7 +87,8 @@ def matches_model(file: Path, folder: RunFolder) -> bool:
     return weights is not None and facts_of(file).get("weights") == weights
 
 
-def _rows(file: Path) -> Iterator[dict[str, Any]]:
+def rows_of(file: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a file of translations."""
     for number, line in enumerate(read_lines(str(file)), start=1):
         try:
             row = json.loads(line)

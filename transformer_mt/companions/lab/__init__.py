@@ -18,6 +18,7 @@ companion = Companion(
             f"{_HERE}.commands.distill_teacher", "train a small, fast student of a trained model", "train"
         ),
         "sweep": Command(f"{_HERE}.commands.sweep", "compare variants of a config", "train"),
+        "plot": Command(f"{_HERE}.commands.plot_pictures", "plot attention or learning curves", "research"),
         "compare": Command(f"{_HERE}.commands.compare_systems", "compare systems on test sets", "research"),
     },
     options={"evaluate": f"{_HERE}.evaluation_tables:add_options"},

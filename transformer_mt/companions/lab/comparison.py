@@ -4,11 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from transformer_mt.corpora.evaluation_sets import EvaluationSet
-from transformer_mt.errors import InputError
-from transformer_mt.evaluation.metric import Metric, Statistics
-from transformer_mt.evaluation.seen import SeenShare
-from transformer_mt.evaluation.significance import (
+from transformer_mt.companions.lab.significance import (
     SAMPLES,
     Test,
     bootstrap_p,
@@ -18,6 +14,10 @@ from transformer_mt.evaluation.significance import (
     randomisation_p,
     scores,
 )
+from transformer_mt.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.errors import InputError
+from transformer_mt.evaluation.metric import Metric, Statistics
+from transformer_mt.evaluation.seen import SeenShare
 
 NOT_KNOWN = "not known"
 

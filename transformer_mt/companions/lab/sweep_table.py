@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from transformer_mt import plots
+from transformer_mt.companions.lab import pictures
 from transformer_mt.companions.lab.comparison import Cell, Comparison, System, compare
 from transformer_mt.companions.lab.comparison_table import as_markdown
 from transformer_mt.companions.lab.sweep_jobs import is_done
 from transformer_mt.companions.lab.sweep_plan import Job, Sweep
+from transformer_mt.companions.lab.system_files import read_translations, set_of_file
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metrics import metric_names, metrics_by_test
-from transformer_mt.evaluation.outputs import read_translations, set_of_file
 from transformer_mt.evaluation.seen import UNKNOWN, SystemRecord
 from transformer_mt.files import write_text
 from transformer_mt.markdown import table, with_names
@@ -53,7 +53,9 @@ def write_table(sweep: Sweep) -> str | None:
     rows = [row for variant in sweep.variants if (row := _row(variant, done, metric, comparison))]
     in_order = sorted(done, key=lambda job: sweep.variants.index(job.variant))
     try:
-        plots.curves([(job.variant, done[job]) for job in in_order], "updates", sweep.folder / "curves.png")
+        pictures.curves(
+            [(job.variant, done[job]) for job in in_order], "updates", sweep.folder / "curves.png"
+        )
         picture = "![learning curves](curves.png)"
     except InputError as error:
         picture = f"No picture: {error}."

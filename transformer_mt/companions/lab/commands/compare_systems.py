@@ -212,7 +212,7 @@ def _metrics(
 
 def _sets_of_files(named: list[_Named]) -> "list[EvaluationSet]":
     """The test sets whose sources and references are with the translations."""
-    from transformer_mt.evaluation.outputs import set_of_file
+    from transformer_mt.companions.lab.system_files import set_of_file
 
     for system in named:
         if not system.is_model and all(path.name.lower().endswith(".jsonl") for path in system.paths):
@@ -227,8 +227,8 @@ def _translated(
     named: list[_Named], tests: "list[EvaluationSet]", arguments: argparse.Namespace
 ) -> "list[System]":
     from transformer_mt.companions.lab.comparison import System
+    from transformer_mt.companions.lab.system_files import read_translations
     from transformer_mt.companions.lab.translated import translated
-    from transformer_mt.evaluation.outputs import read_translations
     from transformer_mt.evaluation.seen import SystemRecord
     from transformer_mt.runs.open_model import open_model
 

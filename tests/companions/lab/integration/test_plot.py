@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from transformer_mt import Translator, plots
+from transformer_mt.companions.lab import pictures
+from transformer_mt.companions.lab.attention_maps import look
+from transformer_mt.companions.lab.pictures import heat_maps
 from transformer_mt.errors import InputError
-from transformer_mt.plots import heat_maps
-from transformer_mt.translation.attention_maps import look
 
 pytest.importorskip("matplotlib")
 
@@ -132,8 +133,9 @@ def test_more_maps_than_a_picture_can_hold_are_told(tmp_path):
 @pytest.fixture
 def figures(monkeypatch):
     """The figures that are drawn in the test."""
-    drawn, figure = [], plots._figure
-    monkeypatch.setattr(plots, "_figure", lambda *size: drawn.append(figure(*size)) or drawn[-1])
+    drawn, figure = [], plots.new_figure
+    for module in (plots, pictures):
+        monkeypatch.setattr(module, "new_figure", lambda *size: drawn.append(figure(*size)) or drawn[-1])
     return drawn
 
 
@@ -163,7 +165,7 @@ def test_of_many_runs_the_first_and_the_best_are_coloured_and_all_are_ranked(tmp
         return {"event": "valid", "step": 1, "tokens": 1, "seconds": 1.0, "loss": 1.0, "scores": [score]}
 
     runs = [(f"variant {i}", [entry(float(i)), entry(0.0)]) for i in range(10)]
-    plots.curves([*runs, *runs], "updates", tmp_path / "many.png")
+    pictures.curves([*runs, *runs], "updates", tmp_path / "many.png")
     *_, rates, ranking = figures[0].axes
     best = [f"variant {i}" for i in (9, 8, 7, 6, 5)]
     coloured = [line.get_label() for line in rates.lines if line.get_color() != "0.8" and line.get_label()]
@@ -178,7 +180,7 @@ def test_runs_without_a_validation_are_not_ranked(tmp_path, figures):
     entry = {"event": "valid", "step": 1, "tokens": 1, "seconds": 1.0, "loss": 1.0, "scores": [score]}
     train = {"event": "train", "step": 1, "tokens": 1, "seconds": 1.0, "learning_rate": 0.1}
     runs = [("begun", [train]), *((f"variant {i}", [entry]) for i in range(9))]
-    plots.curves(runs, "updates", tmp_path / "many.png")
+    pictures.curves(runs, "updates", tmp_path / "many.png")
     labels = [label.get_text() for label in figures[0].axes[-1].get_yticklabels()]
     assert labels == [f"variant {i}" for i in range(9)]
 
@@ -187,8 +189,8 @@ def test_the_names_of_many_runs_stand_beside_the_curves(tmp_path):
     score = {"name": "BLEU", "value": 1.0}
     entry = {"event": "valid", "step": 1, "tokens": 1, "seconds": 1.0, "loss": 1.0, "scores": [score]}
     runs = [(f"a variant with a long name {i}", [entry]) for i in range(24)]
-    plots.curves(runs[:6], "updates", tmp_path / "few.png")
-    plots.curves(runs, "updates", tmp_path / "many.png")
+    pictures.curves(runs[:6], "updates", tmp_path / "few.png")
+    pictures.curves(runs, "updates", tmp_path / "many.png")
     assert size(tmp_path / "many.png")[0] > size(tmp_path / "few.png")[0]
 
 
@@ -205,7 +207,9 @@ def test_curves_bear_names_that_differ_and_leave_out_half_a_line(tiny_run, tmp_p
         lines = (tiny_run / "metrics.jsonl").read_text(encoding="utf-8") + '{"event": "tra'
         (tmp_path / variant / "seed-1" / "metrics.jsonl").write_text(lines, encoding="utf-8")
     drawn = []
-    monkeypatch.setattr(plots, "curves", lambda runs, against, path: drawn.extend(name for name, _ in runs))
+    monkeypatch.setattr(
+        pictures, "curves", lambda runs, against, path: drawn.extend(name for name, _ in runs)
+    )
     runs = [tmp_path / "rotary" / "seed-1", tmp_path / "alibi" / "seed-1"]
     assert cli("plot", "curves", *runs, "-o", tmp_path / "x.png")[0] == 0
     assert cli("plot", "curves", runs[0], "-o", tmp_path / "x.png")[0] == 0

@@ -8,17 +8,17 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
 from transformer_mt.companions.lab.comparison import System, compare
-from transformer_mt.config.evaluate import EvaluateConfig
-from transformer_mt.corpora.evaluation_sets import EvaluationSet
-from transformer_mt.evaluation.error_rates import ExactMatch
-from transformer_mt.evaluation.metrics import build_metrics
-from transformer_mt.evaluation.significance import (
+from transformer_mt.companions.lab.significance import (
     bootstrap_p,
     bootstrap_values,
     holm,
     interval,
     randomisation_p,
 )
+from transformer_mt.config.evaluate import EvaluateConfig
+from transformer_mt.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.evaluation.error_rates import ExactMatch
+from transformer_mt.evaluation.metrics import build_metrics
 
 TEXT = "the a man woman dog sees hears red small old house garden under behind with and"
 

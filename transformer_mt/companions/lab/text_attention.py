@@ -2,11 +2,11 @@
 
 import torch
 
+from transformer_mt.companions.lab.attention_maps import AttentionMaps
 from transformer_mt.data.vocabulary.numbering import BOS, EOS
 from transformer_mt.errors import InputError
 from transformer_mt.language_models.load import LoadedModel
 from transformer_mt.model.recorder import AttentionRecorder
-from transformer_mt.translation.attention_maps import AttentionMaps
 
 
 def look_at_text(loaded: LoadedModel, text: str) -> AttentionMaps:

@@ -11,7 +11,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.messages import say
 
 if TYPE_CHECKING:
-    from transformer_mt.translation.attention_maps import AttentionMaps
+    from transformer_mt.companions.lab.attention_maps import AttentionMaps
 
 
 def add_arguments(parser: Parser) -> None:
@@ -58,7 +58,7 @@ def _attention(arguments: argparse.Namespace) -> int:
 
     run, kind = RunFolder(arguments.model), arguments.kind or "cross"
     if run.config_file.exists() and (alone := run.config().model.kind) in ("encoder", "decoder"):
-        from transformer_mt.language_models.attention import look_at_text
+        from transformer_mt.companions.lab.text_attention import look_at_text
         from transformer_mt.language_models.load import LoadedModel
 
         if arguments.target or arguments.kind not in (None, alone):
@@ -67,7 +67,7 @@ def _attention(arguments: argparse.Namespace) -> int:
         seen = look_at_text(LoadedModel.load(run.path, (alone,), arguments.device), arguments.source)
     else:
         seen = _look(arguments)
-    from transformer_mt.translation.attention_maps import maps
+    from transformer_mt.companions.lab.attention_maps import maps
 
     chosen = maps(seen, kind, arguments.layer, arguments.head)
     rows, columns = seen.rows(kind), seen.columns(kind)
@@ -75,7 +75,7 @@ def _attention(arguments: argparse.Namespace) -> int:
         numbers = [{"title": title, "weights": weights.tolist()} for title, weights in chosen]
         print(json.dumps({"rows": rows, "columns": columns, "maps": numbers}, ensure_ascii=False))
     if output:
-        from transformer_mt.plots import heat_maps
+        from transformer_mt.companions.lab.pictures import heat_maps
 
         if problem := heat_maps(chosen, rows, columns, output, seen.title(kind)):
             say(problem)
@@ -89,14 +89,14 @@ def _look(arguments: argparse.Namespace) -> "AttentionMaps":
     if not open_model(arguments.model, vars(arguments)["from"], arguments.to).is_export:
         arguments.engine = "torch"  # not the run's own export
     translator = load_translator(arguments)
-    from transformer_mt.translation.attention_maps import look
+    from transformer_mt.companions.lab.attention_maps import look
 
     return look(translator, arguments.source, arguments.target)
 
 
 def _curves(arguments: argparse.Namespace) -> int:
     output = _picture(arguments.output)
-    from transformer_mt.plots import curves
+    from transformer_mt.companions.lab.pictures import curves
     from transformer_mt.runs.folder import RunFolder
 
     runs = list(map(RunFolder, arguments.runs))
