@@ -125,9 +125,15 @@ def allow_tf32(device: torch.device, is_allowed: bool = True) -> None:
         torch.backends.cudnn.allow_tf32 = is_allowed
 
 
-def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[object]:
-    """Matrix products in `dtype`, sums and norms in float32; weights stay float32."""
-    return nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype)
+def autocast(
+    device: torch.device, dtype: torch.dtype, caches_weights: bool = True
+) -> AbstractContextManager[object]:
+    """Matrix products in `dtype`, sums and norms in float32; weights stay float32. With `caches_weights` a
+    weight that is used several times is cast once, and the gradients of its uses are summed in `dtype`.
+    """
+    if dtype == torch.float32:
+        return nullcontext()
+    return torch.autocast(device.type, dtype, cache_enabled=caches_weights)
 
 
 def keep_freed_memory(one_heap: bool = False) -> None:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -145,3 +146,33 @@ def test_waiting_threads_leave_their_core_unless_the_user_chose(user, found):
     environment = {**clean, **user, "PYTHONPATH": str(ROOT)}
     result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert result.stdout.strip() == found, result.stderr
+
+
+class Twice(torch.nn.Module):
+    """Uses its weight twice. The thread with `waiting` sentences waits between, until the other is done."""
+
+    def __init__(self, waiting):
+        super().__init__()
+        self.layer, self.waiting, self.done = torch.nn.Linear(64, 64, bias=False), waiting, threading.Event()
+
+    def forward(self, batch):
+        x = self.layer(torch.linspace(0.1, 1.0, 64 * len(batch.src)).view(-1, 64)).float()
+        if len(batch.src) == self.waiting:
+            self.done.wait(20)
+        loss = self.layer(x).float().sin().sum()
+        if len(batch.src) != self.waiting:
+            loss.register_hook(lambda gradient: self.done.set())
+        return loss, loss.detach()
+
+
+def test_a_weight_that_is_used_twice_has_one_gradient_whichever_thread_is_first():
+    """torch has one cache of cast weights for all threads; it is emptied when one of them leaves autocast."""
+    gradients = []
+    for waiting in (1, 2):
+        torch.manual_seed(1)
+        model = Twice(waiting)
+        torch.nn.init.normal_(model.layer.weight)
+        threads = module.GradientThreads(model, list(model.parameters()), torch.bfloat16, 2)
+        threads.backward(batch_of(pairs(3)), lambda loss: loss)
+        gradients.append(model.layer.weight.grad)
+    assert torch.equal(*gradients)

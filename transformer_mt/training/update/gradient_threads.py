@@ -56,7 +56,12 @@ class GradientThreads:
         def compute(part: Batch, seed: int | None) -> tuple[Tensor, Tensor, Gradients]:
             torch.set_num_threads(inner)
             generator = None if seed is None else torch.Generator().manual_seed(seed)
-            with autocast(torch.device("cpu"), self._dtype), dropout_generator(generator):
+            # torch has one cache of cast weights for all threads, which the first that is done empties: a
+            # weight that another one uses twice would be cast once or twice, as it happens.
+            with (
+                autocast(torch.device("cpu"), self._dtype, caches_weights=False),
+                dropout_generator(generator),
+            ):
                 loss, nll = self._objective(part)
             gradients = torch.autograd.grad(scale(loss), self._parameters, allow_unused=True)
             return loss.detach(), nll, gradients
