@@ -93,7 +93,8 @@ def use_torch_version(part: str) -> None:
 
     from transformer_mt.model.kernels import dropout, fast_attention
     from transformer_mt.training import run_data
-    from transformer_mt.training.update import build, loss, loss_kinds, optimizer
+    from transformer_mt.training.update import build_updater as build
+    from transformer_mt.training.update import loss, loss_kinds, optimizer
 
     class OneByOne(torch.optim.Muon):
         def __init__(self, matrices: Any, lr: float, weight_decay: float, *_: Any) -> None:

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from lxml import html as lxml_html
 
+from transformer_mt.companions.documents.document_translation import translate_pieces
 from transformer_mt.companions.documents.markup.html import parse_html
 from transformer_mt.companions.documents.markup.marked_text import MarkedText
-from transformer_mt.companions.documents.translate import translate_pieces
 from transformer_mt.config import Config
 from transformer_mt.model import interface
 from transformer_mt.runs.folder import RunFolder

@@ -20,13 +20,13 @@ from pydantic_core import PydanticUndefined
 from transformer_mt import Translator, load_config, train
 from transformer_mt.cli import build_parser
 from transformer_mt.cli.options.arguments import subcommands
-from transformer_mt.cli.options.model import add_search
+from transformer_mt.cli.options.model_options import add_search
 from transformer_mt.config import Config
 from transformer_mt.config.dump import flow, json_schema
 from transformer_mt.config.keys import CORPORA
+from transformer_mt.corpora.corpus import Corpus
+from transformer_mt.corpora.corpus_kinds import SETS
 from transformer_mt.corpora.held_out import FromTrain
-from transformer_mt.corpora.kind import Corpus
-from transformer_mt.corpora.kinds import SETS
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.markdown import table
 from transformer_mt.new_config.sizing import SIZES

@@ -167,7 +167,7 @@ def untrained_run(tmp_path: Path) -> Callable[..., Path]:
         from transformer_mt.config.dump import dump_config
         from transformer_mt.corpora import toy
         from transformer_mt.data.vocabulary.tokenizer import EOS, PAD, Tokenizer
-        from transformer_mt.model.build import build_model
+        from transformer_mt.model.build_model import build_model
 
         values = {
             **TINY,

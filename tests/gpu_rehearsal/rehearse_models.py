@@ -10,7 +10,7 @@ from tests.gpu_rehearsal.fake_gpu import GPU, on_gpu, rehearsal
 from tests.unit.model.test_cached_step import PAIRWISE, _name
 from transformer_mt.data.batches.batch import make_batch
 from transformer_mt.device import autocast
-from transformer_mt.model.build import build_model
+from transformer_mt.model.build_model import build_model
 from transformer_mt.training.update.loss_kinds import CrossEntropy
 from transformer_mt.training.update.step import Objective
 

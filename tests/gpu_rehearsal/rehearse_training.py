@@ -9,10 +9,10 @@ from torch.utils._pytree import tree_leaves
 from tests.gpu_rehearsal.fake_gpu import GPU, on_gpu, rehearsal
 from tests.updates import ListedRows, packed_batch_of
 from transformer_mt.config import TrainConfig
-from transformer_mt.config.model import ModelConfig
+from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.data.batches.batch import make_batch
 from transformer_mt.device import choose_device, choose_precision
-from transformer_mt.model.build import build_model
+from transformer_mt.model.build_model import build_model
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.update.activation_checkpointing import checkpoint_activations
 from transformer_mt.training.update.loss_kinds import CrossEntropy

@@ -18,36 +18,44 @@ class Feature:
     """Other modules that may import it or read its keys, besides those that build stages and changes."""
 
 
-BUILD = {"translation.stages.build", "data.changes.build", "config.data", "config.train"}
+BUILD = {
+    "translation.stages.build_stages",
+    "data.changes.training_rows",
+    "config.data_section",
+    "config.train_section",
+}
 TERMS = {"terms.glossary", "terms.glossary_file", "terms.stems"}
 FEATURES = {
     "sentence splitting": Feature(
-        {"translation.stages.sentences"}, {"split_sentences"}, {"config.resolve", "training.model_selection"}
+        {"translation.stages.sentence_splitting"},
+        {"split_sentences"},
+        {"config.resolve", "training.model_selection"},
     ),
     "capitals": Feature({"translation.stages.capitals"}, {"lowercase_capitals"}),
     "protected text": Feature(
         {"translation.stages.protected_text"}, {"protect_usual"}, {"companions.serving.batcher"}
     ),
     "translation memory": Feature(
-        {"translation.stages.memory", "memories.memory", "memories.tmx_writer"},
+        {"translation.stages.from_memory", "memories.translation_memory", "memories.tmx_writer"},
         users={"cli.translating.memory_out"},
     ),
     "terms": Feature(
         {
-            "translation.stages.terms", "translation.stages.forced_terms", "data.changes.terms",
-            "data.vocabulary.term_pieces", "settings.terms", *TERMS,
+            "translation.stages.required_terms", "translation.stages.forced_terms",
+            "data.changes.term_annotation",
+            "data.vocabulary.term_pieces", "settings.terms_section", *TERMS,
         },
         {"data.terms"},
         {
             "config.guided_alignment", "data.preparation.training_links", "data.vocabulary.tokenizer",
             "evaluation.term_rate", "companions.lab.job_facts", "companions.inspection.inspect",
-            "companions.inspection.terms", "new_config.files", "companions.serving.batcher",
+            "companions.inspection.term_checks", "new_config.user_files", "companions.serving.batcher",
             "companions.serving.http.requests", "training.early_checks",
         },
     ),
     "translating again": Feature({"translation.stages.retry"}),
-    "ends of lines": Feature({"translation.stages.ends", "translation.stages.edges"}, {"match_ends"}),
-    "flags": Feature({"translation.stages.flags"}, users={"companions.lab.breakdown"}),
+    "ends of lines": Feature({"translation.stages.ends", "translation.stages.line_edges"}, {"match_ends"}),
+    "flags": Feature({"translation.stages.problem_flags"}, users={"companions.lab.breakdown"}),
     "confidence": Feature(
         {"translation.stages.confidence"}, users={"evaluation.calibration", "translation.translator"}
     ),
@@ -59,7 +67,7 @@ FEATURES = {
     "BPE-dropout": Feature(
         {"data.changes.bpe_dropout", "data.changes.subword_dropout", "data.changes.merges"},
         {"bpe_dropout"},
-        {"config.tokenizer", "new_config.write", "config.resolve", "training.run_data"},
+        {"config.tokenizer_section", "new_config.write", "config.resolve", "training.run_data"},
     ),
     "objectives": Feature(
         {
@@ -76,14 +84,14 @@ FEATURES = {
         },
         {"train.guided_alignment"},
         {
-            "config.packing", "data.preparation.prepare", "companions.lab.job_facts",
+            "config.packable", "data.preparation.prepare", "companions.lab.job_facts",
             "companions.lab.synthetic", "companions.inspection.inspect", "companions.inspection.misaligned",
-            "training.early_checks", "training.state.run", "training.update.build",
+            "training.early_checks", "training.state.run", "training.update.build_updater",
             "translation.engines.torch_engine",
         },
     ),
     "low-rank adaptation": Feature(
-        {"config.lora", "model.variants.lora"}, {"train.lora"}, {"training.update.adaptation"}
+        {"config.lora_section", "model.variants.low_rank"}, {"train.lora"}, {"training.update.adaptation"}
     ),
 }  # fmt: skip
 

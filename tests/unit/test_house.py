@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from graphlib import TopologicalSorter
 
@@ -45,7 +46,7 @@ ALLOWED = {
     "model": {"model.kernels"},
     "model.kernels": set(),
     "model.variants": {"model", "model.kernels"},
-    "model.build": {"config", "data.vocabulary", "model", "model.variants"},
+    "model.build_model": {"config", "data.vocabulary", "model", "model.variants"},
     "search": {"text"},
     "translation": {
         "config", "data.vocabulary", "model", "runs", "search", "text", "translation.engines",
@@ -55,7 +56,9 @@ ALLOWED = {
         "config", "data.vocabulary", "memories", "runs", "terms", "text", "translation",
         "translation.engines",
     },
-    "translation.engines": {"config", "data.vocabulary", "model", "model.build", "runs", "search", "text"},
+    "translation.engines": {
+        "config", "data.vocabulary", "model", "model.build_model", "runs", "search", "text",
+    },
     "language_models": {
         "config", "corpora", "data.batches", "data.changes", "data.preparation", "data.vocabulary",
         "evaluation", "model", "runs", "settings", "text", "translation.engines",
@@ -72,7 +75,7 @@ ALLOWED = {
         "config", "data.cleaning", "evaluation", "runs", "training.state", "training.update",
     },
     "training.state": {
-        "config", "data.batches", "data.preparation", "data.vocabulary", "model", "model.build", "runs",
+        "config", "data.batches", "data.preparation", "data.vocabulary", "model", "model.build_model", "runs",
         "settings", "text", "training.parallel", "training.reporting", "training.update",
     },
     "training": {
@@ -81,7 +84,7 @@ ALLOWED = {
         "training.reporting", "training.state", "training.update", "translation",
     },
     "training.planning": {
-        "config", "data.batches", "data.preparation", "data.vocabulary", "model.build", "model.kernels",
+        "config", "data.batches", "data.preparation", "data.vocabulary", "model.build_model", "model.kernels",
         "runs", "training", "training.state", "training.update",
     },
     "new_config": {
@@ -125,8 +128,8 @@ def _imports(path):
 
 # Arguments of other programs: git, torchrun, and our own command line as a process.
 NAME_FLAGS = {
-    "config.messages", "companions.lab.sweep_jobs", "training.parallel.distributed",
-    "training.reporting.environment",
+    "config.error_sentences", "companions.lab.sweep_jobs", "training.parallel.distributed",
+    "training.reporting.run_environment",
 }  # fmt: skip
 
 
@@ -226,6 +229,12 @@ def test_the_model_needs_torch_only():
 def test_every_file_says_what_it_holds(path):
     """`make reference` writes the first line into docs/reference/files.md."""
     assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+
+
+def test_each_file_name_says_its_own_thing():
+    """Two files of one name can only be told apart by their folders. Each companion may have a commands.py."""
+    names = Counter(path.name for path in MODULES if path.name not in ("__init__.py", "commands.py"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_nothing_imports_the_command_line():

@@ -19,7 +19,7 @@ from transformer_mt.cli.options.arguments import say_error, subcommands
 from transformer_mt.cli.options.flags import name_by_flags
 from transformer_mt.cli.options.ranks import has_ranks
 from transformer_mt.cli.parsers import build_parser, build_translate_parser
-from transformer_mt.cli.translating.checks import may_resume
+from transformer_mt.cli.translating.option_checks import may_resume
 from transformer_mt.errors import ADVICE, InputError, Interrupted, Setting, WorkError, advice_on
 from transformer_mt.messages import say
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from itertools import islice
 
 from transformer_mt.cli.options.arguments import Parser
-from transformer_mt.cli.options.texts import add_texts, texts_of
+from transformer_mt.cli.options.text_options import add_texts, texts_of
 
 _ABOUT = (
     "Label texts with an encoder that was trained with objective: classification. Without TEXT, reads "
@@ -24,7 +24,7 @@ def add_arguments(parser: Parser) -> None:
 
 def _classify(arguments: argparse.Namespace) -> int:
     from transformer_mt.evaluation.classifier import Classifier
-    from transformer_mt.language_models.load import LoadedModel
+    from transformer_mt.language_models.loaded_model import LoadedModel
 
     loaded = LoadedModel.load(arguments.model, ("encoder",), arguments.device)
     classifier = Classifier(loaded.model, loaded.tokenizer, loaded.config)

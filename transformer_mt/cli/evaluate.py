@@ -7,7 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from transformer_mt.cli.options.arguments import Parser
-from transformer_mt.cli.options.evaluation_sets import (
+from transformer_mt.cli.options.flags import given
+from transformer_mt.cli.options.model_options import add_model, add_search, load_translator
+from transformer_mt.cli.options.ranks import translating_together
+from transformer_mt.cli.options.references import add_references
+from transformer_mt.cli.options.set_options import (
     add_evaluation_sets,
     add_external,
     external_metrics,
@@ -15,10 +19,6 @@ from transformer_mt.cli.options.evaluation_sets import (
     load_evaluation_sets,
     select_by_language,
 )
-from transformer_mt.cli.options.flags import given
-from transformer_mt.cli.options.model import add_model, add_search, load_translator
-from transformer_mt.cli.options.ranks import translating_together
-from transformer_mt.cli.options.references import add_references
 from transformer_mt.companion import hooks
 from transformer_mt.errors import InputError, Setting
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from transformer_mt.evaluation.alignment_error import HandLinks
     from transformer_mt.evaluation.metric import Metric, Score
     from transformer_mt.evaluation.run_evaluation import RunEvaluation
-    from transformer_mt.evaluation.seen import SeenShare
+    from transformer_mt.evaluation.seen_share import SeenShare
     from transformer_mt.runs.folder import RunFolder
 
 _OF_TRANSLATIONS = (
@@ -109,8 +109,8 @@ def _evaluate(arguments: argparse.Namespace) -> int:
 def _evaluate_text(arguments: argparse.Namespace, folder: "RunFolder", config: "Config") -> int:
     """Print the scores of the test sets of a model that translates nothing, and keep them in its folder."""
     from transformer_mt.corpora.evaluation_sets import EvaluationSet, read_set
-    from transformer_mt.evaluation.seen import SystemRecord
-    from transformer_mt.language_models.load import LoadedModel
+    from transformer_mt.evaluation.seen_share import SystemRecord
+    from transformer_mt.language_models.loaded_model import LoadedModel
     from transformer_mt.language_models.scores import save_scores, text_scores
 
     of_translations = [name for name in _OF_TRANSLATIONS if vars(arguments).get(name) not in _NOT_GIVEN]
@@ -181,6 +181,6 @@ def _print_scores(
 def _update_report(folder: "RunFolder", config: "Config") -> None:
     """Write the scores into the report of the run, if the folder is that of a run."""
     if folder.metrics_file.exists():
-        from transformer_mt.training.reporting.report import write_report
+        from transformer_mt.training.reporting.run_report import write_report
 
         write_report(folder, config)

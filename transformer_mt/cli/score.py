@@ -5,7 +5,7 @@ import json
 import math
 
 from transformer_mt.cli.options.arguments import Parser
-from transformer_mt.cli.options.model import add_model, load_translator
+from transformer_mt.cli.options.model_options import add_model, load_translator
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
 

@@ -7,7 +7,7 @@ import time
 
 from transformer_mt.cli.options.allocator import start_with_tcmalloc
 from transformer_mt.cli.options.arguments import Parser, positive
-from transformer_mt.cli.plan import print_plan
+from transformer_mt.cli.print_plan import print_plan
 from transformer_mt.companion import hooks
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import duration

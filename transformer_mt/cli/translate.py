@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from transformer_mt.cli.options.arguments import Parser, positive
-from transformer_mt.cli.options.model import add_model, add_search, load_translator
+from transformer_mt.cli.options.model_options import add_model, add_search, load_translator
 from transformer_mt.cli.options.ranks import has_ranks, join_ranks
 from transformer_mt.cli.options.references import add_references
 from transformer_mt.cli.translating import resume
-from transformer_mt.cli.translating.checks import check_options
 from transformer_mt.cli.translating.memory_out import memory_out
+from transformer_mt.cli.translating.option_checks import check_options
 from transformer_mt.companion import hooks, resolve
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing

@@ -3,14 +3,14 @@
 In: YAML files and `key=value` overrides. Out: a `Config`, or every mistake at once. Begin with `config.py`.
 """
 
-from transformer_mt.config.config import Config
-from transformer_mt.config.data import DataConfig
-from transformer_mt.config.decode import DecodeConfig
-from transformer_mt.config.evaluate import EvaluateConfig
+from transformer_mt.config.data_section import DataConfig
+from transformer_mt.config.decode_section import DecodeConfig
+from transformer_mt.config.evaluate_section import EvaluateConfig
 from transformer_mt.config.load import load_config
-from transformer_mt.config.model import ModelConfig
-from transformer_mt.config.tokenizer import TokenizerConfig
-from transformer_mt.config.train import TrainConfig
+from transformer_mt.config.model_section import ModelConfig
+from transformer_mt.config.root import Config
+from transformer_mt.config.tokenizer_section import TokenizerConfig
+from transformer_mt.config.train_section import TrainConfig
 
 __all__ = [
     "Config",

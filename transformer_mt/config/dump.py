@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from transformer_mt.config.config import Config
 from transformer_mt.config.keys import CORPORA, keys
+from transformer_mt.config.root import Config
 from transformer_mt.config.yaml_loader import Loader
 from transformer_mt.settings.section import THOUSANDS
 

@@ -10,9 +10,9 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from transformer_mt.config.config import NAME_PATTERN, Config
+from transformer_mt.config.error_sentences import OVERRIDDEN, is_of_other_member, sentence
 from transformer_mt.config.keys import CORPORA
-from transformer_mt.config.messages import OVERRIDDEN, is_of_other_member, sentence
+from transformer_mt.config.root import NAME_PATTERN, Config
 from transformer_mt.config.yaml_loader import Loader
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from transformer_mt.config.config import Config
+from transformer_mt.config.error_sentences import sentence
 from transformer_mt.config.keys import flat, marks
-from transformer_mt.config.messages import sentence
-from transformer_mt.config.packing import why_padded
-from transformer_mt.config.train import TrainConfig
+from transformer_mt.config.packable import why_padded
+from transformer_mt.config.root import Config
+from transformer_mt.config.train_section import TrainConfig
 from transformer_mt.errors import InputError
 from transformer_mt.settings.section import Mark
 from transformer_mt.text.languages import is_natural

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from transformer_mt.corpora.corpus import EvaluationSentence, Languages
 from transformer_mt.corpora.held_out import AnySet, FromTrainCorpus, read_held_out
-from transformer_mt.corpora.kind import EvaluationSentence, Languages
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from transformer_mt.corpora.kind import Corpus, Languages
+from transformer_mt.corpora.corpus import Corpus, Languages
 from transformer_mt.corpora.moses import read_moses_zip
 from transformer_mt.corpora.remote import facts_of, is_url, matching
 from transformer_mt.corpora.tables import (

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from transformer_mt.corpora.kind import Corpus, EvaluationSentence, Languages
+from transformer_mt.corpora.corpus import Corpus, EvaluationSentence, Languages
 from transformer_mt.errors import InputError
 from transformer_mt.settings.objective import Objective
 from transformer_mt.settings.section import Positive, Section

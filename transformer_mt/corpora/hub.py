@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
+from transformer_mt.corpora.corpus import Corpus, Languages
 from transformer_mt.corpora.hub_files import file_lists, rows_of_files
-from transformer_mt.corpora.kind import Corpus, Languages
 from transformer_mt.corpora.tables import check_number_of_columns, pair_of
 from transformer_mt.errors import InputError
 from transformer_mt.text.pair import Pair

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import permutations
 from typing import ClassVar
 
-from transformer_mt.corpora.kind import Corpus, Languages
+from transformer_mt.corpora.corpus import Corpus, Languages
 from transformer_mt.errors import InputError
 from transformer_mt.settings.language import Language
 from transformer_mt.text.pair import Pair

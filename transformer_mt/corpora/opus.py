@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from transformer_mt.cache import cache_root
+from transformer_mt.corpora.corpus import Corpus, Languages
 from transformer_mt.corpora.download import download, fetch_json
-from transformer_mt.corpora.kind import Corpus, Languages
 from transformer_mt.corpora.moses import read_moses_zip
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.settings.language import Language

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from transformer_mt.corpora.kind import EvaluationSentence
+from transformer_mt.corpora.corpus import EvaluationSentence
 from transformer_mt.files import write_bytes
 from transformer_mt.text.hashes import sentence_key
 from transformer_mt.text.key_set import NO_KEYS, KeySet

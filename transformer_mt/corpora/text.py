@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import model_validator
 
-from transformer_mt.corpora.kind import Corpus, Languages
+from transformer_mt.corpora.corpus import Corpus, Languages
 from transformer_mt.text.compressed import without_compression
 from transformer_mt.text.lines import read_lines
 from transformer_mt.text.pair import Pair

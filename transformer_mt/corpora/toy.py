@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from transformer_mt.corpora.kind import Corpus, Languages
+from transformer_mt.corpora.corpus import Corpus, Languages
 from transformer_mt.corpora.toy_words import (
     ADJECTIVES,
     CONJUNCTIONS,

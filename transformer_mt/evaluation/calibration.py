@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.config import EvaluateConfig
-from transformer_mt.corpora.kind import EvaluationSentence
+from transformer_mt.corpora.corpus import EvaluationSentence
 from transformer_mt.evaluation.metrics import build_metrics
 from transformer_mt.files import write_text
 from transformer_mt.progress_bar import show_progress

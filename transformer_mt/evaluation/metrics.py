@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from transformer_mt.companion import load
-from transformer_mt.config.evaluate import EvaluateConfig
+from transformer_mt.config.evaluate_section import EvaluateConfig
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.evaluation.error_rates import ErrorRate, ExactMatch
 from transformer_mt.evaluation.metric import Metric, References, Score

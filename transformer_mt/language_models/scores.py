@@ -14,14 +14,14 @@ from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.corpora.held_out import AnySet
 from transformer_mt.data.batches.batching import validation_batches
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs, write_chunks
-from transformer_mt.data.changes.build import held_out_rows
+from transformer_mt.data.changes.training_rows import held_out_rows
 from transformer_mt.data.preparation.encode import encoded_chunks
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.classifier import Classifier
 from transformer_mt.evaluation.metric import Score
-from transformer_mt.evaluation.seen import SeenShare
+from transformer_mt.evaluation.seen_share import SeenShare
 from transformer_mt.files import write_text
-from transformer_mt.language_models.load import LoadedModel
+from transformer_mt.language_models.loaded_model import LoadedModel
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.settings.objective import Objective
 from transformer_mt.text.pair import Pair

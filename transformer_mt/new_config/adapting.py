@@ -13,7 +13,7 @@ from transformer_mt.corpora.toy import ToyCorpus
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.files import write_text
-from transformer_mt.new_config.files import BATCH_FILL, Data, held_out_set, sides_of
+from transformer_mt.new_config.user_files import BATCH_FILL, Data, held_out_set, sides_of
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.runs.open_model import parent_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.corpora.file import FileCorpus
-from transformer_mt.corpora.files import FilesCorpus
+from transformer_mt.corpora.line_files import FilesCorpus
 from transformer_mt.corpora.tables import named_rows, text_rows
 from transformer_mt.errors import InputError
 from transformer_mt.text.compressed import without_compression

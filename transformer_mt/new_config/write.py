@@ -8,19 +8,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
 from transformer_mt.config import Config
-from transformer_mt.config.config import NAME_PATTERN
 from transformer_mt.config.dump import flow
 from transformer_mt.config.load import load_config
-from transformer_mt.config.tokenizer import TokenizerConfig
+from transformer_mt.config.root import NAME_PATTERN
+from transformer_mt.config.tokenizer_section import TokenizerConfig
 from transformer_mt.data.vocabulary.lost_letters import lost_letters_notes
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer, VocabularySizeError
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
 from transformer_mt.messages import say
 from transformer_mt.new_config.adapting import adapting_config
-from transformer_mt.new_config.denoising import FEW_PAIRS, denoising_file, write_denoising
-from transformer_mt.new_config.files import BATCH_FILL, Data, held_out_set, read_files, sides_of
+from transformer_mt.new_config.denoising_config import FEW_PAIRS, denoising_file, write_denoising
 from transformer_mt.new_config.sizing import UNSEGMENTED_LEAST, Size, shortened, size_for, smaller
+from transformer_mt.new_config.user_files import BATCH_FILL, Data, held_out_set, read_files, sides_of
 from transformer_mt.progress_bar import duration
 from transformer_mt.settings.language import check_language
 from transformer_mt.text.unsegmented import count_unsegmented, has_no_word_spaces

@@ -5,7 +5,7 @@ from contextlib import suppress
 from itertools import islice
 
 from transformer_mt.config import Config, DataConfig
-from transformer_mt.corpora.kind import Corpus
+from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.changes.augmentation import unchanged_by
 from transformer_mt.data.preparation.prepared_data import PreparedData

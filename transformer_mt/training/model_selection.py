@@ -17,7 +17,7 @@ from transformer_mt.files import write_text
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.runs.usage import usage_of
-from transformer_mt.training.reporting.report import write_report
+from transformer_mt.training.reporting.run_report import write_report
 from transformer_mt.training.state.progress import is_better
 from transformer_mt.training.state.run import Run
 from transformer_mt.training.update.adaptation import averaged, is_partial, whole

@@ -32,6 +32,7 @@ from transformer_mt.training.folder_checks import (
     refuse_foreign_tokenizer,
 )
 from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.training.record_seen import record_seen, seen_before
 from transformer_mt.training.reporting.metrics_log import MetricsLog
 from transformer_mt.training.run_data import (
     data_facts,
@@ -40,11 +41,10 @@ from transformer_mt.training.run_data import (
     open_batches,
     prepare_data,
 )
-from transformer_mt.training.seen import record_seen, seen_before
 from transformer_mt.training.state.parent import Parent, note_other_directions
 from transformer_mt.training.state.run import Run, model_for
 from transformer_mt.training.update.adaptation import adapt
-from transformer_mt.training.update.build import build_updater
+from transformer_mt.training.update.build_updater import build_updater
 from transformer_mt.training.update.step import Updater
 
 

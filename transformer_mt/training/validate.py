@@ -12,7 +12,7 @@ import torch
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.batches.batching import validation_batches
 from transformer_mt.data.batches.rows import Rows
-from transformer_mt.data.changes.build import held_out_rows
+from transformer_mt.data.changes.training_rows import held_out_rows
 from transformer_mt.data.preparation.prepared_data import PreparedData, ValidationSet
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.classifier import Classifier

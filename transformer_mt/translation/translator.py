@@ -19,7 +19,7 @@ from transformer_mt.translation.engines.prompted import cross_attention, token_l
 from transformer_mt.translation.line_workers import num_workers, translate_in_workers
 from transformer_mt.translation.planner import Plan, Planner
 from transformer_mt.translation.result import Options, Translation
-from transformer_mt.translation.stages.build import NO_RESOURCES, Resources, build_stages
+from transformer_mt.translation.stages.build_stages import NO_RESOURCES, Resources, build_stages
 from transformer_mt.translation.stages.confidence import Calibration
 from transformer_mt.translation.stages.stage import Stage
 from transformer_mt.translation.unit_search import UnitSearch
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 class Translator:
     """A trained model with its vocabulary and the settings of its search: an engine, and the stages that
-    lines pass before and after it (stages/build.py). It never changes; `towards` and its like give others.
+    lines pass before and after it (stages/build_stages.py). It never changes; `towards` and its like give
+    others.
     """
 
     def __init__(

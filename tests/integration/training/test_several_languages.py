@@ -11,14 +11,14 @@ import yaml
 from tests.conftest import TINY, train_interrupted
 from transformer_mt import Translator
 from transformer_mt.api import train
-from transformer_mt.cli.options.evaluation_sets import select_by_language
+from transformer_mt.cli.options.set_options import select_by_language
 from transformer_mt.config import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.corpora.evaluation_sets import EvaluationSet as Sentences
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.evaluation.evaluate import evaluate
 from transformer_mt.evaluation.metric import Score
+from transformer_mt.evaluation.set_evaluation import evaluate
 from transformer_mt.files import read_objects
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.validate import SetScores, mean_of

@@ -10,11 +10,11 @@ from transformer_mt.companions.lab.backtranslation_chain import ChainConfig
 from transformer_mt.companions.lab.sweep_plan import load_sweep
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.config.dump import as_overrides, dump_config, json_schema
+from transformer_mt.config.error_sentences import OTHER_NAMES, OTHER_VALUES
 from transformer_mt.config.keys import keys
 from transformer_mt.config.load import load_config, load_yaml
-from transformer_mt.config.messages import OTHER_NAMES, OTHER_VALUES
-from transformer_mt.corpora.files import FilesCorpus
 from transformer_mt.corpora.hub import HubCorpus
+from transformer_mt.corpora.line_files import FilesCorpus
 from transformer_mt.errors import InputError
 from transformer_mt.settings.objective import OF_TEXT
 

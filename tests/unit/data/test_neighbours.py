@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from transformer_mt.config import Config
-from transformer_mt.data.changes.build import held_out_rows
+from transformer_mt.data.changes.training_rows import held_out_rows
 from transformer_mt.data.preparation import split
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.numbering import EOS, PAD

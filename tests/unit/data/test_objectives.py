@@ -7,8 +7,8 @@ from transformer_mt.config import Config, TokenizerConfig
 from transformer_mt.corpora import toy
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
 from transformer_mt.data.batches.rows import Rows
-from transformer_mt.data.changes.build import with_objectives
 from transformer_mt.data.changes.masking import Masking
+from transformer_mt.data.changes.training_rows import with_objectives
 from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.settings.objective import MASK, label_piece

@@ -13,7 +13,8 @@ import pytest
 
 from transformer_mt.cache import cache_root
 from transformer_mt.config.load import load_config
-from transformer_mt.data.preparation import clean, sample, split, stage
+from transformer_mt.data.preparation import clean, sample, split
+from transformer_mt.data.preparation import preparation_stage as stage
 from transformer_mt.data.preparation.encode_blocks import EncodeBlocks
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.preparation.store import LocalStore

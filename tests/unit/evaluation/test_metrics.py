@@ -8,7 +8,7 @@ import pytest
 import sacrebleu
 import sentencepiece
 
-from transformer_mt.config.evaluate import METRICS, EvaluateConfig
+from transformer_mt.config.evaluate_section import METRICS, EvaluateConfig
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.external_metric import ExternalMetric

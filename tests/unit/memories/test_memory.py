@@ -3,7 +3,7 @@
 import pytest
 
 from transformer_mt.errors import InputError
-from transformer_mt.memories.memory import Memory, read_memory
+from transformer_mt.memories.translation_memory import Memory, read_memory
 
 PAIRS = [
     ("Press the green button.", "Drücken Sie die grüne Taste."),

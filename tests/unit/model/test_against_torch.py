@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from transformer_mt.config.model import ModelConfig
-from transformer_mt.model.build import build_model
+from transformer_mt.config.model_section import ModelConfig
+from transformer_mt.model.build_model import build_model
 from transformer_mt.model.masks import attend_to
 
 D, H, FF = 16, 4, 32

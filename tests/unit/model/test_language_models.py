@@ -5,8 +5,8 @@ import itertools
 import pytest
 import torch
 
-from transformer_mt.config.model import ModelConfig
-from transformer_mt.model.build import build_model
+from transformer_mt.config.model_section import ModelConfig
+from transformer_mt.model.build_model import build_model
 from transformer_mt.model.transformer import DecoderLayer, EncoderLayer
 
 SIZES = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 2}

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from transformer_mt.config.model import ModelConfig
+from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.model.attention import MultiHeadAttention, attention_weights, plain_attention
-from transformer_mt.model.build import build_model
+from transformer_mt.model.build_model import build_model
 from transformer_mt.model.kernels.fast_attention import cpu_attention, fast_attention, fused_attention
 from transformer_mt.model.masks import attend_to
 from transformer_mt.model.positions import LearnedPositions, SinusoidalPositions, sinusoids

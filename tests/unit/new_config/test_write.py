@@ -18,7 +18,7 @@ from transformer_mt.config import DataConfig
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError
-from transformer_mt.new_config import files as files_module
+from transformer_mt.new_config import user_files as files_module
 from transformer_mt.new_config import write as write_module
 from transformer_mt.new_config.guess_corpora import guess_corpora
 from transformer_mt.new_config.sizing import SIZES, size_for

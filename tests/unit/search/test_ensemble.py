@@ -1,8 +1,8 @@
 import torch
 
 from tests.table import search
-from transformer_mt.config.model import ModelConfig
-from transformer_mt.model.build import build_model
+from transformer_mt.config.model_section import ModelConfig
+from transformer_mt.model.build_model import build_model
 from transformer_mt.search.beam import SpecialIds
 from transformer_mt.search.ensemble import Ensemble
 

@@ -13,7 +13,7 @@ from tests.conftest import ROOT, TINY, train_interrupted
 from tests.updates import CPU, batch_of, pairs, tiny_model
 from transformer_mt.api import train
 from transformer_mt.config import Config, TrainConfig, load_config
-from transformer_mt.config.model import AttentionConfig
+from transformer_mt.config.model_section import AttentionConfig
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.update import gradient_threads as module
 from transformer_mt.training.update.gradient_threads import gradient_threads

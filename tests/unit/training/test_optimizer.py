@@ -5,7 +5,7 @@ import torch
 
 from tests.updates import batch_of, pairs, tiny_model, updater
 from transformer_mt.config import TrainConfig
-from transformer_mt.config.model import AttentionConfig
+from transformer_mt.config.model_section import AttentionConfig
 from transformer_mt.training.update.optimizer import (
     build_optimizer,
     load_optimizer_tensors,

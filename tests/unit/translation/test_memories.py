@@ -3,7 +3,7 @@
 import pytest
 
 from transformer_mt import Translator
-from transformer_mt.memories.memory import Memory
+from transformer_mt.memories.translation_memory import Memory
 
 PAIRS = [("The dog sleeps in the garden.", "Im Garten schläft der Hund!"), ("A dog. A cat.", "Hund; Katze.")]
 MEMORY_OF_PAIRS = Memory(PAIRS, ("en", "de"))

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from transformer_mt.config.model import ModelConfig
-from transformer_mt.model.build import build_model
+from transformer_mt.config.model_section import ModelConfig
+from transformer_mt.model.build_model import build_model
 from transformer_mt.translation.engines.packed_linear import PackedLinear, pack
 
 needs_onednn = pytest.mark.skipif(

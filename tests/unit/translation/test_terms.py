@@ -14,10 +14,10 @@ from transformer_mt.data.vocabulary.term_pieces import TermPieces, pieces_of_spa
 from transformer_mt.data.vocabulary.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.search.hypothesis import Hypothesis
-from transformer_mt.settings.terms import AS, TERM, TERM_END
+from transformer_mt.settings.terms_section import AS, TERM, TERM_END
 from transformer_mt.terms.glossary import Glossary, Term
 from transformer_mt.translation.alignment import align_segment
-from transformer_mt.translation.stages.build import Resources
+from transformer_mt.translation.stages.build_stages import Resources
 
 SOURCE = "The dog sees the old house."
 

@@ -8,7 +8,7 @@ from transformer_mt.companions.cluster.shards import ShardsCorpus
 from transformer_mt.config import Config
 from transformer_mt.corpora.held_out import held_out_file, splits_of
 from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences
-from transformer_mt.data.preparation.build import Build, mirror
+from transformer_mt.data.preparation.all_stages import Build, mirror
 from transformer_mt.data.preparation.encode_blocks import EncodedBlock
 from transformer_mt.data.preparation.prepare import data_key
 from transformer_mt.data.preparation.prepared_data import PreparedData, open_data

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from pydantic import model_validator
 
-from transformer_mt.corpora.kind import Corpus, Languages
+from transformer_mt.corpora.corpus import Corpus, Languages
 from transformer_mt.corpora.remote import facts_of, is_url
 from transformer_mt.errors import InputError
 from transformer_mt.text.pair import Pair

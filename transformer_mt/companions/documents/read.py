@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event
 
+from transformer_mt.companions.documents.document_translation import parse
 from transformer_mt.companions.documents.formats import MOST_BYTES, OFFICE, WITH_ENCODING, check_size
 from transformer_mt.companions.documents.markup.html_encoding import decode_page
 from transformer_mt.companions.documents.markup.marked_text import BYTE_ORDER_MARK, MarkedText, Piece, Stays
 from transformer_mt.companions.documents.markup.stopping import stopped_by
 from transformer_mt.companions.documents.office.documents import OfficeDocument
 from transformer_mt.companions.documents.text_encoding import decode_text
-from transformer_mt.companions.documents.translate import parse
 from transformer_mt.text.lines import refuse_binary
 
 

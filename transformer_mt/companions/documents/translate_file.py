@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from transformer_mt.cli.options.arguments import Parser
-from transformer_mt.cli.options.model import load_translator
+from transformer_mt.cli.options.model_options import load_translator
 from transformer_mt.cli.options.ranks import has_ranks
 from transformer_mt.cli.translating import resume
 from transformer_mt.cli.translating.memory_out import memory_out
@@ -37,8 +37,8 @@ def add_options(parser: Parser) -> None:
 def translate(arguments: argparse.Namespace, format: str) -> None:
     """Write the document part by part, each as soon as it is translated."""
     _check_options(arguments, format)
+    from transformer_mt.companions.documents.document_translation import translate_pieces
     from transformer_mt.companions.documents.read import read_document
-    from transformer_mt.companions.documents.translate import translate_pieces
     from transformer_mt.translation.result import Options
 
     name, raw = _read(arguments)

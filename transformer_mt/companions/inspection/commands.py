@@ -26,7 +26,7 @@ def add_arguments(parser: Parser) -> None:
 
 def _inspect(arguments: argparse.Namespace) -> int:
     from transformer_mt.companions.inspection.inspect import inspect
-    from transformer_mt.companions.inspection.report import html_page, markdown
+    from transformer_mt.companions.inspection.inspection_report import html_page, markdown
     from transformer_mt.config.load import load_config
     from transformer_mt.files import write_text
     from transformer_mt.messages import say

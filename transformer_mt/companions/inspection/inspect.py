@@ -22,12 +22,12 @@ from transformer_mt.companions.inspection.checks import (
 from transformer_mt.companions.inspection.finding import Example, Finding, always, never
 from transformer_mt.companions.inspection.misaligned import find_misaligned
 from transformer_mt.companions.inspection.shifted_lines import find_shifts
-from transformer_mt.companions.inspection.terms import TermsCheck
+from transformer_mt.companions.inspection.term_checks import TermsCheck
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.block_sample import Block, BlockSample
+from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.held_out import FromTrainCorpus
 from transformer_mt.corpora.hub import UnknownSplitError
-from transformer_mt.corpora.kind import Corpus
 from transformer_mt.data.alignment.aligner import import_thot
 from transformer_mt.data.preparation.evaluation_keys import evaluation_keys
 from transformer_mt.data.preparation.training_pairs import training_pairs

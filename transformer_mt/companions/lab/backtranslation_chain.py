@@ -21,13 +21,13 @@ from transformer_mt.companions.lab.synthetic import (
     with_corpora,
 )
 from transformer_mt.config import Config, DataConfig, DecodeConfig
-from transformer_mt.config.config import NAME_PATTERN
 from transformer_mt.config.dump import as_overrides
+from transformer_mt.config.error_sentences import sentence
 from transformer_mt.config.load import load_config, load_yaml
-from transformer_mt.config.messages import sentence
+from transformer_mt.config.root import NAME_PATTERN
+from transformer_mt.corpora.corpus import TAG
 from transformer_mt.corpora.file import FileCorpus
-from transformer_mt.corpora.kind import TAG
-from transformer_mt.data.cleaning.rules import rules_of
+from transformer_mt.data.cleaning.cleaning_rules import rules_of
 from transformer_mt.errors import InputError
 from transformer_mt.files import digest
 from transformer_mt.locks import set_aside, start_over

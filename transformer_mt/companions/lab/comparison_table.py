@@ -9,7 +9,7 @@ from typing import Any
 from tabulate import tabulate
 
 from transformer_mt.companions.lab.comparison import NOT_KNOWN, Cell, Comparison
-from transformer_mt.evaluation.seen import SEEN_NOTE
+from transformer_mt.evaluation.seen_share import SEEN_NOTE
 from transformer_mt.markdown import with_names
 
 _FEW = 20  # sentences; with 10, 9 % of equal systems are called different

@@ -29,14 +29,14 @@ from transformer_mt.companions.lab.synthetic import (
     with_corpora,
 )
 from transformer_mt.config import Config, DataConfig, EvaluateConfig
+from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.evaluation_sets import EvaluationSet, read_set
 from transformer_mt.corpora.file import FileCorpus
-from transformer_mt.corpora.kind import Corpus
 from transformer_mt.device import choose_device, keep_freed_memory
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.metric import Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
-from transformer_mt.evaluation.seen import SEEN_NOTE, SystemRecord
+from transformer_mt.evaluation.seen_share import SEEN_NOTE, SystemRecord
 from transformer_mt.files import write_text
 from transformer_mt.locks import start_over
 from transformer_mt.markdown import table

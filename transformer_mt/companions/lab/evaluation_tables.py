@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from transformer_mt.cli.options.arguments import Parser
-from transformer_mt.cli.options.evaluation_sets import load_evaluation_sets
+from transformer_mt.cli.options.set_options import load_evaluation_sets
 from transformer_mt.config.public_model import Halves
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError, WorkError

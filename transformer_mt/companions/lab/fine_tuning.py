@@ -7,7 +7,7 @@ from transformer_mt.companions.lab.comparison import Cell, Comparison, System, c
 from transformer_mt.companions.lab.translated import translated
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.evaluation.metrics import metrics_by_test
-from transformer_mt.evaluation.seen import SEEN_NOTE, SystemRecord
+from transformer_mt.evaluation.seen_share import SEEN_NOTE, SystemRecord
 from transformer_mt.markdown import table, with_names
 from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder

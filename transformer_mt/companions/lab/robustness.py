@@ -7,8 +7,8 @@ from random import Random
 from typing import Any
 
 from transformer_mt.config import EvaluateConfig
+from transformer_mt.corpora.corpus import EvaluationSentence
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
-from transformer_mt.corpora.kind import EvaluationSentence
 from transformer_mt.evaluation.metric import Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
 from transformer_mt.markdown import table

@@ -18,8 +18,8 @@ import numpy as np
 
 from transformer_mt.companions.lab.origin import check_origin, record_origin, set_other_aside
 from transformer_mt.config import Config, DataConfig
-from transformer_mt.corpora.kind import Corpus
-from transformer_mt.data.cleaning.rules import Rule, rules_of
+from transformer_mt.corpora.corpus import Corpus
+from transformer_mt.data.cleaning.cleaning_rules import Rule, rules_of
 from transformer_mt.data.preparation.training_pairs import training_pairs
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import digest, fsync

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.evaluation.evaluate import evaluate
 from transformer_mt.evaluation.outputs import kept_translations
+from transformer_mt.evaluation.set_evaluation import evaluate
 from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.translator import Translator

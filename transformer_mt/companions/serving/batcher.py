@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from transformer_mt.companions.serving.processes import EnginePool
+from transformer_mt.companions.serving.engine_pool import EnginePool
 from transformer_mt.companions.serving.segment_queue import QueuedEngine, SegmentQueue
 from transformer_mt.cpu import usable_cores
 from transformer_mt.terms.glossary import Glossary, Term

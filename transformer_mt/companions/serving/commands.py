@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_mt.cli.options.arguments import Parser, positive
-from transformer_mt.cli.options.model import add_engine, add_search, load_translator
+from transformer_mt.cli.options.model_options import add_engine, add_search, load_translator
 from transformer_mt.cli.options.references import FileOf, add_references_by_direction, direction_of
 from transformer_mt.companion import hooks
-from transformer_mt.companions.serving.environment import words_of_environment
+from transformer_mt.companions.serving.option_variables import words_of_environment
 from transformer_mt.errors import InputError, Setting
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from transformer_mt.companions.serving.aliases import known_code
-from transformer_mt.companions.serving.model import Model
+from transformer_mt.companions.serving.served_model import Model
 from transformer_mt.errors import InputError
 from transformer_mt.text.languages import LanguageIdentifier, base_code, is_same_language, language_name
 from transformer_mt.translation.direction import Direction

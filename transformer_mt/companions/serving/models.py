@@ -10,7 +10,7 @@ from pathlib import Path
 
 from transformer_mt.companions.serving.batcher import Batcher
 from transformer_mt.companions.serving.directions import Directions
-from transformer_mt.companions.serving.model import Model, NotLoadedError
+from transformer_mt.companions.serving.served_model import Model, NotLoadedError
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.messages import say
 from transformer_mt.translation.direction import Direction

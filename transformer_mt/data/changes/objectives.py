@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from transformer_mt.config import Config
-from transformer_mt.config.data import NEXT
+from transformer_mt.config.data_section import NEXT
 from transformer_mt.data.batches.batch import Batch, make_encoder_batch
 from transformer_mt.data.batches.rows import Lengths, Rows, Sides
 from transformer_mt.data.changes.change import Change

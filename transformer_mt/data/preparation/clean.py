@@ -6,10 +6,10 @@ from collections.abc import Iterator, Set
 import numpy as np
 
 from transformer_mt.config import DataConfig
+from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.held_out import splits_of
-from transformer_mt.corpora.kind import Corpus
+from transformer_mt.data.cleaning.cleaning_rules import rules_of
 from transformer_mt.data.cleaning.drop_reasons import COPY, EMPTY, HELD_OUT, KEPT, LEAKED, REASONS
-from transformer_mt.data.cleaning.rules import rules_of
 from transformer_mt.data.preparation.evaluation_keys import EvaluationKeys
 from transformer_mt.data.preparation.sections import Sections
 from transformer_mt.data.preparation.split import TextBlocks

@@ -9,7 +9,7 @@ from itertools import compress, islice
 import numpy as np
 
 from transformer_mt.config import DataConfig
-from transformer_mt.corpora.kind import Corpus
+from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.seen_sentences import Sentences
 from transformer_mt.data.batches.encoded_pairs import Chunk
 from transformer_mt.data.cleaning.drop_reasons import KEPT, READ, REASONS

@@ -5,10 +5,10 @@ from itertools import compress
 from pathlib import Path
 
 from transformer_mt.config import DataConfig
+from transformer_mt.corpora.corpus import EvaluationSentence
 from transformer_mt.corpora.evaluation_sets import read_set
 from transformer_mt.corpora.held_out import AnySet, FromTrainCorpus
 from transformer_mt.corpora.hub import UnknownSplitError
-from transformer_mt.corpora.kind import EvaluationSentence
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say, say_once
 from transformer_mt.text.hashes import sentence_key

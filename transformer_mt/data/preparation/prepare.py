@@ -19,7 +19,7 @@ from transformer_mt.companion import hooks
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.held_out import splits_of
 from transformer_mt.corpora.seen_sentences import NOTHING_SEEN, Sentences
-from transformer_mt.data.preparation.build import Build, clean_up, corpus_table, is_clean, mirror
+from transformer_mt.data.preparation.all_stages import Build, clean_up, corpus_table, is_clean, mirror
 from transformer_mt.data.preparation.prepared_data import PreparedData, open_data
 from transformer_mt.data.preparation.store import FACTS_FILE, LocalStore, Store, store_at
 from transformer_mt.data.preparation.training_links import with_links

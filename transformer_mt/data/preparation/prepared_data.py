@@ -10,16 +10,16 @@ from pathlib import Path
 import pyarrow
 
 from transformer_mt.config import Config, DataConfig
+from transformer_mt.corpora.corpus import EvaluationSentence
 from transformer_mt.corpora.held_out import AnySet, held_out_file, rows_of, splits_of
-from transformer_mt.corpora.kind import EvaluationSentence
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.batches.mixture import Mixture, effective_weights, num_windows
 from transformer_mt.data.batches.packing import RowShape
 from transformer_mt.data.batches.rows import Rows
-from transformer_mt.data.changes.build import training_rows
+from transformer_mt.data.changes.training_rows import training_rows
 from transformer_mt.data.cleaning import drop_reasons
+from transformer_mt.data.preparation.all_stages import SEEN_FILE, CorpusCounts
 from transformer_mt.data.preparation.block_files import BlockFiles
-from transformer_mt.data.preparation.build import SEEN_FILE, CorpusCounts
 from transformer_mt.data.preparation.encode_blocks import EncodedBlock
 from transformer_mt.data.preparation.store import FACTS_FILE, Store
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer

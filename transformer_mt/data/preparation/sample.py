@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from transformer_mt.config import Config
-from transformer_mt.corpora.kind import Corpus
+from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.data.cleaning.drop_reasons import KEPT, REASONS
 from transformer_mt.data.preparation.clean import Clean
 from transformer_mt.data.preparation.reasons import Reasons
+from transformer_mt.data.preparation.row_tables import text_bytes, text_columns
 from transformer_mt.data.preparation.split import TextBlocks
 from transformer_mt.data.preparation.store import Store
-from transformer_mt.data.preparation.tables import text_bytes, text_columns
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate, islice, repeat
 
 from transformer_mt.config import DataConfig
-from transformer_mt.corpora.kind import Corpus
-from transformer_mt.data.cleaning.rules import repaired
+from transformer_mt.corpora.corpus import Corpus
+from transformer_mt.data.cleaning.cleaning_rules import repaired
+from transformer_mt.data.preparation.row_tables import text_bytes, text_columns
 from transformer_mt.data.preparation.store import Store
-from transformer_mt.data.preparation.tables import text_bytes, text_columns
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.text.pair import Pair

@@ -16,13 +16,13 @@ import torch
 from transformer_mt.cache import cache_root
 from transformer_mt.config import Config
 from transformer_mt.config.guided_alignment import needs_links
-from transformer_mt.corpora.kind import Corpus
+from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.data.alignment.aligner import aligned
 from transformer_mt.data.alignment.pharaoh import read_links
 from transformer_mt.data.batches.encoded_pairs import Chunk, Column, EncodedPairs, write_chunks
 from transformer_mt.data.cleaning.drop_reasons import READ
+from transformer_mt.data.preparation.preparation_stage import LocalEngine, run_stage
 from transformer_mt.data.preparation.prepared_data import PreparedData
-from transformer_mt.data.preparation.stage import LocalEngine, run_stage
 from transformer_mt.data.preparation.store import LocalStore
 from transformer_mt.data.vocabulary.piece_words import PieceWords
 from transformer_mt.errors import InputError, WorkError

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Literal
 
 from transformer_mt.config import DataConfig
-from transformer_mt.corpora.kind import Corpus
-from transformer_mt.data.cleaning.rules import repaired
+from transformer_mt.corpora.corpus import Corpus
+from transformer_mt.data.cleaning.cleaning_rules import repaired
 from transformer_mt.errors import InputError
 from transformer_mt.text.pair import Pair
 

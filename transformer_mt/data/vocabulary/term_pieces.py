@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.settings.terms import AS, TERM, TERM_END
+from transformer_mt.settings.terms_section import AS, TERM, TERM_END
 
 PieceTerm = tuple[int, int, Sequence[int]]
 """A term's first piece, the one after its last, and the pieces of its translation."""

@@ -23,7 +23,7 @@ from transformer_mt.data.vocabulary.renumbered import Renumbered
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_bytes
 from transformer_mt.settings.objective import MASK
-from transformer_mt.settings.terms import AS, TERM, TERM_END
+from transformer_mt.settings.terms_section import AS, TERM, TERM_END
 from transformer_mt.text.unsegmented import count_unsegmented
 
 PieceModel = sentencepiece.SentencePieceProcessor | Renumbered

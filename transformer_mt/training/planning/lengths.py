@@ -11,7 +11,7 @@ from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.preparation.prepared_data import PreparedData
 from transformer_mt.data.vocabulary.given_tokenizer import settle
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.training.seen import seen_before
+from transformer_mt.training.record_seen import seen_before
 from transformer_mt.training.state.parent import Parent
 
 

@@ -20,10 +20,10 @@ from torch.utils._pytree import tree_leaves
 from transformer_mt.config import Config
 from transformer_mt.data.batches.batch import Batch
 from transformer_mt.errors import InputError
-from transformer_mt.model.build import build_model
+from transformer_mt.model.build_model import build_model
 from transformer_mt.model.kernels.cpu_code import without_cpu_code
 from transformer_mt.training.update.adaptation import adapt
-from transformer_mt.training.update.build import build_trial_updater
+from transformer_mt.training.update.build_updater import build_trial_updater
 
 
 @dataclass(frozen=True)

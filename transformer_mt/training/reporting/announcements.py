@@ -1,12 +1,12 @@
 """The lines that a training prints of itself, and what it logs with them."""
 
-from transformer_mt.config.packing import why_padded
+from transformer_mt.config.packable import why_padded
 from transformer_mt.evaluation.metrics import tokenised_note
 from transformer_mt.memory import peak_memory
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import duration
 from transformer_mt.training.reporting.diagnosis import what_to_raise
-from transformer_mt.training.reporting.environment import environment
+from transformer_mt.training.reporting.run_environment import environment
 from transformer_mt.training.state.progress import LogWindow
 from transformer_mt.training.state.run import Run
 from transformer_mt.training.update.schedule import learning_rate

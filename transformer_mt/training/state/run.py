@@ -18,7 +18,7 @@ from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import WorkError
 from transformer_mt.locks import FolderLock
 from transformer_mt.messages import say
-from transformer_mt.model.build import build_model
+from transformer_mt.model.build_model import build_model
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.settings.section import Mark

@@ -14,7 +14,7 @@ from transformer_mt.checkpoint import Tensors
 from transformer_mt.config import TrainConfig
 from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.model.variants.lora import add_lora, merged
+from transformer_mt.model.variants.low_rank import add_lora, merged
 
 _PARTS = {
     "embeddings": ("src_embedding.", "tgt_embedding."),

@@ -17,7 +17,7 @@ from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.device import allow_tf32, choose_device, use_device
 from transformer_mt.errors import InputError, Setting, WorkError
-from transformer_mt.model.build import build_model
+from transformer_mt.model.build_model import build_model
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.runs.folder import RunFolder

@@ -1,5 +1,5 @@
 """Stages of a translation: one feature each, such as sentence splitting, capitals, terms and protected text.
 
 In: a line of text, then units to search for. Out: candidates and remarks about them. Begin with `stage.py`;
-`build.py` has the stages in their order.
+`build_stages.py` has the stages in their order.
 """

@@ -22,7 +22,8 @@ from transformer_mt.config.guided_alignment import GuidedAlignmentConfig
 from transformer_mt.config.load import load_config
 from transformer_mt.config.preparation import PreparationConfig
 from transformer_mt.corpora import toy
-from transformer_mt.data.preparation import split, stage, training_links
+from transformer_mt.data.preparation import preparation_stage as stage
+from transformer_mt.data.preparation import split, training_links
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError

@@ -10,8 +10,8 @@ from lxml import html as lxml_html
 from starlette.testclient import TestClient
 
 from tests.companions.serving.unit.models import directions_of
+from transformer_mt.companions.documents.document_translation import translate_pieces
 from transformer_mt.companions.documents.markup.html import parse_html
-from transformer_mt.companions.documents.translate import translate_pieces
 from transformer_mt.companions.serving.batcher import Batcher
 from transformer_mt.companions.serving.http.app import build_app
 from transformer_mt.companions.serving.http.limits import Limits
@@ -247,8 +247,8 @@ def test_an_empty_document_stays_empty(tiny_run, tmp_path, cli, name):
 
 def test_a_document_of_many_codes_has_a_pattern_of_their_length():
     """The set of all letters was in it twice per code: a page of 1,000 codes took seconds."""
+    from transformer_mt.companions.documents.document_translation import pattern_of
     from transformer_mt.companions.documents.markup.html import parse_html
-    from transformer_mt.companions.documents.translate import pattern_of
 
     texts = (" ".join(f"<code>c{i}</code>" for i in range(number)) + " end" for number in (1, 101))
     few, many = (pattern_of(next(p for p in parse_html(t) if not isinstance(p, str))) for t in texts)

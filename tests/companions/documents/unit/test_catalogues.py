@@ -9,8 +9,8 @@ import subprocess
 import pytest
 
 from tests.upper_case import upper_case_translator
+from transformer_mt.companions.documents.document_translation import translate_pieces
 from transformer_mt.companions.documents.read import read_document
-from transformer_mt.companions.documents.translate import translate_pieces
 from transformer_mt.errors import InputError
 
 UNIT = '<xliff version="1.2"><file target-language="de"><body>{}</body></file></xliff>'

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.upper_case import capitals, upper_case_translator
-from transformer_mt.companions.documents.translate import parse, translate_pieces
+from transformer_mt.companions.documents.document_translation import parse, translate_pieces
 
 _WORDS = ("a", "dog", "runs", "über", "the", "cat,", "(see", "there)", "x.", "what?", "half-way", "Ok")
 _OTHERS = ("42", "3.5 kg", "{name}", "%s", "%1$s", "{{x}}", "https://x.example/a?b=c", "🌷", "…")

@@ -10,11 +10,11 @@ import pytest
 from tests.companions.documents.unit.office_files import random_file, word_run, zipped
 from tests.companions.documents.unit.test_office_property import members, translated
 from tests.upper_case import upper_case_translator
+from transformer_mt.companions.documents.document_translation import translate_pieces
 from transformer_mt.companions.documents.markup.marked_text import MarkedText
 from transformer_mt.companions.documents.office.documents import OfficeDocument
 from transformer_mt.companions.documents.office.ooxml import parse_ooxml
 from transformer_mt.companions.documents.read import read_document
-from transformer_mt.companions.documents.translate import translate_pieces
 from transformer_mt.errors import InputError
 
 BODY = '<w:document xmlns:w="W"><w:body>{}</w:body></w:document>'

@@ -6,9 +6,9 @@ import pytest
 
 from tests.companions.documents.unit.office_files import zipped
 from tests.upper_case import upper_case_translator
+from transformer_mt.companions.documents.document_translation import translate_pieces
 from transformer_mt.companions.documents.office.package import read_members
 from transformer_mt.companions.documents.read import read_document
-from transformer_mt.companions.documents.translate import translate_pieces
 
 OOXML = "http://schemas.openxmlformats.org"
 WORD, SHEET = f"{OOXML}/wordprocessingml/2006/main", f"{OOXML}/spreadsheetml/2006/main"

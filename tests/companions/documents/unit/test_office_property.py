@@ -10,8 +10,8 @@ import pytest
 
 from tests.companions.documents.unit.office_files import FILES, random_file
 from tests.upper_case import capitals, upper_case_translator
+from transformer_mt.companions.documents.document_translation import translate_pieces
 from transformer_mt.companions.documents.office.documents import OfficeDocument
-from transformer_mt.companions.documents.translate import translate_pieces
 
 _STAYS = re.compile(r"\{name\}|https:\S+|\d* ?kg|&[^;\s]+;")
 """What no translation changes."""

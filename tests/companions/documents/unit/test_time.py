@@ -6,11 +6,11 @@ from threading import Event
 
 import pytest
 
+from transformer_mt.companions.documents.document_translation import parse
 from transformer_mt.companions.documents.markup.stopping import StoppedError
 from transformer_mt.companions.documents.office.odf import parse_odf
 from transformer_mt.companions.documents.office.ooxml import parse_ooxml
 from transformer_mt.companions.documents.read import read_document
-from transformer_mt.companions.documents.translate import parse
 
 ODF, WORD, CUE = "<o xmlns:text='t'>{}</o>", "<w:d xmlns:w='w'>{}</w:d>", "00:00:01,000 --> 00:00:02,000\n"
 FIELD = "".join(f"<w:r><w:fldChar w:fldCharType='{kind}'/></w:r>" for kind in ("begin", "separate", "end"))

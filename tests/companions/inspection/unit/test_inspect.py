@@ -11,7 +11,7 @@ from transformer_mt.companions.inspection.assessment import assessment, keys_to_
 from transformer_mt.companions.inspection.checks import RepetitionCheck, TokenisedCheck, is_tokenised
 from transformer_mt.companions.inspection.finding import Example, Finding
 from transformer_mt.companions.inspection.inspect import CorpusReport, Inspection, inspect
-from transformer_mt.companions.inspection.report import html_page, markdown
+from transformer_mt.companions.inspection.inspection_report import html_page, markdown
 from transformer_mt.companions.inspection.shifted_lines import find_shifts
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy

@@ -15,7 +15,7 @@ from transformer_mt.companions.lab.significance import (
     interval,
     randomisation_p,
 )
-from transformer_mt.config.evaluate import EvaluateConfig
+from transformer_mt.config.evaluate_section import EvaluateConfig
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.evaluation.error_rates import ExactMatch
 from transformer_mt.evaluation.metrics import build_metrics

@@ -19,10 +19,10 @@ from transformer_mt.companions.serving.directions import Directions
 from transformer_mt.companions.serving.http.app import build_app
 from transformer_mt.companions.serving.http.limits import ApiKeys, Limits
 from transformer_mt.companions.serving.http.requests import TranslateBody
-from transformer_mt.companions.serving.texts import translate_html
+from transformer_mt.companions.serving.text_translation import translate_html
 from transformer_mt.config import DecodeConfig
 from transformer_mt.translation.result import Candidate, Translation
-from transformer_mt.translation.stages.build import NO_RESOURCES
+from transformer_mt.translation.stages.build_stages import NO_RESOURCES
 from transformer_mt.translation.translator import Translator
 
 

@@ -18,9 +18,9 @@ from tests.upper_case import capitals, upper_case_translator
 from transformer_mt.companions.serving.aliases import known_code
 from transformer_mt.companions.serving.batcher import Batcher, QueueFullError
 from transformer_mt.companions.serving.directions import Directions
-from transformer_mt.companions.serving.files import TranslatedFiles
 from transformer_mt.companions.serving.http.app import build_app
 from transformer_mt.companions.serving.http.limits import ApiKeys, Limits
+from transformer_mt.companions.serving.translated_files import TranslatedFiles
 
 
 @pytest.fixture(scope="module")
@@ -359,7 +359,7 @@ def test_the_file_of_suggestions_has_an_end(directions, tmp_path, monkeypatch):
 
 def test_a_file_waits_where_too_much_is_waiting(directions, monkeypatch):
     """The translated part of it would be lost; other requests are asked to come again."""
-    monkeypatch.setattr("transformer_mt.companions.serving.texts._PAUSE", 0.01)
+    monkeypatch.setattr("transformer_mt.companions.serving.text_translation._PAUSE", 0.01)
     real, calls = Batcher.translate, []
 
     async def full_at_times(self, lines, n_best=1, **options):
@@ -388,7 +388,7 @@ def test_a_long_name_is_cut_and_a_full_disk_is_said(directions, monkeypatch):
 
 
 def test_the_files_that_wait_have_a_size(monkeypatch):
-    monkeypatch.setattr("transformer_mt.companions.serving.files._MOST_BYTES", 10)
+    monkeypatch.setattr("transformer_mt.companions.serving.translated_files._MOST_BYTES", 10)
     files = TranslatedFiles()
     names = [files.add(b"12345678", "a.txt", "de") for _ in range(3)]
     assert [files.find(name) is not None for name in names] == [False, False, True]

@@ -16,8 +16,8 @@ from tests.upper_case import upper_case_translator
 from transformer_mt.companions.serving.batcher import Batcher
 from transformer_mt.companions.serving.http.app import build_app
 from transformer_mt.companions.serving.http.limits import ApiKeys, Limits
-from transformer_mt.companions.serving.model import Model, ModelGoneError, NotLoadedError
 from transformer_mt.companions.serving.models import Models, Offer
+from transformer_mt.companions.serving.served_model import Model, ModelGoneError, NotLoadedError
 from transformer_mt.errors import InputError
 
 

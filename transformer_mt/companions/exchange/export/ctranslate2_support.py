@@ -1,6 +1,6 @@
 """Model configurations that CTranslate2 supports; checked before any weights are converted."""
 
-from transformer_mt.config.model import ModelConfig
+from transformer_mt.config.model_section import ModelConfig
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
 

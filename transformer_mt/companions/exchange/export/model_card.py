@@ -13,15 +13,15 @@ from huggingface_hub import EvalResult, ModelCardData
 from transformer_mt.companions.exchange.export.format import ExportFormat
 from transformer_mt.companions.exchange.export.proof import Proof
 from transformer_mt.config import Config, DataConfig
+from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.hub import HubCorpus
-from transformer_mt.corpora.kind import Corpus
 from transformer_mt.data.cleaning.drop_reasons import READ, REASONS
 from transformer_mt.evaluation.outputs import is_of_search
-from transformer_mt.evaluation.seen import UNKNOWN
+from transformer_mt.evaluation.seen_share import UNKNOWN
 from transformer_mt.markdown import table
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.text.languages import base_code, is_natural
-from transformer_mt.training.reporting.report import facts_table, test_scores, tests_table
+from transformer_mt.training.reporting.run_report import facts_table, test_scores, tests_table
 from transformer_mt.version import __version__
 
 _DIRECTIONS = 12  # that are named

@@ -19,7 +19,7 @@ from transformer_mt.companions.exchange.importing.marian_vocabulary import (
 from transformer_mt.companions.exchange.importing.weight_files import read_tensors
 from transformer_mt.companions.exchange.layouts import huggingface
 from transformer_mt.companions.exchange.layouts.huggingface import BIAS, POSITIONS, positions_there
-from transformer_mt.config.model import ModelConfig
+from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.data.vocabulary.numbering import BOS, PAD, Numbering
 from transformer_mt.errors import InputError
 

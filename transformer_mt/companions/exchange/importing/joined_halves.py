@@ -23,7 +23,7 @@ from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
 from transformer_mt.locks import wait_for_folder
-from transformer_mt.model.build import build_model
+from transformer_mt.model.build_model import build_model
 from transformer_mt.runs.folder import RunFolder
 
 _SAME = (

@@ -16,7 +16,7 @@ from transformer_mt.companions.exchange.importing.foreign_model import ForeignMo
 from transformer_mt.companions.exchange.importing.huggingface_folder import weights_of
 from transformer_mt.companions.exchange.layouts import marian
 from transformer_mt.companions.exchange.layouts.huggingface import BIAS
-from transformer_mt.config.model import ModelConfig
+from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.data.vocabulary.numbering import Numbering
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer, processor_of
 from transformer_mt.errors import InputError

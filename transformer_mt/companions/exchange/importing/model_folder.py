@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from transformer_mt.cache import cache_root
-from transformer_mt.companions.exchange.importing.kinds import is_public
-from transformer_mt.companions.exchange.importing.languages import Languages
+from transformer_mt.companions.exchange.importing.model_kinds import is_public
+from transformer_mt.companions.exchange.importing.named_languages import Languages
 from transformer_mt.config import Config
 from transformer_mt.config.public_model import Halves, PublicModel
 from transformer_mt.locks import wait_for_folder

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from transformer_mt.config.model import ModelConfig
+from transformer_mt.config.model_section import ModelConfig
 
 Weights = Mapping[str, Tensor]
 Named = Iterator[tuple[str, Tensor]]

@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from transformer_mt.config.model import ModelConfig
+from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.model.interface import NEVER
 from transformer_mt.model.positions import sinusoids
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_mt.cli.options.arguments import Parser, existing_files, share
-from transformer_mt.cli.options.model import add_model, add_search, load_translator
+from transformer_mt.cli.options.model_options import add_model, add_search, load_translator
 from transformer_mt.cli.options.ranks import has_ranks, join_ranks
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say

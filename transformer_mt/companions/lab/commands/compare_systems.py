@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.cli.options.arguments import Parser, positive
-from transformer_mt.cli.options.evaluation_sets import (
+from transformer_mt.cli.options.set_options import (
     add_evaluation_sets,
     add_external,
     external_metrics,
@@ -193,7 +193,7 @@ def _run_with(path: Path) -> "RunFolder | None":
 def _metrics(
     arguments: argparse.Namespace, config: "Config | None"
 ) -> "Callable[[EvaluationSet], list[Metric]]":
-    from transformer_mt.config.evaluate import METRICS, EvaluateConfig, metric_name
+    from transformer_mt.config.evaluate_section import METRICS, EvaluateConfig, metric_name
     from transformer_mt.evaluation.metrics import build_metrics, metrics_by_test
 
     target_lang = arguments.target_lang or (config.data.target_lang if config else None)
@@ -229,7 +229,7 @@ def _translated(
     from transformer_mt.companions.lab.comparison import System
     from transformer_mt.companions.lab.system_files import read_translations
     from transformer_mt.companions.lab.translated import translated
-    from transformer_mt.evaluation.seen import SystemRecord
+    from transformer_mt.evaluation.seen_share import SystemRecord
     from transformer_mt.runs.open_model import open_model
 
     for system in named:  # before any work

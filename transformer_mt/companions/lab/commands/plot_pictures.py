@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_mt.cli.options.arguments import Parser
-from transformer_mt.cli.options.model import add_model, load_translator
+from transformer_mt.cli.options.model_options import add_model, load_translator
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
 
@@ -59,7 +59,7 @@ def _attention(arguments: argparse.Namespace) -> int:
     run, kind = RunFolder(arguments.model), arguments.kind or "cross"
     if run.config_file.exists() and (alone := run.config().model.kind) in ("encoder", "decoder"):
         from transformer_mt.companions.lab.text_attention import look_at_text
-        from transformer_mt.language_models.load import LoadedModel
+        from transformer_mt.language_models.loaded_model import LoadedModel
 
         if arguments.target or arguments.kind not in (None, alone):
             raise InputError(f"--target and --kind must be left out with a model.kind: {alone}")

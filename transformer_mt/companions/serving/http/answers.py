@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from transformer_mt.companions.serving.batcher import QueueFullError
-from transformer_mt.companions.serving.model import ModelGoneError, NotLoadedError
+from transformer_mt.companions.serving.served_model import ModelGoneError, NotLoadedError
 from transformer_mt.errors import InputError
 
 T = TypeVar("T")

@@ -11,15 +11,15 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 
 from transformer_mt.companions.serving.directions import Directions
-from transformer_mt.companions.serving.files import TranslatedFiles
 from transformer_mt.companions.serving.http.admission import Admission
 from transformer_mt.companions.serving.http.answers import client_disconnected, error_response
 from transformer_mt.companions.serving.http.file_routes import FileRoutes
 from transformer_mt.companions.serving.http.info_routes import InfoRoutes
 from transformer_mt.companions.serving.http.limits import ApiKeys, Limits
-from transformer_mt.companions.serving.http.metrics import Metrics
 from transformer_mt.companions.serving.http.page import page_routes
+from transformer_mt.companions.serving.http.prometheus_metrics import Metrics
 from transformer_mt.companions.serving.http.text_routes import TextRoutes
+from transformer_mt.companions.serving.translated_files import TranslatedFiles
 
 
 def build_app(

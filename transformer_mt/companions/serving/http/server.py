@@ -12,10 +12,10 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from transformer_mt.companions.serving.batcher import start_batcher
-from transformer_mt.companions.serving.files import TranslatedFiles
 from transformer_mt.companions.serving.http.app import build_app
 from transformer_mt.companions.serving.http.limits import ApiKeys, Limits
 from transformer_mt.companions.serving.models import Models, Offer
+from transformer_mt.companions.serving.translated_files import TranslatedFiles
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say
 from transformer_mt.translation.translator import Translator

@@ -11,7 +11,7 @@ from transformer_mt.companions.exchange.export import to_huggingface
 from transformer_mt.companions.exchange.export.export import export
 from transformer_mt.companions.exchange.export.to_argos import ToArgos
 from transformer_mt.companions.exchange.export.to_huggingface import ToHuggingFace
-from transformer_mt.config.model import AttentionConfig, ScoresConfig
+from transformer_mt.config.model_section import AttentionConfig, ScoresConfig
 from transformer_mt.corpora import toy
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS
 from transformer_mt.errors import InputError, WorkError

@@ -8,8 +8,8 @@ pytest.importorskip("transformers")
 import transformers
 
 from transformer_mt.companions.exchange.layouts.bert_and_gpt import to_bert, to_gpt2
-from transformer_mt.config.model import ModelConfig
-from transformer_mt.model.build import build_model
+from transformer_mt.config.model_section import ModelConfig
+from transformer_mt.model.build_model import build_model
 
 SIZES = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 3, "num_decoder_layers": 3}
 BERT = {"kind": "encoder", "norm": "post", "position": "learned", "embedding_norm": True}

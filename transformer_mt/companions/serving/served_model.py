@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 from transformer_mt.companions.serving.batcher import Batcher
-from transformer_mt.companions.serving.processes import resident_bytes
+from transformer_mt.companions.serving.engine_pool import resident_bytes
 
 _LOADER = ThreadPoolExecutor(1, thread_name_prefix="load")
 """The thread that loads models, one after the other: requests of other models need none of it."""

@@ -6,7 +6,7 @@ from typing import Any
 from transformer_mt import plots
 from transformer_mt.config import Config
 from transformer_mt.config.dump import changed_settings
-from transformer_mt.config.model import ModelConfig
+from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.data.cleaning.drop_reasons import READ, REASONS
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.outputs import NOT_ITS_OWN, kept_tables, matches_model

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, model_validator
 
-from transformer_mt.corpora.kind import Corpus, EvaluationSentence, Languages, not_blank
+from transformer_mt.corpora.corpus import Corpus, EvaluationSentence, Languages, not_blank
 from transformer_mt.errors import InputError
 from transformer_mt.text.lines import read_lines
 from transformer_mt.text.pair import Pair

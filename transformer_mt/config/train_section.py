@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from transformer_mt.config.evaluate import METRICS, metric_name
+from transformer_mt.config.evaluate_section import METRICS, metric_name
 from transformer_mt.config.guided_alignment import GuidedAlignmentConfig
-from transformer_mt.config.lora import LoraConfig
-from transformer_mt.config.packing import why_padded
+from transformer_mt.config.lora_section import LoraConfig
+from transformer_mt.config.packable import why_padded
 from transformer_mt.settings.section import (
     Changeable,
     Mark,

@@ -8,15 +8,15 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from transformer_mt.config.augment import AugmentConfig
 from transformer_mt.config.preparation import PreparationConfig
 from transformer_mt.config.pretraining import DenoiseConfig, MaskedLmConfig
+from transformer_mt.corpora.corpus import Corpus, Languages
+from transformer_mt.corpora.corpus_kinds import EvaluationCorpus, TrainingCorpus, kind_of
 from transformer_mt.corpora.held_out import AnySet
 from transformer_mt.corpora.hub import HubCorpus
-from transformer_mt.corpora.kind import Corpus, Languages
-from transformer_mt.corpora.kinds import EvaluationCorpus, TrainingCorpus, kind_of
 from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.settings.language import Language
 from transformer_mt.settings.objective import BY_KIND, MASK, OF_TEXT, Objective, label_piece
 from transformer_mt.settings.section import Changeable, Location, Positive, Section, names
-from transformer_mt.settings.terms import AS, TERM, TERM_END, TermsConfig
+from transformer_mt.settings.terms_section import AS, TERM, TERM_END, TermsConfig
 
 if TYPE_CHECKING:
     ChangeName = str

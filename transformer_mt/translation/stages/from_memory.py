@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from transformer_mt.memories.memory import Memory
+from transformer_mt.memories.translation_memory import Memory
 from transformer_mt.translation.stages.stage import Stage
 from transformer_mt.translation.units import Segment, SourceLine
 

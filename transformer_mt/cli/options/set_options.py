@@ -57,7 +57,7 @@ def load_evaluation_sets(
 ) -> list["EvaluationSet"]:
     """The test sets that the arguments name, else those of the model in the folder; none if neither does."""
     from transformer_mt.corpora.evaluation_sets import EvaluationSet, read_set
-    from transformer_mt.corpora.files import FilesCorpus, read_references
+    from transformer_mt.corpora.line_files import FilesCorpus, read_references
 
     sets: list[EvaluationSet] = []
     if files := files_of_sets(arguments):

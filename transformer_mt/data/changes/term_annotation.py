@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from transformer_mt.config import Config
-from transformer_mt.corpora.kind import Corpus
+from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.batches.rows import Rows, Sides
 from transformer_mt.data.changes.change import ChangeOfSome

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from transformer_mt.config import Config
+from transformer_mt.corpora.corpus import EvaluationSentence
 from transformer_mt.corpora.evaluation_sets import read_set
-from transformer_mt.corpora.kind import EvaluationSentence
 from transformer_mt.corpora.seen_sentences import NOTHING_SEEN, SeenSentences, Sentences, keys_of
 from transformer_mt.data.preparation.prepared_data import PreparedData
 from transformer_mt.errors import InputError

@@ -12,18 +12,18 @@ from transformer_mt.translation.planner import Planner
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.stages.capitals import Capitals
 from transformer_mt.translation.stages.confidence import Calibration, Confidence
-from transformer_mt.translation.stages.edges import Edges
 from transformer_mt.translation.stages.ends import MatchingEnds
-from transformer_mt.translation.stages.flags import Flags
+from transformer_mt.translation.stages.line_edges import Edges
+from transformer_mt.translation.stages.problem_flags import Flags
 from transformer_mt.translation.stages.protected_text import Protection
+from transformer_mt.translation.stages.required_terms import Terms
 from transformer_mt.translation.stages.retry import Retry
-from transformer_mt.translation.stages.sentences import Sentences
+from transformer_mt.translation.stages.sentence_splitting import Sentences
 from transformer_mt.translation.stages.stage import Stage
-from transformer_mt.translation.stages.terms import Terms
 from transformer_mt.translation.stages.unchanged import Unchanged
 
 if TYPE_CHECKING:
-    from transformer_mt.memories.memory import Memory
+    from transformer_mt.memories.translation_memory import Memory
 
 Direction = tuple[str, str]
 """Source and target language."""
@@ -50,7 +50,7 @@ class Resources:
 
             resources = replace(resources, glossary=read_glossary(glossary, direction))
         if memory is not None:
-            from transformer_mt.memories.memory import read_memory
+            from transformer_mt.memories.translation_memory import read_memory
 
             resources = replace(resources, memory=read_memory(memory, direction))
         return resources
@@ -85,7 +85,7 @@ def build_stages(
     if settings.lowercase_capitals and natural and len(set(direction)) == 2:
         stages.append(Capitals(*direction))
     if resources.memory is not None:
-        from transformer_mt.translation.stages.memory import FromMemory
+        from transformer_mt.translation.stages.from_memory import FromMemory
 
         stages.append(FromMemory(resources.memory))
     if natural:

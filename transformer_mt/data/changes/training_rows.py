@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from transformer_mt.companion import load
 from transformer_mt.config import Config
-from transformer_mt.corpora.kind import Corpus
+from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.batches.rows import Rows
 from transformer_mt.data.changes.augmentation import Augmentation
 from transformer_mt.data.changes.bpe_dropout import BpeDropout
 from transformer_mt.data.changes.links import AlignedRows
 from transformer_mt.data.changes.objectives import DecoderRows, EncoderRows
-from transformer_mt.data.changes.terms import TermAnnotation
+from transformer_mt.data.changes.term_annotation import TermAnnotation
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.settings.objective import Objective
 

@@ -10,7 +10,7 @@ from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.metric import Metric, Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores, tokenised_note
-from transformer_mt.evaluation.seen import SeenShare
+from transformer_mt.evaluation.seen_share import SeenShare
 from transformer_mt.evaluation.set_notes import notes_on_set
 from transformer_mt.evaluation.term_rate import term_rates
 from transformer_mt.files import digest, write_text

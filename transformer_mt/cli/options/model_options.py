@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.cli.options.flags import add_flags, check_searches, given, value_of
-from transformer_mt.config.decode import DecodeConfig
+from transformer_mt.config.decode_section import DecodeConfig
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say
 

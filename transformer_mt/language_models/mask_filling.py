@@ -7,7 +7,7 @@ import torch
 
 from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD, UNK
 from transformer_mt.errors import InputError
-from transformer_mt.language_models.load import LoadedModel
+from transformer_mt.language_models.loaded_model import LoadedModel
 from transformer_mt.settings.objective import MASK
 
 _MARK = re.compile(r"\[MASK\]|<mask>")

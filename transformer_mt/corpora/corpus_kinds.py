@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 from pydantic import Discriminator, Tag
 
 from transformer_mt.companion import brought, load
+from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.file import FileCorpus
-from transformer_mt.corpora.files import FilesCorpus
 from transformer_mt.corpora.held_out import AnySet, FromTrainCorpus
 from transformer_mt.corpora.hub import HubCorpus
 from transformer_mt.corpora.imported import ImportedCorpus
-from transformer_mt.corpora.kind import Corpus
+from transformer_mt.corpora.line_files import FilesCorpus
 from transformer_mt.corpora.opus import OpusCorpus
 from transformer_mt.corpora.sacrebleu_sets import SacrebleuCorpus
 from transformer_mt.corpora.text import TextCorpus

@@ -4,13 +4,13 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from transformer_mt.config.data import DataConfig
-from transformer_mt.config.decode import DecodeConfig
-from transformer_mt.config.evaluate import EvaluateConfig
-from transformer_mt.config.model import ModelConfig
+from transformer_mt.config.data_section import DataConfig
+from transformer_mt.config.decode_section import DecodeConfig
+from transformer_mt.config.evaluate_section import EvaluateConfig
+from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.config.public_model import Beginning
-from transformer_mt.config.tokenizer import TokenizerConfig
-from transformer_mt.config.train import TrainConfig
+from transformer_mt.config.tokenizer_section import TokenizerConfig
+from transformer_mt.config.train_section import TrainConfig
 from transformer_mt.settings.section import Changeable, Section
 
 NAME_PATTERN = r"^\w[\w.+-]*$"

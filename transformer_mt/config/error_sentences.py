@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from transformer_mt.config.keys import CORPORA, keys
-from transformer_mt.corpora.kinds import SETS
+from transformer_mt.corpora.corpus_kinds import SETS
 from transformer_mt.errors import Setting, UserError
 
 _UNION_MEMBERS = (

@@ -17,19 +17,19 @@ import numpy as np
 
 from transformer_mt import companion
 from transformer_mt.config import Config, DataConfig
+from transformer_mt.corpora.corpus import EvaluationSentence
 from transformer_mt.corpora.held_out import FromTrainCorpus, HeldOutSplit, as_lines, held_out_file, splits_of
-from transformer_mt.corpora.kind import EvaluationSentence
 from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences
 from transformer_mt.data.cleaning import drop_reasons
-from transformer_mt.data.cleaning.rules import check_filter
+from transformer_mt.data.cleaning.cleaning_rules import check_filter
 from transformer_mt.data.preparation.clean import Clean
 from transformer_mt.data.preparation.encode import encoded_chunks, file_of
 from transformer_mt.data.preparation.encode_blocks import EncodeBlocks, EncodedBlock
 from transformer_mt.data.preparation.evaluation_keys import evaluation_keys, validation_sentences
+from transformer_mt.data.preparation.preparation_stage import LocalEngine, PreparationEngine, Stage, run_stage
 from transformer_mt.data.preparation.reasons import Duplicates, HeldOutRows, Reasons
 from transformer_mt.data.preparation.sample import Sample, learnt_tokenizer, several_sentences
 from transformer_mt.data.preparation.split import Split, TextBlocks
-from transformer_mt.data.preparation.stage import LocalEngine, PreparationEngine, Stage, run_stage
 from transformer_mt.data.preparation.store import FACTS_FILE, LocalStore, Store
 from transformer_mt.data.preparation.training_pairs import check_tags, may_be_scored
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer

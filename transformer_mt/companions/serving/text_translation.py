@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
+from transformer_mt.companions.documents.document_translation import all_texts, key_of, pattern_of, write
 from transformer_mt.companions.documents.markup.html import parse_html
 from transformer_mt.companions.documents.markup.marked_text import MarkedText, Piece
 from transformer_mt.companions.documents.read import Document
-from transformer_mt.companions.documents.translate import all_texts, key_of, pattern_of, write
 from transformer_mt.companions.serving.batcher import (
     NO_REQUEST_OPTIONS,
     Batcher,
