@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.command import Result, run_command
+from tests.helpers.command import Result, run_command
 from transformer_mt.cpu import has_exact_int8_products, usable_cores
 
 ROOT = Path(__file__).parent.parent
@@ -105,7 +105,7 @@ def write_config(tmp_path: Path) -> Callable[..., Path]:
 def cli(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Result]:
     """Runs a command: `cli("translate", run, "The dog.")` gives its status, output and messages. It runs in
     this process, which imports torch once for all tests; in one of its own where the options of
-    `tests.command.run_command` are given.
+    `tests.helpers.command.run_command` are given.
     """
 
     def call(*words: object, **options: Any) -> Result:

@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from tests.companions.scratch import OURS, Installation
 from tests.conftest import TINY
+from tests.helpers.installation import OURS, Installation
 from transformer_mt.companion import companions
 
 REQUIRING = {name: {other for other in OURS if name in companions()[other].requires} for name in OURS}

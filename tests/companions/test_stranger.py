@@ -7,8 +7,8 @@ import sys
 import pytest
 import yaml
 
-from tests.companions.scratch import Installation
 from tests.conftest import ROOT, TINY
+from tests.helpers.installation import Installation
 
 STRANGER = ROOT / "tests/companions/stranger"
 CONFIG = {

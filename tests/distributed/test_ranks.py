@@ -18,8 +18,8 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from tests.command import Result, WarmProcess
 from tests.conftest import ROOT, TINY
+from tests.helpers.command import Result, WarmProcess
 from transformer_mt.checkpoint import load
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError, WorkError

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.updates import batch_of, packed_batch_of, pairs, tiny_model
+from tests.helpers.updates import batch_of, packed_batch_of, pairs, tiny_model
 from transformer_mt.config import TrainConfig
 from transformer_mt.device import autocast
 from transformer_mt.training.parallel.distributed import Ranks

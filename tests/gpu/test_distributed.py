@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from tests.updates import batch_of, packed_batch_of, pairs, tiny_model
+from tests.helpers.updates import batch_of, packed_batch_of, pairs, tiny_model
 from transformer_mt.checkpoint import load_model_weights
 from transformer_mt.config import TrainConfig
 from transformer_mt.training.parallel.distributed import Ranks, wrap_distributed

@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from tests.gpu_rehearsal.fake_gpu import GPU, on_gpu, rehearsal
-from tests.updates import ListedRows, packed_batch_of
+from tests.helpers.updates import ListedRows, packed_batch_of
 from transformer_mt.config import TrainConfig
 from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.data.batches.batch import make_batch

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser import browser, needs_chromium
 from tests.conftest import ROOT
+from tests.helpers.browser import browser, needs_chromium
 
 pytest.importorskip("zensical")
 pytestmark = [needs_chromium, pytest.mark.long]

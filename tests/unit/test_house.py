@@ -232,7 +232,7 @@ def test_every_file_says_what_it_holds(path):
 
 
 def test_each_file_name_says_its_own_thing():
-    """Two files of one name can only be told apart by their folders. Each companion may have a commands.py."""
+    """Files of one name can only be told apart by their folders. Each companion may have a commands.py."""
     names = Counter(path.name for path in MODULES if path.name not in ("__init__.py", "commands.py"))
     assert [name for name, count in names.items() if count > 1] == []
 

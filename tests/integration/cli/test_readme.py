@@ -12,7 +12,7 @@ import tomllib
 import pytest
 
 from tests.conftest import ROOT
-from tests.public_models import write_marian
+from tests.helpers.public_models import write_marian
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy
 

@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from tests.conftest import ROOT
-from tests.hub_server import NAME, serving
+from tests.helpers.hub_server import NAME, serving
 
 README = b"""---
 configs:

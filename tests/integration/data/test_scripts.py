@@ -7,7 +7,7 @@ import unicodedata
 import pytest
 
 from tests.conftest import TINY
-from tests.upper_case import UpperCaseEngine
+from tests.helpers.upper_case import UpperCaseEngine
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.numbering import EOS

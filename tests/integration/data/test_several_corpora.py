@@ -6,8 +6,8 @@ from contextlib import closing
 import pytest
 import yaml
 
-from tests.command import run_command
 from tests.conftest import TINY
+from tests.helpers.command import run_command
 from transformer_mt import Translator
 from transformer_mt.companions.lab.breakdown import count_words
 from transformer_mt.companions.lab.commands.compare_systems import _word_counts

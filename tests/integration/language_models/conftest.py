@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from tests.command import run_command
 from tests.conftest import TINY
+from tests.helpers.command import run_command
 
 BERT = {"kind": "encoder", "norm": "post", "position": "learned", "embedding_norm": True}
 GPT = {"kind": "decoder", "norm": "pre", "position": "learned", "activation": "gelu"}

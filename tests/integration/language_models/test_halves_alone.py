@@ -6,8 +6,8 @@ import shutil
 import pytest
 import yaml
 
-from tests.command import run_command
 from tests.conftest import TINY
+from tests.helpers.command import run_command
 from tests.integration.language_models.conftest import BERT, train_on_text
 from transformer_mt.corpora import toy
 from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences, keys_of

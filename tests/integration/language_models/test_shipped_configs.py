@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from tests.command import run_command
 from tests.conftest import ROOT
+from tests.helpers.command import run_command
 from transformer_mt.corpora import toy
 
 SMALL = [

@@ -5,8 +5,8 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from tests.command import run_command
 from tests.conftest import TINY
+from tests.helpers.command import run_command
 from tests.integration.language_models.conftest import BERT, train_on_text
 from transformer_mt.companions.exchange.importing.joined_halves import joined_halves
 from transformer_mt.config.load import load_config

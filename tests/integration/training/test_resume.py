@@ -15,8 +15,8 @@ import pytest
 import yaml
 from safetensors.torch import load_file
 
-from tests.command import WarmProcess, run_command
 from tests.conftest import TINY
+from tests.helpers.command import WarmProcess, run_command
 from transformer_mt import checkpoint
 
 

@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from tests.file_server import serving
+from tests.helpers.file_server import serving
 from transformer_mt.cache import cache_root
 from transformer_mt.config import DataConfig
 from transformer_mt.corpora import download

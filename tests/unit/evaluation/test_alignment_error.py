@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.upper_case import upper_case_translator
+from tests.helpers.upper_case import upper_case_translator
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.alignment_error import alignment_error, read_hand_links
 

@@ -5,8 +5,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
+from tests.helpers.updates import batch_of, pairs, tiny_model, updater
 from tests.unit.translation.test_translator import SEARCHES
-from tests.updates import batch_of, pairs, tiny_model, updater
 from transformer_mt import Translator
 from transformer_mt.model.variants.position_bias import Rotary
 

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from tests.table import BOS, EOS, IDS, History, every_sequence, search, table_model
+from tests.helpers.table import BOS, EOS, IDS, History, every_sequence, search, table_model
 from transformer_mt.search.beam import SpecialIds
 from transformer_mt.search.hypothesis import LengthPenalty
 from transformer_mt.search.top_k import top_k

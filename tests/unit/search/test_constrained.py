@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.table import BOS, EOS, History, every_sequence, search, table_model
+from tests.helpers.table import BOS, EOS, History, every_sequence, search, table_model
 from transformer_mt.search.hypothesis import LengthPenalty
 from transformer_mt.search.rules import MinLength
 

@@ -1,6 +1,6 @@
 import torch
 
-from tests.table import search
+from tests.helpers.table import search
 from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.model.build_model import build_model
 from transformer_mt.search.beam import SpecialIds

@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from tests.table import EOS, IDS, V, every_sequence, search, table_model
+from tests.helpers.table import EOS, IDS, V, every_sequence, search, table_model
 from transformer_mt.search.rules import BannedText, MinLength, NoRepeatNgram, Prefix
 
 PIECES = ["<s>", "</s>", "▁a", "b", "▁ab"]

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
-from tests.table import EOS, IDS, every_sequence, table_model
+from tests.helpers.table import EOS, IDS, every_sequence, table_model
 from transformer_mt.search.rules import MinLength, NoRepeatNgram, Prefix
 from transformer_mt.search.sampling import Distribution, sample
 

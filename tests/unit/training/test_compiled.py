@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from tests.updates import packed_batch_of, pairs, tiny_model
+from tests.helpers.updates import packed_batch_of, pairs, tiny_model
 from transformer_mt.config import Config
 from transformer_mt.training.update.compiled import is_compiled, use_compiler_cache
 from transformer_mt.training.update.loss_kinds import CrossEntropy

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from tests.updates import CPU
+from tests.helpers.updates import CPU
 from transformer_mt.training.reporting import run_environment as module
 
 

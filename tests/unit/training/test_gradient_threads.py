@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.conftest import ROOT, TINY, train_interrupted
-from tests.updates import CPU, batch_of, pairs, tiny_model
+from tests.helpers.updates import CPU, batch_of, pairs, tiny_model
 from transformer_mt.api import train
 from transformer_mt.config import Config, TrainConfig, load_config
 from transformer_mt.config.model_section import AttentionConfig

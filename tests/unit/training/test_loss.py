@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tests.updates import CPU
+from tests.helpers.updates import CPU
 from transformer_mt.data.batches.batch import Links
 from transformer_mt.device import autocast
 from transformer_mt.model.interface import NEVER

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.updates import batch_of, pairs, tiny_model, updater
+from tests.helpers.updates import batch_of, pairs, tiny_model, updater
 from transformer_mt.training.update import muon as muon_module
 from transformer_mt.training.update import optimizer as optimizer_module
 from transformer_mt.training.update.muon import Muon

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.updates import batch_of, pairs, tiny_model, updater
+from tests.helpers.updates import batch_of, pairs, tiny_model, updater
 from transformer_mt.config import TrainConfig
 from transformer_mt.config.model_section import AttentionConfig
 from transformer_mt.training.update.optimizer import (

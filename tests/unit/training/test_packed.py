@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.updates import batch_of, packed_batch_of, pairs, tiny_model, updater
+from tests.helpers.updates import batch_of, packed_batch_of, pairs, tiny_model, updater
 from transformer_mt.model.masks import same_sentence
 from transformer_mt.training.update.chunked_loss import fused_chunk, plain_chunk, projected_cross_entropy
 from transformer_mt.training.update.loss import plain_cross_entropy

@@ -5,7 +5,16 @@ import torch
 import torch.nn.functional as F
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
-from tests.updates import CPU, ListedRows, Scarce, batch_of, packed_batch_of, pairs, tiny_model, updater
+from tests.helpers.updates import (
+    CPU,
+    ListedRows,
+    Scarce,
+    batch_of,
+    packed_batch_of,
+    pairs,
+    tiny_model,
+    updater,
+)
 from transformer_mt.data.vocabulary.tokenizer import PAD
 from transformer_mt.errors import WorkError
 from transformer_mt.training.parallel.distributed import Ranks

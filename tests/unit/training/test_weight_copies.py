@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.updates import batch_of, pairs, tiny_model
+from tests.helpers.updates import batch_of, pairs, tiny_model
 from transformer_mt.training.update.loss_kinds import CrossEntropy
 from transformer_mt.training.update.step import Objective
 from transformer_mt.training.update.weight_copies import WeightCopies

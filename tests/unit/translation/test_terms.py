@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import TINY
-from tests.engines import TableEngine
+from tests.helpers.engines import TableEngine
 from transformer_mt import Translator
 from transformer_mt.config import Config, TokenizerConfig
 from transformer_mt.corpora import toy

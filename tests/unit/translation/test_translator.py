@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from tests.conftest import TINY
-from tests.engines import TableEngine, planned_lines
+from tests.helpers.engines import TableEngine, planned_lines
 from transformer_mt import Translator
 from transformer_mt.config import DecodeConfig, TokenizerConfig
 from transformer_mt.corpora import toy

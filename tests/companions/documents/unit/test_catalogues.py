@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tests.upper_case import upper_case_translator
+from tests.helpers.upper_case import upper_case_translator
 from transformer_mt.companions.documents.document_translation import translate_pieces
 from transformer_mt.companions.documents.read import read_document
 from transformer_mt.errors import InputError

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.upper_case import capitals, upper_case_translator
+from tests.helpers.upper_case import capitals, upper_case_translator
 from transformer_mt.companions.documents.document_translation import parse, translate_pieces
 
 _WORDS = ("a", "dog", "runs", "über", "the", "cat,", "(see", "there)", "x.", "what?", "half-way", "Ok")

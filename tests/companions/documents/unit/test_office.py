@@ -9,7 +9,7 @@ import pytest
 
 from tests.companions.documents.unit.office_files import random_file, word_run, zipped
 from tests.companions.documents.unit.test_office_property import members, translated
-from tests.upper_case import upper_case_translator
+from tests.helpers.upper_case import upper_case_translator
 from transformer_mt.companions.documents.document_translation import translate_pieces
 from transformer_mt.companions.documents.markup.marked_text import MarkedText
 from transformer_mt.companions.documents.office.documents import OfficeDocument

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.companions.documents.unit.office_files import zipped
-from tests.upper_case import upper_case_translator
+from tests.helpers.upper_case import upper_case_translator
 from transformer_mt.companions.documents.document_translation import translate_pieces
 from transformer_mt.companions.documents.office.package import read_members
 from transformer_mt.companions.documents.read import read_document

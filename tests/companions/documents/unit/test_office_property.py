@@ -9,7 +9,7 @@ from io import BytesIO
 import pytest
 
 from tests.companions.documents.unit.office_files import FILES, random_file
-from tests.upper_case import capitals, upper_case_translator
+from tests.helpers.upper_case import capitals, upper_case_translator
 from transformer_mt.companions.documents.document_translation import translate_pieces
 from transformer_mt.companions.documents.office.documents import OfficeDocument
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tests.upper_case import UpperCaseEngine, upper_case_translator
+from tests.helpers.upper_case import UpperCaseEngine, upper_case_translator
 from transformer_mt.companions.documents.document_translation import parse, translate_pieces
 from transformer_mt.data.vocabulary.numbering import EOS
 from transformer_mt.search.hypothesis import Hypothesis

@@ -196,7 +196,7 @@ def test_a_line_that_is_divided_has_the_line_ends_of_the_file():
 
 
 def test_a_subtitle_that_is_left_without_text_is_reported():
-    from tests.upper_case import upper_case_translator
+    from tests.helpers.upper_case import upper_case_translator
     from transformer_mt.companions.documents.document_translation import translate_pieces
 
     class Short:

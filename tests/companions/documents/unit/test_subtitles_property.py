@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.upper_case import capitals, upper_case_translator
+from tests.helpers.upper_case import capitals, upper_case_translator
 from transformer_mt.companions.documents.document_translation import translate_pieces
 from transformer_mt.companions.documents.subtitles.srt import parse_srt
 

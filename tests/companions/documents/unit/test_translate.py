@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.upper_case import upper_case_translator
+from tests.helpers.upper_case import upper_case_translator
 from transformer_mt.companions.documents.document_translation import parse, translate_pieces
 from transformer_mt.companions.documents.markup.marked_text import MarkedText
 from transformer_mt.companions.documents.read import read_document

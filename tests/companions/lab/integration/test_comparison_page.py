@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from tests.browser import browser, needs_chromium, watched_page
 from tests.companions.lab.integration.test_compare import BAD, REFERENCES, SOURCES, files
+from tests.helpers.browser import browser, needs_chromium, watched_page
 
 __all__ = ["browser", "files"]
 pytestmark = needs_chromium

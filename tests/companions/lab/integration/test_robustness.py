@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from tests.conftest import train_interrupted
-from tests.engines import TableEngine
+from tests.helpers.engines import TableEngine
 from transformer_mt.api import train
 from transformer_mt.companions.lab.robustness import forms, measure
 from transformer_mt.config import load_config

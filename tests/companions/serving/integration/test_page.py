@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.browser import browser, needs_chromium, watched_page
 from tests.companions.serving.integration.test_serve import Served
+from tests.helpers.browser import browser, needs_chromium, watched_page
 from transformer_mt.companions.serving.http.page import page_routes
 
 __all__ = ["browser"]

@@ -13,7 +13,7 @@ pytest.importorskip("starlette")
 from starlette.testclient import TestClient
 
 from tests.companions.serving.unit.models import directions_of
-from tests.upper_case import UpperCaseEngine
+from tests.helpers.upper_case import UpperCaseEngine
 from transformer_mt.companions.serving.batcher import Batcher
 from transformer_mt.companions.serving.directions import Directions
 from transformer_mt.companions.serving.http.app import build_app

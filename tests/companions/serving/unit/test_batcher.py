@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from tests.upper_case import UpperCaseEngine, capitals, upper_case_translator
+from tests.helpers.upper_case import UpperCaseEngine, capitals, upper_case_translator
 from transformer_mt import Translator
 from transformer_mt.companions.serving.batcher import Batcher, QueueFullError
 from transformer_mt.companions.serving.segment_queue import BATCH_SEGMENTS, GivenUpError

@@ -12,7 +12,7 @@ pytest.importorskip("starlette")
 
 from starlette.testclient import TestClient
 
-from tests.upper_case import upper_case_translator
+from tests.helpers.upper_case import upper_case_translator
 from transformer_mt.companions.serving.batcher import Batcher
 from transformer_mt.companions.serving.http.app import build_app
 from transformer_mt.companions.serving.http.limits import ApiKeys, Limits

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from tests.upper_case import UpperCaseEngine, upper_case_translator
+from tests.helpers.upper_case import UpperCaseEngine, upper_case_translator
 from transformer_mt.companions.serving.engine_pool import EnginePool
 from transformer_mt.companions.serving.http.limits import Limits
 from transformer_mt.companions.serving.http.server import Service, serve

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import run_command
 from tests.conftest import ROOT
+from tests.helpers.command import run_command
 from transformer_mt.runs.folder import RunFolder
 
 pytest.importorskip("ctranslate2")

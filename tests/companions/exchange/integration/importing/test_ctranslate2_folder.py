@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("transformers")
 pytest.importorskip("ctranslate2")
 
-from tests.public_models import write_marian, write_nllb
+from tests.helpers.public_models import write_marian, write_nllb
 from transformer_mt import Translator
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError

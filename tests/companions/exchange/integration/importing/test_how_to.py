@@ -8,9 +8,9 @@ import yaml
 
 pytest.importorskip("transformers")
 
-from tests.command import run_command
 from tests.conftest import ROOT, TINY
-from tests.public_models import LEARNS, write_marian
+from tests.helpers.command import run_command
+from tests.helpers.public_models import LEARNS, write_marian
 from transformer_mt.corpora import toy
 
 

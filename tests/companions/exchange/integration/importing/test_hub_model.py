@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("transformers")
 
 from tests.conftest import ROOT
-from tests.hub_server import COMMIT, MODEL, serving
-from tests.public_models import write_marian
+from tests.helpers.hub_server import COMMIT, MODEL, serving
+from tests.helpers.public_models import write_marian
 
 # In a process that may use the network: what the library reads from the environment, it reads when imported.
 SCRIPT = """

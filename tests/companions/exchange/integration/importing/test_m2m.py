@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 pytest.importorskip("transformers")
 
 from tests.conftest import TINY, no_learning_curves
-from tests.public_models import LEARNS, toy_lines, write_nllb
+from tests.helpers.public_models import LEARNS, toy_lines, write_nllb
 from transformer_mt import Translator, load_config, train
 from transformer_mt.companions.exchange.export.export import TrainedRun, export
 from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 pytest.importorskip("transformers")
 
 from tests.conftest import TINY, no_learning_curves
-from tests.public_models import LEARNS, pieces_of, toy_lines, write_marian
+from tests.helpers.public_models import LEARNS, pieces_of, toy_lines, write_marian
 from transformer_mt import Translator, load_config, train
 from transformer_mt.companions.exchange.export.export import export
 from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2

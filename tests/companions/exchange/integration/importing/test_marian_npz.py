@@ -6,7 +6,7 @@ import torch
 
 pytest.importorskip("transformers")
 
-from tests.public_models import write_marian, write_npz
+from tests.helpers.public_models import write_marian, write_npz
 from transformer_mt.companions.exchange.importing.import_model import Languages, import_model
 from transformer_mt.errors import InputError
 

@@ -100,7 +100,7 @@ def test_another_seed_gives_other_segmentations(tokenizer):
 def test_another_process_gives_the_same(tokenizer, tmp_path):
     tokenizer.save(tmp_path)
     program = f"""
-from tests.unit.data.test_subword_dropout import segmented, Tokenizer
+from tests.unit.data.changes.test_subword_dropout import segmented, Tokenizer
 from pathlib import Path
 print(segmented(Tokenizer.load(Path({str(tmp_path)!r})), 0.2))
 """

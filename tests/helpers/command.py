@@ -145,7 +145,7 @@ def run_command(
         cwd=cwd,
         input=stdin,
         capture_output=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), **options},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **options},
         timeout=300,
     )
     return Result(done.returncode, _text(done.stdout), _text(done.stderr))

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.command import Result
 from tests.conftest import ROOT
+from tests.helpers.command import Result
 
 OURS = ("cluster", "documents", "exchange", "inspection", "lab", "serving")
 

@@ -1,7 +1,7 @@
 """Losses of the first updates of tiny trainings, for each kind of processor and card.
 
-`python -m tests.golden_losses` writes tests/golden/losses/KIND.json for this machine: after a change that is
-meant to alter them, and on a kind that has no file yet.
+`python -m tests.helpers.golden_losses` writes tests/golden/losses/KIND.json for this machine: after a change
+that is meant to alter them, and on a kind that has no file yet.
 """
 
 import json
