@@ -111,6 +111,7 @@ def _sections(
 
 def _section(dotted: str, field: FieldInfo) -> type[BaseModel] | None:
     kinds = typing.get_args(field.annotation) or [field.annotation]
+    kinds = [typing.get_args(k)[0] if typing.get_origin(k) is typing.Annotated else k for k in kinds]
     found = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
     return found[0] if found and dotted not in CORPORA else None
 

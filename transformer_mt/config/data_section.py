@@ -15,13 +15,17 @@ from transformer_mt.corpora.hub import HubCorpus
 from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.settings.language import Language
 from transformer_mt.settings.objective import BY_KIND, MASK, OF_TEXT, Objective, label_piece
-from transformer_mt.settings.section import Changeable, Location, Positive, Section, names
+from transformer_mt.settings.section import Changeable, Location, Positive, Section, names, one_of
 from transformer_mt.settings.terms_section import AS, TERM, TERM_END, TermsConfig
 
 if TYPE_CHECKING:
     ChangeName = str
+    LanguagePieces = Literal["auto", "both"] | bool
+    Duplicates = bool | Literal["near"]
 else:
     ChangeName = names("change")
+    LanguagePieces = one_of(Literal["auto", "both"] | bool, "true, false, both or auto")
+    Duplicates = one_of(bool | Literal["near"], "true, false or near")
 
 _list_or_one = Discriminator(lambda corpora: "list" if isinstance(corpora, list) else "one")
 Corpora = Annotated[
@@ -67,7 +71,7 @@ class DataConfig(Section):
     """Default `config` of the corpora below."""
     train: Location[Corpora]
     """Training pairs: a corpus or a list of corpora."""
-    language_pieces: Literal["auto", "both"] | bool = "auto"
+    language_pieces: LanguagePieces = "auto"
     """Put a target-language token before each source; auto: if there are several target languages, or as in
     the parent. both: each side begins with the token of its own language, as in M2M-100 and NLLB.
     """
@@ -94,7 +98,7 @@ class DataConfig(Section):
     """Drop pairs whose longer side has more tokens than this times the shorter side's, plus ten; `.inf` is
     no limit.
     """
-    remove_duplicates: bool | Literal["near"] = True
+    remove_duplicates: Duplicates = True
     """Keep only the first of identical training pairs; near: also of those that differ only in capitals,
     spacing, punctuation and the values of digits.
     """

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from transformer_mt.errors import InputError, Setting
-from transformer_mt.settings.section import Mark, NonNegative, OnlyForSearches, Positive, Section, names
+from transformer_mt.settings.section import (
+    AutoOrBool,
+    AutoOrPositive,
+    Mark,
+    NonNegative,
+    OnlyForSearches,
+    Section,
+    names,
+)
 
 if TYPE_CHECKING:
     StageName = str
@@ -53,7 +61,7 @@ class DecodeConfig(Section):
     """No n-gram of this many tokens occurs twice in a translation; 0 turns it off."""
     banned: list[str] = Field([])
     """Words that are never written."""
-    split_sentences: Annotated[Literal["auto"] | bool, Mark.AFFECTS_SCORES] = "auto"
+    split_sentences: Annotated[AutoOrBool, Mark.AFFECTS_SCORES] = "auto"
     """Translate each sentence of a line by itself; auto: unless a fifth of the training sources had several
     sentences.
     """
@@ -67,7 +75,7 @@ class DecodeConfig(Section):
     """
     match_ends: bool = False
     """End a translation with a full stop (or ! or ?) exactly if its source has one, as menu texts need."""
-    batch_tokens: Literal["auto"] | Positive = "auto"
+    batch_tokens: AutoOrPositive = "auto"
     """Budget of one batch in padded source tokens x hypotheses; auto is 8192, or with torch on a GPU up to
     262144, depending on its memory and the vocabulary size.
     """

@@ -9,28 +9,8 @@ from transformer_mt.config.keys import CORPORA, keys
 from transformer_mt.corpora.corpus_kinds import SETS
 from transformer_mt.errors import Setting, UserError
 
-_UNION_MEMBERS = (
-    "bool",
-    "int",
-    "constrained-int",
-    "constrained-str",
-    "ScoresConfig",
-    "a run's folder",
-    "PublicModel",
-    "Halves",
-)
-"""Pydantic's names of the members of our unions."""
-
-_UNIONS = {
-    "init_from": "a run's folder, {huggingface: NAME} or {encoder: RUN, decoder: RUN}",
-    "data.language_pieces": "true, false, both or auto",
-    "data.remove_duplicates": "true, false or near",
-    "filter.detokenize": "true, false, source or target",
-    "train.compile": "true, false or auto",
-    "batch_tokens": "auto or a whole number above 0",
-    "decode.split_sentences": "true, false or auto",
-}
-"""Keys of a union, or the ends of their paths: pydantic would report each member in a line of its own."""
+_TAGS = ("a score", "ScoresConfig", "a run's folder", "PublicModel", "Halves")
+"""Names of the kinds of a value, which pydantic puts into the path of a mistake."""
 
 OTHER_NAMES = {
     name: f"it is called {right} here"
@@ -109,7 +89,7 @@ def sentence(error: Any, where: dict[str, str], section: type[BaseModel]) -> lis
     loc = [
         part for i, part in enumerate(loc) if not (i >= 2 and part in _CORPUS_TAGS and _is_corpus(loc[:i]))
     ]
-    loc = [part for part in loc if not part.startswith("literal[") and part not in _UNION_MEMBERS]
+    loc = [part for part in loc if part not in _TAGS]
     dotted = ".".join(loc)
     location = next(
         (where[".".join(loc[:n])] for n in range(len(loc), 0, -1) if ".".join(loc[:n]) in where), None
@@ -128,17 +108,16 @@ def sentence(error: Any, where: dict[str, str], section: type[BaseModel]) -> lis
 
 def _problem(error: Any, loc: list[str], section: type[BaseModel]) -> str:
     """The mistake in the key at `loc`."""
-    kind, value, dotted = error["type"], error["input"], ".".join(loc)
+    kind, value = error["type"], error["input"]
     if kind == "extra_forbidden":
         return f" is not a key{_nearest(loc, section)}"
     if kind == "missing":
         return " must be given"
     if kind == "corpus_kind":
         return f" {error['msg']}, but is {value!r}"
-    union = next((must for key, must in _UNIONS.items() if f".{dotted}".endswith(f".{key}")), None)
-    if union or kind in ("bool_type", "bool_parsing"):
+    if kind in ("must_be", "bool_type", "bool_parsing"):
         near = f"; did you mean {str(value).lower()}?" if str(value).lower() in ("true", "false") else ""
-        return f" must be {union or 'true or false'}, but is {value!r}{near}"
+        return f" {error['msg'] if kind == 'must_be' else 'must be true or false'}, but is {value!r}{near}"
     if kind == "model_type":
         return f" must be a section of keys, but is {'empty' if value is None else repr(value)}"
     if kind == "string_pattern_mismatch":
@@ -154,16 +133,6 @@ def _problem(error: Any, loc: list[str], section: type[BaseModel]) -> str:
         match = difflib.get_close_matches(str(value), options, n=1)
         near = f"; did you mean {match[0]!r}?" if match else ""
     return f" {must}, but is {value!r}{near}"
-
-
-def is_of_other_member(error: Any) -> bool:
-    """pydantic reports an error for each member of a union, as of a word and a section (ScoresConfig). True
-    for the member that the user did not mean: the word where a section was given, and the reverse.
-    """
-    arm = str(error["loc"][-1]) if error["loc"] else ""
-    if isinstance(error["input"], dict):
-        return arm.startswith("literal[")
-    return error["type"] == "model_type" and arm.endswith("Config")
 
 
 def _is_corpus(loc: list[str]) -> bool:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from transformer_mt.settings.section import Location, Positive, Section
+from transformer_mt.settings.section import AutoOrPositive, Location, Section
 
 
 class GuidedAlignmentConfig(Section):
@@ -13,7 +13,7 @@ class GuidedAlignmentConfig(Section):
 
     weight: float = Field(0.0, ge=0.0)
     """Weight of the alignment loss in the total loss; 0 turns it off, 0.05 is usual."""
-    layer: Literal["auto"] | Positive = "auto"
+    layer: AutoOrPositive = "auto"
     """Decoder layer, from 1; auto: the last but one if there are more than three, else the last."""
     file: Location[str | list[str] | None] = None
     """Alignments in Pharaoh format (`0-0 1-2`: words separated by spaces, counted from 0), one line per pair

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from transformer_mt.config.error_sentences import OVERRIDDEN, is_of_other_member, sentence
+from transformer_mt.config.error_sentences import OVERRIDDEN, sentence
 from transformer_mt.config.keys import CORPORA
 from transformer_mt.config.root import NAME_PATTERN, Config
 from transformer_mt.config.yaml_loader import Loader
@@ -58,9 +58,7 @@ def load_yaml(kind: type[Kind], path: str | Path, overrides: list[str] | tuple[s
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        lines = [
-            sentence(problem, where, kind) for problem in error.errors() if not is_of_other_member(problem)
-        ]
+        lines = [sentence(problem, where, kind) for problem in error.errors()]
         distinct = {"".join(map(str, line)): line for line in lines}.values()
         parts = [part for line in distinct for part in ["\n", *line]]
         raise InputError(*parts[1:]) from None

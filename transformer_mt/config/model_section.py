@@ -1,8 +1,8 @@
 """The keys of the YAML's `model` section, and which of them go together."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import field_validator, model_validator
+from pydantic import Discriminator, Tag, field_validator, model_validator
 
 from transformer_mt.settings.section import Changeable, NonNegative, Positive, Probability, Section, names
 
@@ -32,10 +32,17 @@ class ScoresConfig(Section):
     """The score of the cross-attention."""
 
 
+Scores = Annotated[
+    Annotated[ScoreKind, Tag("a score")] | Annotated[ScoresConfig, Tag("ScoresConfig")],
+    Discriminator(lambda value: "ScoresConfig" if isinstance(value, dict | ScoresConfig) else "a score"),
+]
+"""One score for all attentions, or a score for each."""
+
+
 class AttentionConfig(Section):
     """Variants of attention."""
 
-    score: ScoreKind | ScoresConfig = "scaled_dot"
+    score: Scores = "scaled_dot"
     """Attention score function, one for all attentions or one each: {encoder: ..., decoder: ..., cross: ...};
     custom is a class of a Python program.
     """

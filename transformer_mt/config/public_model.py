@@ -1,10 +1,10 @@
 """The beginnings of a training other than a run: a model of the Hugging Face hub, or halves of two runs."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from transformer_mt.settings.section import Section
+from transformer_mt.settings.section import Section, one_of
 
 
 class PublicModel(Section):
@@ -53,10 +53,14 @@ def _kind(value: Any) -> str:
     return Halves.__name__ if is_halves else PublicModel.__name__
 
 
-Beginning = Annotated[
+_Beginning = Annotated[
     Annotated[str, Field(min_length=1), Tag("a run's folder")]
     | Annotated[PublicModel, Tag(PublicModel.__name__)]
     | Annotated[Halves, Tag(Halves.__name__)],
     Discriminator(_kind),
 ]
+if TYPE_CHECKING:
+    Beginning = str | PublicModel | Halves
+else:
+    Beginning = one_of(_Beginning, "a run's folder, {huggingface: NAME} or {encoder: RUN, decoder: RUN}")
 """The beginnings of a training; a word is the folder of a run."""

@@ -9,6 +9,8 @@ from transformer_mt.config.guided_alignment import GuidedAlignmentConfig
 from transformer_mt.config.lora_section import LoraConfig
 from transformer_mt.config.packable import why_padded
 from transformer_mt.settings.section import (
+    AutoOrBool,
+    AutoOrPositive,
     Changeable,
     Mark,
     NonNegative,
@@ -38,7 +40,7 @@ class TrainConfig(Section):
     """Number of updates after which training ends."""
     max_epochs: Changeable[float] = Field(0.0, ge=0.0)
     """Epochs after which training ends, if before max_updates; 0: only max_updates applies."""
-    batch_tokens: Literal["auto"] | Positive = 4096
+    batch_tokens: AutoOrPositive = 4096
     """Budget of one batch in padded tokens: sentences x longest side; auto: as many as fit the device's
     memory.
     """
@@ -52,7 +54,7 @@ class TrainConfig(Section):
     """Split batches into micro-batches of at most this many padded tokens, which gives the same update; 0:
     split only after running out of memory.
     """
-    packed: Literal["auto"] | bool = "auto"
+    packed: AutoOrBool = "auto"
     """Pack several sentences into each row of a batch instead of padding one sentence per row;
     auto: on a GPU, for networks that support it.
     """
@@ -104,7 +106,7 @@ class TrainConfig(Section):
     """Precision of the matrix products; auto is bf16 if the device supports it, else fp16 with CUDA and
     fp32 elsewhere. Unless it is fp32, float32 products in validations on a GPU use TF32.
     """
-    compile: Changeable[Literal["auto"] | bool] = "auto"
+    compile: Changeable[AutoOrBool] = "auto"
     """torch.compile for the layers and the loss, with packed batches; auto: with CUDA, if it saves more
     time than it takes: some 20 seconds, or 8 if the compiler's cache has the code.
     """

@@ -1,9 +1,14 @@
 """The YAML's `data.filter`: which cleaning rules are on."""
 
 import warnings
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from transformer_mt.settings.section import Section
+from transformer_mt.settings.section import Section, one_of
+
+if TYPE_CHECKING:
+    Sides = bool | Literal["source", "target"]
+else:
+    Sides = one_of(bool | Literal["source", "target"], "true, false, source or target")
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message='Field name "copy"')  # BaseModel's deprecated method
@@ -28,7 +33,7 @@ with warnings.catch_warnings():
         escapes (`&quot;`): drop the pair, or repair it with ftfy (extra `clean`) and drop pairs that
         stay damaged.
         """
-        detokenize: bool | Literal["source", "target"] = False
+        detokenize: Sides = False
         """Join tokenised text (`it 's , here`) into normal text with sacremoses (extra `clean`); in
         Chinese and Japanese, remove spaces between characters. On both sides, or on the one named.
         """

@@ -2,12 +2,23 @@
 
 import re
 import typing
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    WrapValidator,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from transformer_mt.companion import Kind, brought
 
@@ -27,6 +38,30 @@ class Mark(Enum):
 T = TypeVar("T")
 Changeable = Annotated[T, Mark.CHANGEABLE]
 Location = Annotated[T, Mark.LOCATION]
+
+
+def one_of(kind: Any, must: str) -> Any:
+    """The type of a key with values of several kinds, of which a wrong one is answered by `must be ...` once,
+    not by a line for each kind.
+    """
+
+    def validate(value: Any, validated: Callable[[Any], Any]) -> Any:
+        try:
+            return validated(value)
+        except ValidationError as error:
+            if any(len(each["loc"]) > 1 or each["type"] == "value_error" for each in error.errors()):
+                raise  # a mistake inside the section that the value is
+            raise PydanticCustomError("must_be", "must be {must}", {"must": must}) from None
+
+    return Annotated[kind, WrapValidator(validate)]
+
+
+if typing.TYPE_CHECKING:
+    AutoOrBool = Literal["auto"] | bool
+    AutoOrPositive = Literal["auto"] | int
+else:
+    AutoOrBool = one_of(Literal["auto"] | bool, "true, false or auto")
+    AutoOrPositive = one_of(Literal["auto"] | Positive, "auto or a whole number above 0")
 
 
 def names(kind: Kind, *own: str) -> Any:
