@@ -195,16 +195,16 @@ def test_scores_under_other_limits_of_the_search_are_not_compared(config, tmp_pa
 def test_what_another_process_trained_while_data_were_prepared_is_not_trained_over(
     config, tmp_path, monkeypatch
 ):
-    from transformer_mt.training import preparation
+    from transformer_mt.training import setup
 
-    original = preparation._prepare_data
+    original = setup.prepare_data
 
     def slowly(*args):
         other = tmp_path / "run" / "checkpoints" / "step-00000006"
         other.mkdir(parents=True)
         return original(*args)
 
-    monkeypatch.setattr(preparation, "_prepare_data", slowly)
+    monkeypatch.setattr(setup, "prepare_data", slowly)
     with pytest.raises(InputError, match="another process trained in it meanwhile; run the same command"):
         train(config, tmp_path / "run")
     assert [path.name for path in (tmp_path / "run").iterdir() if path.is_file()] in ([], [".lock"])

@@ -6,7 +6,7 @@ import torch
 from transformer_mt.config.load import load_config
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training import batch_budget as budget
-from transformer_mt.training import preparation
+from transformer_mt.training import run_data
 from transformer_mt.training.batch_budget import largest_budget, longest_batch
 from transformer_mt.training.setup import open_run
 
@@ -85,7 +85,7 @@ def test_auto_is_found_once_and_written_down(write_config, tmp_path, monkeypatch
     opened.progress.step = 1
     opened.save()
     opened.close()
-    monkeypatch.setattr(preparation, "find_budget", None)  # would raise
+    monkeypatch.setattr(run_data, "find_budget", None)  # would raise
     assert open_run(config, RunFolder(tmp_path / "run")).config.train.batch_tokens == 1536
 
 

@@ -35,6 +35,7 @@ def run(tiny_run, tmp_path):
     (folder / "data.json").write_text(json.dumps(corpora), encoding="utf-8")
     scores = [{"name": "BLEU", "value": 12.345, "signature": "nrefs:1|case:mixed"}]
     scored = {"corpus": "/srv/me/my.tsv", "sentences": 30, "search": "beam 5", "scores": scores}
+    scored["weights"] = RunFolder(folder).weights_digest()
     shutil.rmtree(folder / "evaluation", ignore_errors=True)
     (folder / "evaluation").mkdir()
     (folder / "evaluation" / "test-0.scores.json").write_text(json.dumps(scored), encoding="utf-8")
