@@ -1,5 +1,5 @@
-"""Translation memories: earlier translations, and which of them resemble a text.
+"""Translation memories: the same text gets the translation that it had before.
 
-In: pairs of a file and a text. Out: the translation of the same text, or of the most similar one. Begin with
-`memory.py`.
+In: pairs of a file and a text. Out: the translation of the same text, apart from spaces. Begin with
+`translation_memory.py`.
 """

@@ -10,7 +10,6 @@ from transformer_mt.corpora.held_out import held_out_file
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer, tokenizer_files
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import digest, read_objects
-from transformer_mt.messages import messages_to
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -118,8 +117,7 @@ class RunFolder:
         if not self.config_file.exists():
             raise InputError(f"{self}: must be a run's folder, but holds no {self.config_file.name}")
         overrides = [f"decode.{key}={_yaml(value)}" for key, value in (decode or {}).items()]
-        with messages_to(lambda text: None):  # old names of keys are not the user's mistake here
-            return load_config(self.config_file, overrides)
+        return load_config(self.config_file, overrides)
 
     def tokenizer(self) -> Tokenizer:
         """The vocabulary. InputError if there is none."""
