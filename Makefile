@@ -60,9 +60,9 @@ evaluate: setup ## score MODEL on its test sets
 # Workers of one thread each: the threads of several workers would wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
 
-# PACKAGE=search runs the tests of one package.
+# PACKAGE=search runs the tests of one package, PACKAGE=serving those of a companion.
 test: setup-dev ## run the test suite, or with PACKAGE=name the tests of a package
-	$(PYTEST) $(if $(PACKAGE),$(wildcard tests/unit/$(PACKAGE) tests/integration/$(PACKAGE)))
+	$(PYTEST) $(if $(PACKAGE),$(wildcard tests/unit/$(PACKAGE) tests/integration/$(PACKAGE) tests/companions/$(PACKAGE)))
 
 test-long: setup-dev ## run the long tests that a commit must pass, too
 	$(PYTEST) -m long

@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 
+from tests.helpers.companions import needs
 from tests.unit.test_house import MODULES, imports, module_name
 
 
@@ -113,6 +114,7 @@ def _chains(path):
 
 
 @pytest.mark.parametrize("name", FEATURES)
+@needs("inspection", "lab", "serving", "exchange", "documents")
 def test_only_the_listed_modules_know_a_feature(name):
     feature, users = FEATURES[name], set()
     for path in MODULES:

@@ -11,6 +11,7 @@ from graphlib import TopologicalSorter
 import pytest
 
 from tests.conftest import ROOT
+from tests.helpers.companions import needs
 from transformer_mt.companion import companions
 
 PACKAGE = ROOT / "transformer_mt"
@@ -244,6 +245,7 @@ def test_nothing_imports_the_command_line():
             assert not [name for name in imports(path) if name.split(".")[0] == "cli"], path
 
 
+@needs("inspection", "lab", "serving", "exchange", "documents", "cluster")
 def test_files_named_in_the_documents_exist():
     folders = (ROOT, PACKAGE, ROOT / "scripts")
     for document in {*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")} - {ROOT / "docs/reference/files.md"}:

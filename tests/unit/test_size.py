@@ -4,6 +4,7 @@ import ast
 import re
 
 from tests.conftest import ROOT
+from tests.helpers.companions import needs
 from transformer_mt.cli import build_parser
 from transformer_mt.cli.options.arguments import subcommands
 from transformer_mt.config import Config
@@ -35,6 +36,7 @@ def test_the_yaml_has_few_keys_besides_those_of_corpora():
     assert len(set(dotted) - sections) <= MOST_KEYS
 
 
+@needs("serving")
 def test_the_help_shows_few_options():
     for name in ("translate", "evaluate", "serve"):
         shown = subcommands(build_parser())[name].shown

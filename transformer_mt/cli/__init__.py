@@ -19,7 +19,6 @@ from transformer_mt.cli.options.arguments import say_error, subcommands
 from transformer_mt.cli.options.flags import name_by_flags
 from transformer_mt.cli.options.ranks import has_ranks
 from transformer_mt.cli.parsers import build_parser, build_translate_parser
-from transformer_mt.cli.translating.option_checks import may_resume
 from transformer_mt.errors import ADVICE, InputError, Interrupted, Setting, WorkError, advice_on
 from transformer_mt.messages import say
 
@@ -125,7 +124,11 @@ def _status_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, i
         say_error(f"{reason}; {advice_on(error)}, then run it again")
         return 1
     except KeyboardInterrupt as stop:
-        is_resumable = hasattr(arguments, "resume") and may_resume(arguments)  # of `translate`
+        is_resumable = False
+        if hasattr(arguments, "resume"):
+            from transformer_mt.cli.translating.request import TranslateRequest
+
+            is_resumable = TranslateRequest.of(arguments).may_resume
         say_error("stopped; run it again with --resume to continue" if is_resumable else "stopped")
         status = 128 + (stop.args[0] if stop.args else signal.SIGINT)
         if is_process:

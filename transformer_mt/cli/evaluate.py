@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from transformer_mt.cli.options.arguments import Parser
 from transformer_mt.cli.options.flags import given
-from transformer_mt.cli.options.model_options import add_model, add_search, load_translator
+from transformer_mt.cli.options.model_options import ModelRequest, add_model, add_search, load_translator
 from transformer_mt.cli.options.ranks import translating_together
 from transformer_mt.cli.options.references import add_references
 from transformer_mt.cli.options.set_options import (
@@ -71,9 +71,9 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     files_of_sets(arguments)  # refused before any work
     from transformer_mt.evaluation.metrics import metric_names
     from transformer_mt.evaluation.run_evaluation import RunEvaluation
-    from transformer_mt.runs.open_model import open_model
 
-    folder = open_model(arguments.model, vars(arguments)["from"], arguments.to)
+    request = ModelRequest.of(arguments)
+    folder = request.run()
     config = folder.config()
     if not config.data.directions:
         return _evaluate_text(arguments, folder, config)
@@ -90,18 +90,15 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         from transformer_mt.evaluation.alignment_error import read_hand_links
 
         hand = read_hand_links(arguments.links, len(tests[0].sentences))
-    translator = load_translator(arguments, any_direction=not arguments.source)
+    translator = load_translator(request, any_direction=not arguments.source)
     if arguments.source:
         tests = [replace(test, languages=(translator.source_lang, translator.target_lang)) for test in tests]
     else:
         tests = select_by_language(tests, translator.directions, arguments.to, vars(arguments)["from"])
     with translating_together(translator) as is_mine:
         if is_mine:
-            is_usual_engine = arguments.engine == "auto" and arguments.dtype is None
-            is_plain = is_usual_engine and not (arguments.ensemble or arguments.glossary or arguments.memory)
-            languages = vars(arguments)["from"], arguments.to
-            others = [open_model(model, *languages) for model in arguments.ensemble]
-            run = RunEvaluation(folder, config, translator, weights, arguments.tag, others, is_plain)
+            others, is_usual = request.other_runs(), request.is_usual
+            run = RunEvaluation(folder, config, translator, weights, arguments.tag, others, is_usual)
             _score(arguments, run, tests, external, hand)
     return 0
 

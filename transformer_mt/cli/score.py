@@ -5,7 +5,7 @@ import json
 import math
 
 from transformer_mt.cli.options.arguments import Parser
-from transformer_mt.cli.options.model_options import add_model, load_translator
+from transformer_mt.cli.options.model_options import ModelRequest, add_model, load_translator
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
 
@@ -50,7 +50,7 @@ def _score(arguments: argparse.Namespace) -> int:
         raise InputError("--tag requires --source; output of translate has its own")
     if not arguments.translations and not (arguments.source and arguments.target):
         raise InputError("--source FILE and --target FILE must be given, or --translations FILE")
-    translator = load_translator(arguments)
+    translator = load_translator(ModelRequest.of(arguments))
     if arguments.translations:
         pairs = pairs_of_json(translator, arguments.translations, _CHUNK)
     else:

@@ -18,6 +18,7 @@ from transformer_mt.cli.options.references import add_references
 from transformer_mt.cli.translating import resume
 from transformer_mt.cli.translating.memory_out import memory_out
 from transformer_mt.cli.translating.option_checks import check_options
+from transformer_mt.cli.translating.request import TranslateRequest
 from transformer_mt.companion import hooks, resolve
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing
@@ -97,85 +98,82 @@ def _file_or_stream(name: str) -> str | None:
 
 
 def _translate(arguments: argparse.Namespace) -> int:
-    check_options(arguments)
-    for text in arguments.text:
+    request = TranslateRequest.of(arguments)
+    check_options(request)
+    for text in request.text:
         if Path(text).suffix and os.path.isfile(text):  # false for what cannot be a name
             raise InputError(f"TEXT must be a text, but {text} is a file; give it as --input {text}")
     known = list(hooks("document_formats"))
-    output = None if arguments.json else arguments.output
-    format = arguments.format or format_of(known, arguments.input, output)
+    output = None if request.json else request.output
+    format = request.format or format_of(known, request.input, output)
     documents = next((formats for formats in known if format in formats.names), None)
     if documents is not None:
-        resolve(documents.translate)(arguments, format)
+        resolve(documents.translate)(request, format)
     else:
-        _translate_lines(arguments)
-    if arguments.output and Path(arguments.output).is_file():
-        say(f"written: {arguments.output}")
+        _translate_lines(request)
+    if request.output and Path(request.output).is_file():
+        say(f"written: {request.output}")
     return 0
 
 
-def _translate_lines(arguments: argparse.Namespace) -> None:
+def _translate_lines(request: TranslateRequest) -> None:
     with ExitStack() as files:
-        chunks = _chunks(arguments, files)
-        options = _options(arguments)
-        translator = load_translator(arguments, options)
+        chunks = _chunks(request, files)
+        options = _options(request)
+        translator = load_translator(request.model, options)
         translator.check(options)
-        prefixes = _prefixes(arguments)
-        done = _lines_done(arguments, translator) if arguments.resume else 0
-        work = _work(chunks, prefixes, arguments, done)
+        prefixes = _prefixes(request)
+        done = _lines_done(request, translator) if request.resume else 0
+        work = _work(chunks, prefixes, request, done)
         if has_ranks():
             from transformer_mt.training.parallel.distributed import refuse_lost_rank
 
             try:
-                _with_ranks(arguments, translator, options, work, files)
+                _with_ranks(request, translator, options, work, files)
             except RuntimeError as error:
                 refuse_lost_rank(error)
                 raise
             return
         # The first lines before the output is opened, which empties it: they may be no text.
         first_task = next(work, None)
-        remember = memory_out(arguments, translator, files)
-        output = _open_output(arguments, translator, files)
-        bar = _progress(arguments, done, files)
+        remember = memory_out(request, translator, files)
+        output = _open_output(request, translator, files)
+        bar = _progress(request, done, files)
         for task in chain([first_task] if first_task else [], work):
             results = translator.stream(task.lines, task.options(options))
             for number, result in enumerate(results, start=task.first):
-                _write(_format(number, result, arguments), number, result.problems, output)
+                _write(_format(number, result, request), number, result.problems, output)
                 output.flush()  # a caller may wait for this line
                 if "unchanged" not in result.flags:
                     remember(result.source, result.translation)
                 bar(1)
-    if arguments.output:
-        resume.end(Path(arguments.output))
+    if request.output:
+        resume.end(Path(request.output))
 
 
-def _options(arguments: argparse.Namespace) -> "Options":
+def _options(request: TranslateRequest) -> "Options":
     from transformer_mt.translation.result import Options
 
     return Options(
-        arguments.n_best,
-        align=arguments.align,
-        protect=arguments.protect,
-        tag=arguments.tag,
-        retry=arguments.retry,
+        request.n_best, align=request.align, protect=request.protect, tag=request.tag, retry=request.retry
     )
 
 
-def _chunks(arguments: argparse.Namespace, files: ExitStack) -> Iterator[list[bytes]]:
+def _chunks(request: TranslateRequest, files: ExitStack) -> Iterator[list[bytes]]:
     """The lines to translate, as many together as are there."""
     from transformer_mt.text.lines import open_bytes, read_ready
     from transformer_mt.translation.chunk_size import ChunkSize
 
-    if arguments.text:
-        if any("\n" in text for text in arguments.text):
+    if request.text:
+        if any("\n" in text for text in request.text):
             raise InputError(
                 "TEXT must be one line, but has several; give each as a TEXT, or use --input FILE"
             )
-        return iter([[os.fsencode(text) for text in arguments.text]])
-    if not arguments.input and sys.stdin is None:
+        return iter([[os.fsencode(text) for text in request.text]])
+    if not request.input and sys.stdin is None:
         raise InputError("standard input is closed; give TEXT or --input FILE")
-    source = files.enter_context(open_bytes(arguments.input)) if arguments.input else sys.stdin.buffer
-    return read_ready(source, arguments.input or "standard input", ChunkSize().next)
+    source = files.enter_context(open_bytes(request.input)) if request.input else sys.stdin.buffer
+    return read_ready(source, request.input or "standard input", ChunkSize().next)
 
 
 class Task(NamedTuple):
@@ -192,19 +190,19 @@ class Task(NamedTuple):
 
 
 def _work(
-    chunks: Iterator[list[bytes]], prefixes: Iterator[str] | None, arguments: argparse.Namespace, done: int
+    chunks: Iterator[list[bytes]], prefixes: Iterator[str] | None, request: TranslateRequest, done: int
 ) -> Iterator[Task]:
     """The lines after the first `done`."""
     from transformer_mt.text.lines import refuse_binary
 
     first = 1
     for chunk in chunks:
-        refuse_binary(chunk, first, arguments.input or "standard input")
+        refuse_binary(chunk, first, request.input or "standard input")
         lines = [_decode(line, number) for number, line in enumerate(chunk, start=first)]
         line_prefixes = None if prefixes is None else [next(prefixes, None) for _ in lines]
         if line_prefixes is not None and None in line_prefixes:
             raise InputError(
-                f"{arguments.prefixes}: must have one prefix per input line, but ends at line "
+                f"{request.prefixes}: must have one prefix per input line, but ends at line "
                 f"{first + line_prefixes.index(None) - 1}"
             )
         skipped = min(max(0, done - first + 1), len(lines))
@@ -212,58 +210,59 @@ def _work(
         if skipped < len(lines):
             rest = None if line_prefixes is None else [prefix or "" for prefix in line_prefixes[skipped:]]
             yield Task(first - len(lines) + skipped, lines[skipped:], rest)
-    if arguments.prefixes and prefixes is not None and next(prefixes, None) is not None:
+    if request.prefixes and prefixes is not None and next(prefixes, None) is not None:
         raise InputError(
-            f"{arguments.prefixes}: must have one prefix per input line, but has more than {first - 1}"
+            f"{request.prefixes}: must have one prefix per input line, but has more than {first - 1}"
         )
     if first <= done:
         raise InputError(
-            f"{arguments.output}: holds {done} lines, but the input has {first - 1}; was it written from "
+            f"{request.output}: holds {done} lines, but the input has {first - 1}; was it written from "
             "another input file?"
         )
 
 
-def _prefixes(arguments: argparse.Namespace) -> Iterator[str] | None:
+def _prefixes(request: TranslateRequest) -> Iterator[str] | None:
     """The beginning of each translation. InputError now, not at the first line, if the file is not there."""
-    if arguments.prefixes:
+    if request.prefixes:
         from transformer_mt.text.lines import open_bytes, read_lines
 
-        open_bytes(arguments.prefixes).close()
-        return read_lines(arguments.prefixes)
-    prefix = arguments.prefix
+        open_bytes(request.prefixes).close()
+        return read_lines(request.prefixes)
+    prefix = request.prefix
     return None if prefix is None else repeat(os.fsencode(prefix).decode("utf-8", errors="replace"))
 
 
-def _facts(arguments: argparse.Namespace, translator: "Translator") -> dict[str, str]:
+def _facts(request: TranslateRequest, translator: "Translator") -> dict[str, str]:
     """The facts that the lines of the output depend on, for the record that --resume compares."""
     names = ("json", "n_best", "align", "prefix")
-    return resume.record_of(arguments, translator, names, {"the prefixes": arguments.prefixes})
+    return resume.record_of(request, translator, names, {"the prefixes": request.prefixes})
 
 
-def _lines_done(arguments: argparse.Namespace, translator: "Translator") -> int:
+def _lines_done(request: TranslateRequest, translator: "Translator") -> int:
     """Lines that need not be translated again. InputError if something else wrote them."""
     from transformer_mt.text.lines import cut_to_whole_lines
 
-    output = Path(arguments.output)
+    assert request.output is not None  # check_options
+    output = Path(request.output)
     if output.exists() and output.stat().st_size:
-        resume.check(output, _facts(arguments, translator))
+        resume.check(output, _facts(request, translator))
     count = cut_to_whole_lines(output)
     say(f"{output}: resuming after {count:,} lines")
     return count
 
 
-def _open_output(arguments: argparse.Namespace, translator: "Translator", files: ExitStack) -> IO[bytes]:
+def _open_output(request: TranslateRequest, translator: "Translator", files: ExitStack) -> IO[bytes]:
     """The output file; without --resume opening it empties it, so all that can be refused was
     refused before.
     """
-    if not arguments.output:
+    if not request.output:
         return sys.stdout.buffer
-    output = Path(arguments.output)
+    output = Path(request.output)
     try:
-        opened = files.enter_context(output.open("ab" if arguments.resume else "wb"))
+        opened = files.enter_context(output.open("ab" if request.resume else "wb"))
         # A device or a pipe is not resumed; a resumed output has its record. Hashing reads whole files.
         if output.is_file() and not output.stat().st_size:
-            resume.begin(output, _facts(arguments, translator))
+            resume.begin(output, _facts(request, translator))
         return opened
     except OSError as error:
         if output.is_symlink() and not output.exists():
@@ -271,15 +270,15 @@ def _open_output(arguments: argparse.Namespace, translator: "Translator", files:
         raise InputError(f"{output}: cannot be written: {error.strerror}") from None
 
 
-def _progress(arguments: argparse.Namespace, done: int, files: ExitStack) -> Any:
+def _progress(request: TranslateRequest, done: int, files: ExitStack) -> Any:
     """Counts lines in a bar on stderr, where a person looks at it and does not type the lines."""
-    reads_file = bool(arguments.input) or not (arguments.text or sys.stdin is None or sys.stdin.isatty())
-    if not reads_file or not sys.stderr.isatty() or (not arguments.output and sys.stdout.isatty()):
+    reads_file = bool(request.input) or not (request.text or sys.stdin is None or sys.stdin.isatty())
+    if not reads_file or not sys.stderr.isatty() or (not request.output and sys.stdout.isatty()):
         return lambda lines: None
     from transformer_mt.progress_bar import show_progress
     from transformer_mt.text.lines import count_lines
 
-    total = count_lines(arguments.input) if arguments.input else None
+    total = count_lines(request.input) if request.input else None
     return files.enter_context(show_progress(None, "translating", total, done)).update
 
 
@@ -298,26 +297,26 @@ def _write(text: str, number: int, problems: list[str], output: IO[bytes]) -> No
     output.write(text.encode() + b"\n")
 
 
-def _format(number: int, result: "Translation", arguments: argparse.Namespace) -> str:
-    if arguments.json:
+def _format(number: int, result: "Translation", request: TranslateRequest) -> str:
+    if request.json:
         facts: dict[str, Any] = {"line": number, **vars(result)}
-        if arguments.tag:
-            facts["tag"] = arguments.tag
-        if arguments.n_best > 1:
+        if request.tag:
+            facts["tag"] = request.tag
+        if request.n_best > 1:
             shown = ("translation", "score", "log_prob", "tokens")
             facts["n_best"] = [{name: vars(c)[name] for name in shown} for c in result.n_best]
         else:
             del facts["n_best"]
-        if not arguments.align:
+        if not request.align:
             del facts["source_tokens"], facts["alignment"]
         return json.dumps(facts, ensure_ascii=False)
-    if arguments.n_best > 1:
+    if request.n_best > 1:
         return "\n".join(f"{number}\t{c.score:.4f}\t{c.translation}" for c in result.n_best)
     return result.translation
 
 
 def _with_ranks(
-    arguments: argparse.Namespace,
+    request: TranslateRequest,
     translator: "Translator",
     options: "Options",
     work: Iterator[Task],
@@ -327,20 +326,20 @@ def _with_ranks(
     ranks = join_ranks(translator)
     if ranks.is_rank_zero:  # before the output is opened, which empties it: the input may be no text
         work = chain([task] if (task := next(work, None)) else [], work)
-    output = _open_output(arguments, translator, files) if ranks.is_rank_zero else None
+    output = _open_output(request, translator, files) if ranks.is_rank_zero else None
     while sent := ranks.broadcast(next(work, None) if ranks.is_rank_zero else None):
         task = Task(*sent)
         share = ranks.share(len(task.lines))
         lines, line_options = task.lines[share.start : share.stop], task.options(options).of_lines(share)
         results = enumerate(translator.stream(lines, line_options), start=task.first + share.start)
         formatted = [
-            (number, _format(number, result, arguments), result.problems) for number, result in results
+            (number, _format(number, result, request), result.problems) for number, result in results
         ]
         everyones = ranks.gather(formatted)
         if output is not None:
             for number, text, problems in chain.from_iterable(everyones):
                 _write(text, number, problems, output)
             output.flush()
-    if output is not None and arguments.output:
-        resume.end(Path(arguments.output))
+    if output is not None and request.output:
+        resume.end(Path(request.output))
     ranks.leave()  # not after an error: see loop.train

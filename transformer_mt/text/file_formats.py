@@ -20,7 +20,7 @@ class DocumentFormats:
     endings: Mapping[str, str]
     """The format of each ending: {".srt": "srt"}."""
     translate: str
-    """`module:function` that gets the arguments of the command and the format, and translates."""
+    """`module:function(request, format)`; the request is a TranslateRequest (cli/translating/request.py)."""
     more: Sequence[str] = ()
     """Formats without an ending of their own."""
     archives: frozenset[str] = frozenset()

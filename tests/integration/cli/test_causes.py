@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.helpers.companions import needs
+
 
 @pytest.fixture
 def dangling(tmp_path):
@@ -59,6 +61,7 @@ def test_a_full_disk_and_a_limit_of_the_size_of_files(tiny_run, tmp_path):
     assert f"{out}: File too large; raise the limit on the size of files (ulimit -f)" in result.stderr
 
 
+@needs("exchange")
 def test_an_export_to_something_that_is_there(tiny_run, tmp_path, cli):
     (tmp_path / "there").write_text("", encoding="utf-8")
     status, _, err = cli("export", tiny_run, tmp_path / "there")

@@ -13,6 +13,7 @@ import time
 import pytest
 
 from tests.conftest import ROOT
+from tests.helpers.companions import needs
 from transformer_mt import __version__
 from transformer_mt.cli import main, translate_main
 
@@ -219,6 +220,7 @@ def test_mistakes_get_one_line_and_status_two(tiny_run, cli, words, message):
     assert message in err and err.count("\n") == 1
 
 
+@needs("inspection", "lab")
 @pytest.mark.parametrize(
     "words, message",
     [
@@ -426,6 +428,7 @@ def test_evaluate_mistakes(tiny_run, cli, words, message):
     assert status == 2 and message in err
 
 
+@needs("lab")
 def test_a_table_is_printed_where_nothing_can_be_kept(tiny_run, tmp_path, cli):
     """Of a shared model: the command ended before its table."""
     run = shutil.copytree(tiny_run, tmp_path / "shared")
@@ -442,6 +445,7 @@ def test_config_show_and_schema(write_config, cli):
     assert status == 0 and json.loads(out)["title"] == "transformer_mt config"
 
 
+@needs("inspection")
 def test_inspect_prints_and_writes_its_report(write_config, tmp_path, cli):
     out = tmp_path / "looked"
     done = cli("inspect", write_config(), "data.max_length=60", "--out", out)
@@ -452,6 +456,7 @@ def test_inspect_prints_and_writes_its_report(write_config, tmp_path, cli):
     assert (out / "inspect.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
+@needs("inspection")
 def test_inspect_tells_which_terms_never_match(write_config, tmp_path, cli):
     file = tmp_path / "terms.tsv"
     file.write_text("garden\tGarten\nbird\tZebra\nxylophone\tXylophon\n", encoding="utf-8")
@@ -462,6 +467,7 @@ def test_inspect_tells_which_terms_never_match(write_config, tmp_path, cli):
     assert "1 terms are in sources, but their translations are in no target: bird." in done.out
 
 
+@needs("inspection")
 def test_inspect_mistakes(write_config, tmp_path, cli):
     done = cli("inspect", write_config(), "data.max_lenght=60")
     assert (done.status, done.out) == (2, "")

@@ -8,9 +8,8 @@ import yaml
 
 from tests.conftest import TINY
 from tests.helpers.command import run_command
+from tests.helpers.companions import needs
 from transformer_mt import Translator
-from transformer_mt.companions.lab.breakdown import count_words
-from transformer_mt.companions.lab.commands.compare_systems import _word_counts
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora.evaluation_sets import EvaluationSet, read_set
 from transformer_mt.runs.folder import RunFolder
@@ -58,7 +57,11 @@ def test_held_out_sets_are_scored_from_the_runs_folder(run, cli, monkeypatch, tm
     assert [json.loads(line)[0] for line in held_out] == [json.loads(row)["source"] for row in rows]
 
 
+@needs("lab")
 def test_the_page_of_a_comparison_counts_no_word_of_a_held_out_set_as_trained_on(run):
+    from transformer_mt.companions.lab.breakdown import count_words
+    from transformer_mt.companions.lab.commands.compare_systems import _word_counts
+
     config = load_config(run / "config.yaml")
     held_out = EvaluationSet("test-0", "", list(read_set(config.data.test[0], ("en", "de"), run, "test")))
     whole, trained = _word_counts(config, []), _word_counts(config, [held_out])

@@ -8,6 +8,7 @@ import yaml
 
 from tests.conftest import TINY
 from tests.helpers.command import run_command
+from tests.helpers.companions import needs
 from tests.integration.language_models.conftest import BERT, train_on_text
 from transformer_mt.corpora import toy
 from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences, keys_of
@@ -62,6 +63,7 @@ def test_masks_are_filled_where_they_stand(bert, cli):
     assert sum(probabilities) <= 1.0 and not any("__label__" in guess["piece"] for guess in guesses)
 
 
+@needs("exchange", "lab")
 @pytest.mark.parametrize(
     "words, message",
     [
@@ -120,6 +122,7 @@ def test_a_label_is_given_to_each_text(classifier, cli):
     assert found["label"] == "the" and sum(found["probabilities"].values()) == pytest.approx(1.0)
 
 
+@needs("lab")
 def test_scores_of_each_objective(bert, gpt, classifier, folder, cli, monkeypatch):
     monkeypatch.chdir(folder)
     masked = cli("evaluate", bert)[1]
@@ -170,6 +173,7 @@ def test_the_perplexity_of_text_is_that_of_the_full_pass(gpt, cli):
     assert float(out.split("perplexity ")[1].split()[0]) == pytest.approx(math.exp(nll / pieces), rel=1e-3)
 
 
+@needs("lab")
 def test_attention_of_a_half_alone_is_drawn(bert, gpt, tmp_path, cli):
     pytest.importorskip("matplotlib")
     for run in (bert, gpt):
@@ -186,6 +190,7 @@ def test_the_report_of_a_text_model_has_no_translations(bert):
     assert "## Diagnosis" in report
 
 
+@needs("exchange")
 def test_halves_leave_as_bert_and_gpt2(bert, gpt, tmp_path, cli):
     transformers = pytest.importorskip("transformers")
     for run, kind in ((bert, "fill-mask"), (gpt, "text-generation")):
@@ -204,6 +209,7 @@ def test_halves_leave_as_bert_and_gpt2(bert, gpt, tmp_path, cli):
     assert [g["score"] for g in text] == pytest.approx(ours, rel=0.05)
 
 
+@needs("exchange")
 def test_what_bert_cannot_hold_is_refused_with_all_reasons(folder, tmp_path, cli):
     run, _ = train_on_text(folder, "odd", "masked_lm", {"kind": "encoder"}, max_updates=2)
     status, _, err = cli("export", run, tmp_path / "odd", "--to", "huggingface")

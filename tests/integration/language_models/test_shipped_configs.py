@@ -7,6 +7,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.helpers.command import run_command
+from tests.helpers.companions import needs
 from transformer_mt.corpora import toy
 
 SMALL = [
@@ -49,6 +50,7 @@ def train(folder, name, *words):
     return evaluated.out
 
 
+@needs("exchange")
 @pytest.mark.parametrize(
     "name, command, text, score",
     [

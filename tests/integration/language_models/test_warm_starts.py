@@ -7,8 +7,8 @@ from safetensors.torch import load_file
 
 from tests.conftest import TINY
 from tests.helpers.command import run_command
+from tests.helpers.companions import needs
 from tests.integration.language_models.conftest import BERT, train_on_text
-from transformer_mt.companions.exchange.importing.joined_halves import joined_halves
 from transformer_mt.config.load import load_config
 from transformer_mt.config.public_model import Halves
 from transformer_mt.runs.folder import RunFolder
@@ -28,7 +28,10 @@ def config_of(folder, name, beginning, **sections):
     return path
 
 
+@needs("exchange")
 def test_halves_of_two_languages_become_one_translator(bert, german, folder, monkeypatch):
+    from transformer_mt.companions.exchange.importing.joined_halves import joined_halves
+
     monkeypatch.chdir(folder)
     halves = {"encoder": "runs/bert", "decoder": "runs/german"}
     path = config_of(folder, "warm", halves)
@@ -51,7 +54,10 @@ def test_halves_of_two_languages_become_one_translator(bert, german, folder, mon
     assert run_command("translate", run.path, "The cat sleeps.", cwd=folder).status == 0
 
 
+@needs("exchange")
 def test_one_half_begins_with_its_vocabulary_and_random_weights_elsewhere(bert, folder, monkeypatch):
+    from transformer_mt.companions.exchange.importing.joined_halves import joined_halves
+
     monkeypatch.chdir(folder)
     path = config_of(folder, "half", {"encoder": "runs/bert"})
     joined = joined_halves(load_config(path), Halves(encoder="runs/bert"))

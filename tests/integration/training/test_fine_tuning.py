@@ -8,6 +8,7 @@ import torch
 import yaml
 
 from tests.conftest import TINY, train_interrupted
+from tests.helpers.companions import needs
 from transformer_mt import checkpoint
 from transformer_mt.api import train
 from transformer_mt.config import TokenizerConfig, load_config
@@ -172,6 +173,7 @@ def test_a_tag_that_is_a_piece_of_text_is_refused(child_config, parent, tmp_path
         train(load_config(child_config(data={**CHILD["data"], "train": tagged})), tmp_path / "child")
 
 
+@needs("lab")
 def test_evaluation_says_what_was_gained_and_what_forgotten(child_config, parent, tmp_path, cli):
     test = [{"toy": "train", "size": 25, "name": "new"}]
     config = child_config(data={**CHILD["data"], "test": test})
@@ -195,6 +197,7 @@ def test_evaluation_says_what_was_gained_and_what_forgotten(child_config, parent
     assert "its weights are not those that this model started from" in result.err
 
 
+@needs("lab")
 def test_a_parent_that_cannot_be_compared_does_not_stop_the_evaluation(child_config, parent, tmp_path, cli):
     folder = train(load_config(child_config()), tmp_path / "child")
     text = (parent / "config.yaml").read_text(encoding="utf-8")
@@ -218,6 +221,7 @@ def test_a_child_of_a_run_with_a_given_vocabulary_may_have_new_tags(child_config
     assert load_config(folder / "config.yaml").tokenizer.file is None
 
 
+@needs("lab")
 def test_tables_of_another_search_or_other_files_are_not_kept(child_config, parent, tmp_path, cli):
     folder = train(load_config(child_config()), tmp_path / "child")
     (tmp_path / "a.en").write_text("A dog sleeps.\n")
@@ -260,6 +264,7 @@ def test_what_the_parent_was_scored_on_is_not_trained_on(child_config, parent, t
     assert "| ? / ? " not in cli("evaluate", child).out
 
 
+@needs("lab")
 def test_a_parent_that_has_recorded_nothing_is_named_and_the_rows_are_marked(
     child_config, parent, tmp_path, cli, said
 ):
@@ -272,6 +277,7 @@ def test_a_parent_that_has_recorded_nothing_is_named_and_the_rows_are_marked(
     assert any("derives from, has no record of its training data" in line for line in said)
 
 
+@needs("lab")
 def test_test_sentences_that_the_parent_was_trained_on_are_named_and_marked(
     child_config, parent, tmp_path, cli, said
 ):
@@ -330,6 +336,7 @@ def test_a_fine_tuning_that_does_not_beat_its_parent_ends_with_that_sentence(chi
     )
 
 
+@needs("inspection")
 def test_letters_that_the_parents_vocabulary_lacks_are_named(untrained_run, tmp_path, cli, said, monkeypatch):
     """A vocabulary without byte pieces reads <unk> for them: in each line, silently."""
     monkeypatch.chdir(tmp_path)

@@ -7,6 +7,7 @@ import yaml
 from safetensors.torch import load_file
 
 from tests.conftest import TINY, no_learning_curves
+from tests.helpers.companions import needs
 from transformer_mt.api import train
 from transformer_mt.config.load import load_config
 
@@ -50,6 +51,7 @@ def test_it_translates_whatever_the_batch(recurrent_run, tmp_path, cli):
     assert found[1, 8] == found[1, 4096] and found[4, 40] == found[4, 4096]
 
 
+@needs("exchange", "lab")
 def test_it_can_be_looked_at_but_not_exported(recurrent_run, tmp_path, cli):
     pytest.importorskip("matplotlib")
     folder, _ = recurrent_run

@@ -14,9 +14,9 @@ import torch
 from safetensors.torch import load_file
 
 from tests.conftest import ROOT
+from tests.helpers.companions import needs
 from transformer_mt import Translator, train
 from transformer_mt.checkpoint import load, metadata, save, save_weights
-from transformer_mt.companions.inspection.inspect import inspect
 from transformer_mt.config import Config
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy
@@ -89,7 +89,9 @@ def test_what_is_no_run_is_not_moved_aside(write_config, tmp_path):
         train(load_config(write_config()), folder / "thesis.txt")
 
 
+@needs("inspection")
 def test_a_folder_that_only_an_inspection_wrote_to_is_moved_aside(write_config, tmp_path):
+
     folder = tmp_path / "inspected"
     folder.mkdir()
     (folder / "inspect.md").write_text("# Inspection")
@@ -104,7 +106,10 @@ def test_a_folder_that_takes_no_file_is_refused_before_the_data_are_read(write_c
     assert "reading" not in capsys.readouterr().err
 
 
+@needs("inspection")
 def test_a_new_run_must_have_a_language_and_an_old_one_is_resumed_and_translates(run, monkeypatch, tmp_path):
+    from transformer_mt.companions.inspection.inspect import inspect
+
     for split in ("train", "valid"):
         rows = "".join(f"{en}\t{de}\n" for en, de in toy.generate(split, 300))
         (tmp_path / f"{split}.tsv").write_text(f"en\tcz\n{rows}", encoding="utf-8")

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.conftest import TINY
-from transformer_mt.companions.lab.origin import record_origin
+from tests.helpers.companions import needs
 from transformer_mt.config import load_config
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.corpora.held_out import rows_of
@@ -61,6 +61,8 @@ class Chain:
             corpora.append({**write_pairs(file, self.numbers(), "machine {0}"), "synthetic": True})
             if self.runs:
                 maker = self.rng.randrange(len(self.runs))
+                from transformer_mt.companions.lab.origin import record_origin
+
                 record_origin(origin_of(file), {"folders": [self.runs[maker].path.name]})
                 known = self.trained[maker]
         self.rng.shuffle(corpora)
@@ -115,11 +117,13 @@ def check_chain(folder, seed, length=4):
 
 
 @pytest.mark.parametrize("seed", range(5))
+@needs("lab")
 def test_what_an_ancestor_was_trained_on_is_marked(tmp_path, seed):
     check_chain(tmp_path, seed)
 
 
 @pytest.mark.long
+@needs("lab")
 def test_what_an_ancestor_was_trained_on_is_marked_in_60_chains(tmp_path):
     for seed in range(5, 65):
         folder = tmp_path / str(seed)

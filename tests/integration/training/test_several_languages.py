@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.conftest import TINY, train_interrupted
+from tests.helpers.companions import needs
 from transformer_mt import Translator
 from transformer_mt.api import train
 from transformer_mt.cli.options.set_options import select_by_language
@@ -225,6 +226,7 @@ def test_a_validation_set_of_the_other_direction_is_refused_at_once(write_config
     assert not (tmp_path / "run").exists()
 
 
+@needs("lab")
 def test_systems_are_compared_in_the_direction_of_the_set(both, tiny_run, tmp_path, cli):
     status, _, err = cli("compare", both, tiny_run)
     assert status == 2 and "the model translates en to de, but the set is de to en" in err
@@ -268,6 +270,7 @@ def test_of_two_variants_the_one_named_is_taken():
         assert [each.name for each in select_by_language(sets, directions, target, None)] == found
 
 
+@needs("lab")
 def test_a_child_is_compared_only_where_it_and_its_parent_translate(both, write_config, tmp_path, cli):
     """And a set whose tag the parent does not have is translated without it."""
     path = write_config("child.yaml", train=SHORT)
@@ -302,6 +305,7 @@ def test_a_direction_without_a_corpus_is_reported(both, cli):
     assert "note" not in cli("translate", both, "--from", "en", "--to", "de", "Dog.")[2]
 
 
+@needs("exchange")
 def test_an_export_has_all_languages(both, tmp_path, cli):
     pytest.importorskip("ctranslate2")
     out = tmp_path / "ct2"
@@ -317,6 +321,7 @@ def test_an_export_has_all_languages(both, tmp_path, cli):
     assert status == 2 and "data.train must have one target language, but has 2" in err
 
 
+@needs("exchange")
 def test_an_export_for_transformers_asks_for_a_language_as_its_run_does(both, tmp_path, cli):
     pytest.importorskip("transformers")
     status, _, err = cli("export", both, tmp_path / "hf", "--to", "huggingface")
@@ -389,6 +394,7 @@ def test_a_child_may_write_another_language(both, write_config, tmp_path):
     assert Translator.load(child, "cpu").towards("en").translate(["Ein Hund."])[0].source == "Ein Hund."
 
 
+@needs("lab")
 def test_kept_translations_are_those_into_the_same_language(both, tmp_path, monkeypatch):
     """Two sets with the same sources: the translations into one language are not taken for the other's."""
     from transformer_mt.companions.lab import translated as module

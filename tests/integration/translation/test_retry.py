@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from tests.conftest import no_learning_curves
+from tests.helpers.companions import needs
 from transformer_mt.api import train
 from transformer_mt.config import load_config
 from transformer_mt.translation.stages import retry
@@ -51,6 +52,7 @@ def test_each_line_has_a_confidence(calibrated, cli):
         assert ("low_confidence" in row["flags"]) == (row["confidence"] < facts["low"])
 
 
+@needs("exchange")
 def test_an_export_has_the_confidence_of_its_run(calibrated, tmp_path, cli):
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
     assert cli("export", calibrated, tmp_path / "out")[0] == 0

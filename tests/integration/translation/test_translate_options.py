@@ -15,6 +15,7 @@ from contextlib import suppress
 import pytest
 
 from tests.conftest import ROOT
+from tests.helpers.companions import needs
 from transformer_mt.locks import lock_folder
 
 LINES = [
@@ -472,12 +473,14 @@ def test_terms_of_a_glossary_are_in_the_translation(tiny_run, terms, cli):
     assert status == 0 and "Zebra" in out and "Tiger" in out
 
 
+@needs("documents")
 def test_terms_of_a_glossary_are_in_a_page(tiny_run, terms, cli):
     page = "<p>The <b>dog</b> sleeps.</p>"
     status, out, _ = cli("translate", tiny_run, "--glossary", terms, "--format", "html", page)
     assert status == 0 and "Zebra" in out and "<b>" in out
 
 
+@needs("exchange")
 def test_ctranslate2_writes_terms_too(tiny_run, terms, cli, tmp_path):
     pytest.importorskip("ctranslate2")
     assert cli("export", tiny_run, tmp_path / "ct2")[0] == 0
@@ -507,6 +510,7 @@ def test_a_broken_glossary_is_a_sentence(tiny_run, tmp_path, cli, content, messa
     assert (status, out) == (2, "") and message in err and "Traceback" not in err
 
 
+@needs("documents")
 def test_what_a_memory_has_is_translated_as_it_was(tiny_run, tmp_path, cli):
     file = tmp_path / "memory.tsv"
     file.write_text("en\tde\nThe dog sleeps.\tEin Hund, der schläft.\n", encoding="utf-8")

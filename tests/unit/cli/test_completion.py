@@ -5,6 +5,8 @@ import subprocess
 
 import pytest
 
+from tests.helpers.companions import needs
+
 pytest.importorskip("shtab")
 
 
@@ -27,6 +29,7 @@ def completed(script, *words):
     return subprocess.run(["bash", "-c", code], capture_output=True, text=True).stdout.split()
 
 
+@needs("serving")
 def test_bash_completes_commands_and_options(script):
     bash = script("bash")
     assert completed(bash, "transformer-mt", "tra") == ["train", "translate"]

@@ -2,12 +2,14 @@
 
 import pytest
 
+from tests.helpers.companions import needs
 from transformer_mt.cli import build_parser
 from transformer_mt.cli.options.arguments import subcommands
 
 COMMANDS = subcommands(build_parser())
 
 
+@needs("lab", "serving")
 @pytest.mark.parametrize("name", ["translate", "evaluate", "serve"])
 def test_the_help_shows_few_options_and_help_all_every_one(name, capsys):
     parser = COMMANDS[name]

@@ -6,8 +6,7 @@ import pytest
 import yaml
 
 from tests.conftest import ROOT
-from transformer_mt.companions.lab.backtranslation_chain import ChainConfig
-from transformer_mt.companions.lab.sweep_plan import load_sweep
+from tests.helpers.companions import needs
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.config.dump import as_overrides, dump_config, json_schema
 from transformer_mt.config.error_sentences import OTHER_NAMES, OTHER_VALUES
@@ -40,16 +39,22 @@ def test_shipped_configs_state_only_what_differs_from_the_defaults_or_their_base
             assert values[section][key] != inherited, f"{path.name}: {dotted} says what it would be anyway"
 
 
+@needs("lab")
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
 def test_every_variant_of_a_shipped_sweep_is_another_training(path):
+    from transformer_mt.companions.lab.sweep_plan import load_sweep
+
     sweep = load_sweep(path, [])
     unlike = {job.variant: job.config.model_dump_json(exclude={"name", "seed"}) for job in sweep.jobs}
     assert sweep.name == path.stem and len(unlike) >= 4
     assert len(set(unlike.values())) == len(unlike)
 
 
+@needs("lab")
 @pytest.mark.parametrize("path", CHAINS, ids=lambda path: path.stem)
 def test_every_shipped_chain_names_configs_of_both_directions_and_their_keys(path):
+    from transformer_mt.companions.lab.backtranslation_chain import ChainConfig
+
     chain = load_yaml(ChainConfig, path)
     forward = load_config(path.parent / chain.forward, as_overrides(chain.student))
     teachers = [

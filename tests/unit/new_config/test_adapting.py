@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tests.helpers.companions import needs
 from transformer_mt.config import load_config
 from transformer_mt.config.dump import dump_config
 from transformer_mt.corpora import toy
@@ -80,6 +81,7 @@ def test_learned_positions_have_the_parents_length(files, tiny_run, tmp_path, sa
     assert load_config(tmp_path / "mine.yaml").data.max_length == 77
 
 
+@needs("exchange")
 def test_a_parent_that_is_not_there_is_told(files, tmp_path, said):
     with pytest.raises(InputError, match="nowhere: must be a folder, or the name of a model on the hub"):
         new_config("en", "de", files, tmp_path / "mine.yaml", "nowhere")

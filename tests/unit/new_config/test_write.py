@@ -11,9 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from transformer_mt.companions.exchange.export.to_argos import ToArgos
-from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
-from transformer_mt.companions.exchange.export.to_huggingface import ToHuggingFace
+from tests.helpers.companions import needs
 from transformer_mt.config import DataConfig
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy
@@ -422,7 +420,12 @@ def test_with_few_pairs_a_config_for_denoising_their_text_is_written(said):
         new_config("en", "de", ["a.tsv"], Path("mine.yaml"))
 
 
+@needs("exchange")
 def test_the_config_says_what_its_export_needs(tmp_path, quick):
+    from transformer_mt.companions.exchange.export.to_argos import ToArgos
+    from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
+    from transformer_mt.companions.exchange.export.to_huggingface import ToHuggingFace
+
     (tmp_path / "a.tsv").write_text(
         "".join(f"The dog number {n} runs.\tDer Hund {n} schläft.\n" for n in range(240))
     )

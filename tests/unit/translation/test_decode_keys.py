@@ -4,6 +4,7 @@ by name.
 
 import pytest
 
+from tests.helpers.companions import needs
 from transformer_mt import Translator
 from transformer_mt.config import DecodeConfig
 from transformer_mt.corpora import toy
@@ -88,6 +89,7 @@ def test_the_table_has_every_key():
         assert [name for name in DecodeConfig.model_fields if getattr(a, name) != getattr(b, name)] == [key]
 
 
+@needs("exchange")
 @pytest.mark.parametrize("key", TWO_VALUES)
 def test_a_key_changes_the_output_or_is_refused_by_its_name(load, sentences, key):
     found = []
@@ -121,6 +123,7 @@ def test_batch_tokens_bounds_a_batch_of_the_torch_engine(tiny_run, sentences, mo
     assert len(batches) > 1 and all(len(b) == 1 or len(b) * max(b) * 5 <= 100 for b in batches)
 
 
+@needs("exchange")
 def test_batch_tokens_bounds_a_batch_of_ctranslate2(tiny_run, sentences, tmp_path, monkeypatch):
     pytest.importorskip("ctranslate2")
     from transformer_mt.companions.exchange.export.export import export
@@ -147,6 +150,7 @@ def test_batch_tokens_bounds_a_batch_of_ctranslate2(tiny_run, sentences, tmp_pat
     assert max(asked) == max(200 // 5, longest)
 
 
+@needs("exchange")
 def test_a_short_source_is_not_searched_to_the_limit_of_a_long_one(tiny_run, tmp_path, monkeypatch):
     """A weak model ends no line: 280 sentences went to the limit of the longest, then each again alone."""
     pytest.importorskip("ctranslate2")

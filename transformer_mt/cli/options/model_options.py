@@ -2,7 +2,8 @@
 
 import argparse
 import gc
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.cli.options.flags import add_flags, check_searches, given, value_of
@@ -11,16 +12,74 @@ from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say
 
 if TYPE_CHECKING:
+    from transformer_mt.runs.folder import RunFolder
     from transformer_mt.translation.result import Options
     from transformer_mt.translation.translator import Translator
 
 _DECODE = "decode."
-_NEEDS_TORCH = {
-    "glossary": ("glossary", "has_terms"),
-    "retry": ("retry",),
-    "prefixes": ("prefix", "prefixes"),
-}
-"""Options that `needs_torch` asks about."""
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """The model of a command, what computes it, and the settings of its search."""
+
+    model: str
+    ensemble: tuple[str, ...] = ()
+    source_lang: str | None = None
+    target_lang: str | None = None
+    device: str = "auto"
+    dtype: str | None = None
+    engine: str = "auto"
+    decode: Mapping[str, Any] = field(default_factory=dict)
+    """The keys of `decode` that were given."""
+    glossary: str | None = None
+    memory: str | None = None
+    needs_torch: bool = False
+    """True if only the torch engine does what is asked for, whatever the settings: see `needs_torch`."""
+    has_prefixes: bool = False
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace, model: str | None = None, **changes: Any) -> "ModelRequest":
+        """The request of a command line; `model` where it is not the argument of this name."""
+        values = vars(arguments)
+        prefixes = bool(values.get("prefix") or values.get("prefixes"))
+        request = cls(
+            model=model or arguments.model,
+            ensemble=tuple(values.get("ensemble", ())),
+            source_lang=values.get("from"),
+            target_lang=values.get("to"),
+            device=arguments.device,
+            dtype=arguments.dtype,
+            engine=arguments.engine,
+            decode=given(arguments, _DECODE) | _assigned(values.get("set", [])),
+            glossary=values.get("glossary"),
+            memory=values.get("memory"),
+            needs_torch=bool(values.get("glossary") or values.get("retry")),
+            has_prefixes=prefixes,
+        )
+        return replace(request, **changes)
+
+    @property
+    def languages(self) -> tuple[str | None, str | None]:
+        return self.source_lang, self.target_lang
+
+    @property
+    def is_usual(self) -> bool:
+        """True if the model alone translates, on the engine that is usual for it."""
+        is_plain = not (self.ensemble or self.glossary or self.memory)
+        return self.engine == "auto" and self.dtype is None and is_plain
+
+    def run(self) -> "RunFolder":
+        """The run of the model."""
+        from transformer_mt.runs.open_model import open_model
+
+        return open_model(self.model, *self.languages)
+
+    def other_runs(self) -> "list[RunFolder]":
+        """The runs of the rest of an ensemble."""
+        from transformer_mt.runs.open_model import open_model
+
+        return [open_model(model, *self.languages) for model in self.ensemble]
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -70,31 +129,32 @@ def add_search(parser: argparse.ArgumentParser) -> None:
 
 
 def load_translator(
-    arguments: argparse.Namespace, options: "Options | None" = None, any_direction: bool = False
+    request: ModelRequest, options: "Options | None" = None, any_direction: bool = False
 ) -> "Translator":
-    """The translator the arguments name.
+    """The translator of a request.
 
     Settings and `options` without effect raise InputError before it is loaded. So does a model with several
     target languages of which none is named, unless `any_direction` will do.
     """
-    decode = given(arguments, _DECODE) | _assigned(vars(arguments).get("set", []))
-    from transformer_mt.runs.open_model import open_model
-
-    languages = getattr(arguments, "from", None), getattr(arguments, "to", None)
-    folder = open_model(arguments.model, *languages).path
-    ensemble = [open_model(model, *languages).path for model in arguments.ensemble]
-    settings = _settings(decode, folder)
+    run, others = request.run(), request.other_runs()
+    settings = _settings(dict(request.decode), run)
     if options is not None:
         options.check(settings)
-    from transformer_mt.runs.folder import RunFolder
     from transformer_mt.translation.engines.choice import needs_torch
     from transformer_mt.translation.translator import Translator
 
-    engine, values = arguments.engine, vars(arguments)
-    has = {name: any(map(values.get, keys)) for name, keys in _NEEDS_TORCH.items()}
-    if engine == "auto" and not RunFolder(folder).is_export and needs_torch(settings, **has):
+    engine = request.engine
+    asks_for_torch = needs_torch(settings, request.needs_torch, prefixes=request.has_prefixes)
+    if engine == "auto" and not run.is_export and asks_for_torch:
         engine = "torch"
-    translator = Translator.load(folder, arguments.device, arguments.dtype, decode, engine, ensemble)
+    translator = Translator.load(
+        run.path,
+        request.device,
+        request.dtype,
+        dict(request.decode),
+        engine,
+        [other.path for other in others],
+    )
     if translator.engine.name == "torch" and translator.engine.is_on_cpu:
         from transformer_mt.device import keep_freed_memory
 
@@ -102,8 +162,8 @@ def load_translator(
     # The work on lines makes many objects and few cycles: to look for these took a third of its time.
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
-    translator = _in_direction(translator, arguments, any_direction)
-    return translator.with_files(values.get("glossary"), values.get("memory"))
+    translator = _in_direction(translator, *request.languages, any_direction)
+    return translator.with_files(request.glossary, request.memory)
 
 
 def _assigned(words: list[str]) -> dict[str, Any]:
@@ -118,10 +178,9 @@ def _assigned(words: list[str]) -> dict[str, Any]:
 
 
 def _in_direction(
-    translator: "Translator", arguments: argparse.Namespace, any_direction: bool
+    translator: "Translator", source: str | None, target: str | None, any_direction: bool
 ) -> "Translator":
     """The translator between the languages of --from and --to."""
-    target, source = getattr(arguments, "to", None), getattr(arguments, "from", None)
     targets = list(dict.fromkeys(target for _, target in translator.directions))
     if target is None and len(targets) > 1 and not any_direction:
         raise InputError(Setting("to"), f" must be one of {', '.join(targets)}, the model's target languages")
@@ -134,12 +193,10 @@ def _in_direction(
     return translator
 
 
-def _settings(decode: dict[str, Any], folder: Path) -> DecodeConfig:
+def _settings(decode: dict[str, Any], run: "RunFolder") -> DecodeConfig:
     """The model's settings, overridden by those given. InputError if a given setting has no effect with this
     search; the config may contain settings for other searches.
     """
-    from transformer_mt.runs.folder import RunFolder
-
-    settings = RunFolder(folder).config(decode).decode
+    settings = run.config(decode).decode
     check_searches(DecodeConfig, _DECODE, decode, settings.search)
     return settings

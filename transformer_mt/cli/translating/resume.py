@@ -1,12 +1,13 @@
 """The record that `translate --resume` compares: a file next to the output while it is incomplete."""
 
-import argparse
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transformer_mt.cli.translating.request import TranslateRequest
 from transformer_mt.errors import InputError
 from transformer_mt.files import digest, write_text
 
@@ -19,7 +20,7 @@ def record_file(output: Path) -> Path:
 
 
 def record_of(
-    arguments: argparse.Namespace,
+    request: TranslateRequest,
     translator: "Translator",
     names: Sequence[str] = (),
     files: Mapping[str, str | None] | None = None,
@@ -27,18 +28,17 @@ def record_of(
     """The settings and files that the output of `translate` depends on; `names` are options that only lines
     of text have, `files` those it reads besides the input.
     """
+    model = replace(request.model, source_lang=translator.source_lang, target_lang=translator.target_lang)
     decode = translator.decode.model_dump(exclude={"batch_tokens"})
     settings = {f"decode.{key}": value for key, value in decode.items()}
     settings["languages"] = f"{translator.source_lang} to {translator.target_lang}"
-    for name in (*names, "engine", "dtype", "protect", "tag", "text", "retry"):
-        settings[f"--{name.replace('_', '-')}"] = getattr(arguments, name)
-    from transformer_mt.runs.open_model import open_model
-
-    languages = translator.source_lang, translator.target_lang
-    models = [open_model(model, *languages).path for model in (arguments.model, *arguments.ensemble)]
-    read = {"the input": arguments.input, **(files or {})}
-    for name in ("glossary", "memory"):
-        if file := getattr(arguments, name):
+    settings |= {"--engine": model.engine, "--dtype": model.dtype}
+    for name in (*names, "protect", "tag", "text", "retry"):
+        settings[f"--{name.replace('_', '-')}"] = getattr(request, name)
+    models = [run.path for run in (model.run(), *model.other_runs())]
+    read = {"the input": request.input, **(files or {})}
+    for name, file in (("glossary", model.glossary), ("memory", model.memory)):
+        if file:
             read[f"the {name}"] = file
     return facts(models, settings, read)
 

@@ -15,6 +15,7 @@ from transformer_mt.cli.options.model_options import load_translator
 from transformer_mt.cli.options.ranks import has_ranks
 from transformer_mt.cli.translating import resume
 from transformer_mt.cli.translating.memory_out import memory_out
+from transformer_mt.cli.translating.request import TranslateRequest
 from transformer_mt.companions.documents.formats import OFFICE
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import write_bytes
@@ -34,34 +35,34 @@ def add_options(parser: Parser) -> None:
     )
 
 
-def translate(arguments: argparse.Namespace, format: str) -> None:
+def translate(request: TranslateRequest, format: str) -> None:
     """Write the document part by part, each as soon as it is translated."""
-    _check_options(arguments, format)
+    _check_options(request, format)
     from transformer_mt.companions.documents.document_translation import translate_pieces
     from transformer_mt.companions.documents.read import read_document
     from transformer_mt.translation.result import Options
 
-    name, raw = _read(arguments)
-    options = Options(align=True, protect=arguments.protect, tag=arguments.tag)
-    translator = load_translator(arguments, options)
+    name, raw = _read(request)
+    options = Options(align=True, protect=request.protect, tag=request.tag)
+    translator = load_translator(request.model, options)
     translator.check(options)
     languages = translator.source_lang, translator.target_lang
-    document = read_document(raw, format, languages, name, arguments.attributes)
+    document = read_document(raw, format, languages, name, request.attributes)
     total = len(document.texts)
     for remark in document.remarks:
         say(f"note: {name}: {remark}")
-    facts = resume.record_of(arguments, translator) | {"the setting --format": format}
-    facts["the setting --attributes"] = str(arguments.attributes)
+    facts = resume.record_of(request, translator) | {"the setting --format": format}
+    facts["the setting --attributes"] = str(request.attributes)
     facts["the input"] = hashlib.sha256(raw).hexdigest()  # standard input, too
     with ExitStack() as files:
-        remember = memory_out(arguments, translator, files)
-        resumed, output = _open_output(arguments, facts, document, files)
+        remember = memory_out(request, translator, files)
+        resumed, output = _open_output(request, facts, document, files)
         done = resumed or 0
         if resumed is not None:
-            say(f"{arguments.output}: resuming after {min(done, total):,} of {total:,} texts")
-        bar = _progress(total, min(done, total), arguments, files)
+            say(f"{request.output}: resuming after {min(done, total):,} of {total:,} texts")
+        bar = _progress(total, min(done, total), request, files)
         parts = translate_pieces(
-            translator, document.pieces, arguments.tag, arguments.protect, done, arguments.retry
+            translator, document.pieces, request.tag, request.protect, done, request.retry
         )
         for number, part in enumerate(parts, start=done + 1):
             for problem in part.problems:
@@ -73,14 +74,14 @@ def translate(arguments: argparse.Namespace, format: str) -> None:
         output.end()
 
 
-def _check_options(arguments: argparse.Namespace, format: str) -> None:
+def _check_options(request: TranslateRequest, format: str) -> None:
     given = {
-        "--n-best": arguments.n_best > 1,
-        "--json": arguments.json,
-        "--prefix": arguments.prefix is not None,
-        "--prefixes": arguments.prefixes is not None,
+        "--n-best": request.n_best > 1,
+        "--json": request.json,
+        "--prefix": request.prefix is not None,
+        "--prefixes": request.prefixes is not None,
     }
-    if format in OFFICE and not arguments.output:
+    if format in OFFICE and not request.output:
         raise InputError(f"a .{format} document must be written to a file; give --output FILE")
     if wrong := next((option for option, is_given in given.items() if is_given), None):
         raise InputError(f"{wrong} requires --format text, but the format is {format}")
@@ -88,19 +89,19 @@ def _check_options(arguments: argparse.Namespace, format: str) -> None:
         raise InputError("a document must be translated by one process; start it without torchrun")
 
 
-def _read(arguments: argparse.Namespace) -> tuple[str, bytes]:
+def _read(request: TranslateRequest) -> tuple[str, bytes]:
     """(name, content) of the document."""
     from transformer_mt.text.compressed import DAMAGED
     from transformer_mt.text.lines import open_bytes
 
-    if arguments.text:
-        return "TEXT", "".join(f"{text}\n" for text in arguments.text).encode(errors="surrogateescape")
-    if arguments.input:
-        with open_bytes(arguments.input) as file:
+    if request.text:
+        return "TEXT", "".join(f"{text}\n" for text in request.text).encode(errors="surrogateescape")
+    if request.input:
+        with open_bytes(request.input) as file:
             try:
-                return arguments.input, file.read()
+                return request.input, file.read()
             except DAMAGED as error:
-                raise InputError(f"{arguments.input}: cannot be read: {error}") from None
+                raise InputError(f"{request.input}: cannot be read: {error}") from None
     if sys.stdin is None:
         raise InputError("standard input is closed; give TEXT or --input FILE")
     return "standard input", sys.stdin.buffer.read()
@@ -149,18 +150,18 @@ def _sizes_file(output: Path) -> Path:
 
 
 def _open_output(
-    arguments: argparse.Namespace, facts: dict[str, str], document: "Document", files: ExitStack
+    request: TranslateRequest, facts: dict[str, str], document: "Document", files: ExitStack
 ) -> tuple[int | None, _Output]:
     """The texts that are translated already, None if none were asked for, and the output. The texts of an
     office document wait in a file next to it.
     """
-    if not arguments.output:
+    if not request.output:
         return None, _Output(sys.stdout.buffer, document)
-    path, whole = Path(arguments.output), None
+    path, whole = Path(request.output), None
     if document.office is not None:
         path, whole = path.with_name(f".{path.name}.resume.text"), path
     done = None
-    if arguments.resume:
+    if request.resume:
         done = 0
         if path.exists() and path.stat().st_size:
             resume.check(path, facts)
@@ -174,7 +175,7 @@ def _open_output(
             resume.begin(path, facts)
         return done, _Output(file, document, sizes, path, whole)
     except OSError as error:
-        raise InputError(f"{arguments.output}: cannot be written: {error.strerror}") from None
+        raise InputError(f"{request.output}: cannot be written: {error.strerror}") from None
 
 
 def _cut_to_whole_parts(path: Path) -> int:
@@ -192,11 +193,9 @@ def _cut_to_whole_parts(path: Path) -> int:
     return len(whole)
 
 
-def _progress(
-    total: int, done: int, arguments: argparse.Namespace, files: ExitStack
-) -> Callable[[int], object]:
+def _progress(total: int, done: int, request: TranslateRequest, files: ExitStack) -> Callable[[int], object]:
     """Counts texts in a bar on stderr, where a person looks at it."""
-    if not sys.stderr.isatty() or (not arguments.output and sys.stdout.isatty()):
+    if not sys.stderr.isatty() or (not request.output and sys.stdout.isatty()):
         return lambda texts: None
     from transformer_mt.progress_bar import show_progress
 

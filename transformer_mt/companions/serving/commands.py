@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_mt.cli.options.arguments import Parser, positive
-from transformer_mt.cli.options.model_options import add_engine, add_search, load_translator
+from transformer_mt.cli.options.model_options import ModelRequest, add_engine, add_search, load_translator
 from transformer_mt.cli.options.references import FileOf, add_references_by_direction, direction_of
 from transformer_mt.companion import hooks
 from transformer_mt.companions.serving.option_variables import words_of_environment
@@ -106,16 +106,16 @@ def _serve(arguments: argparse.Namespace) -> int:
         seconds=arguments.seconds,
         file_bytes=arguments.file_bytes,
     )
-    chosen = {key: value for key, value in vars(arguments).items() if key != "command"}
-    # Not for the processes that only search
-    chosen |= {"glossary": None, "memory": None, "has_terms": bool(arguments.glossary)}
+    # Glossaries and memories are not for the processes that only search
+    without_files = {"glossary": None, "memory": None, "needs_torch": bool(arguments.glossary)}
 
     def offers_of(model: Path) -> list[Offer]:
         offers = []
         for options in _directions(model, arguments.direction):
-            model_arguments = argparse.Namespace(**{**chosen, "model": str(model), "ensemble": [], **options})
+            languages = {"source_lang": options.get("from"), "target_lang": options.get("to")}
+            request = ModelRequest.of(arguments, str(model), **languages, **without_files)
             name = model.resolve().name
-            offers.append(Offer(name, _direction_served(model, options), partial(_load, model_arguments)))
+            offers.append(Offer(name, _direction_served(model, options), partial(_load, request)))
         return offers
 
     if not (arguments.models or arguments.watch):
@@ -151,16 +151,12 @@ def _serve(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _load(arguments: argparse.Namespace) -> "Translator":
+def _load(request: ModelRequest) -> "Translator":
     """The model to serve; with --engine ctranslate2 a run is exported once."""
-    if arguments.engine == "ctranslate2":
-        from transformer_mt.runs.open_model import open_model
-
-        run = open_model(arguments.model, vars(arguments).get("from"), vars(arguments).get("to"))
-        if not run.is_export:
-            for after_training in hooks("after_training"):
-                after_training(run, is_asked=True)
-    return load_translator(arguments)
+    if request.engine == "ctranslate2" and not (run := request.run()).is_export:
+        for after_training in hooks("after_training"):
+            after_training(run, is_asked=True)
+    return load_translator(request)
 
 
 def _check_served(wanted: list[tuple[str, str]], served: list[tuple[str, str]]) -> None:

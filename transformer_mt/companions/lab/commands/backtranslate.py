@@ -1,11 +1,12 @@
 """transformer-mt backtranslate"""
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_mt.cli.options.arguments import Parser, existing_files, share
-from transformer_mt.cli.options.model_options import add_model, add_search, load_translator
+from transformer_mt.cli.options.model_options import ModelRequest, add_model, add_search, load_translator
 from transformer_mt.cli.options.ranks import has_ranks, join_ranks
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say
@@ -60,7 +61,8 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
     keep = 1.0 if arguments.keep is None else arguments.keep
     rules = _rules("copy,script" if arguments.filter is None else arguments.filter)
     texts = existing_files(arguments.texts)
-    translator = load_translator(arguments)
+    request = ModelRequest.of(arguments)
+    translator = load_translator(request)
     from transformer_mt.companions.lab.synthetic import (
         PairSelection,
         SyntheticCorpusTask,
@@ -68,12 +70,11 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
         counts_in_words,
         make_corpus,
     )
-    from transformer_mt.runs.open_model import open_model
     from transformer_mt.training.parallel.distributed import Ranks, refuse_lost_rank
 
     ranks = join_ranks(translator) if has_ranks() else Ranks()
-    languages = translator.source_lang, translator.target_lang
-    models = [open_model(model, *languages).path for model in (arguments.model, *arguments.ensemble)]
+    request = replace(request, source_lang=translator.source_lang, target_lang=translator.target_lang)
+    models = [run.path for run in (request.run(), *request.other_runs())]
     choice = PairSelection(rules, keep)
     step = SyntheticCorpusTask(translator, models, TextSource.of_files(texts), is_source=False, choice=choice)
     try:

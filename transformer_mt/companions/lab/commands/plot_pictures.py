@@ -2,11 +2,12 @@
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_mt.cli.options.arguments import Parser
-from transformer_mt.cli.options.model_options import add_model, load_translator
+from transformer_mt.cli.options.model_options import ModelRequest, add_model, load_translator
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
 
@@ -84,11 +85,10 @@ def _attention(arguments: argparse.Namespace) -> int:
 
 def _look(arguments: argparse.Namespace) -> "AttentionMaps":
     """The attentions of a translation."""
-    from transformer_mt.runs.open_model import open_model
-
-    if not open_model(arguments.model, vars(arguments)["from"], arguments.to).is_export:
-        arguments.engine = "torch"  # not the run's own export
-    translator = load_translator(arguments)
+    request = ModelRequest.of(arguments)
+    if not request.run().is_export:
+        request = replace(request, engine="torch")  # not the run's own export
+    translator = load_translator(request)
     from transformer_mt.companions.lab.attention_maps import look
 
     return look(translator, arguments.source, arguments.target)
