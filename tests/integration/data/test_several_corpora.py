@@ -101,6 +101,7 @@ def test_a_translation_is_scored_with_its_tag(run, cli, tmp_path):
     assert status == 2 and "--tag requires --source" in err
 
 
+@needs("exchange")
 def test_an_export_has_the_tags(run, tmp_path, cli):
     pytest.importorskip("ctranslate2")
     assert cli("export", run, tmp_path / "ct2")[0] == 0

@@ -13,6 +13,8 @@ from transformer_mt.config.load import load_config
 from transformer_mt.config.public_model import Halves
 from transformer_mt.runs.folder import RunFolder
 
+pytestmark = needs("exchange")
+
 
 @pytest.fixture(scope="module")
 def german(folder):
@@ -28,7 +30,6 @@ def config_of(folder, name, beginning, **sections):
     return path
 
 
-@needs("exchange")
 def test_halves_of_two_languages_become_one_translator(bert, german, folder, monkeypatch):
     from transformer_mt.companions.exchange.importing.joined_halves import joined_halves
 
@@ -54,7 +55,6 @@ def test_halves_of_two_languages_become_one_translator(bert, german, folder, mon
     assert run_command("translate", run.path, "The cat sleeps.", cwd=folder).status == 0
 
 
-@needs("exchange")
 def test_one_half_begins_with_its_vocabulary_and_random_weights_elsewhere(bert, folder, monkeypatch):
     from transformer_mt.companions.exchange.importing.joined_halves import joined_halves
 

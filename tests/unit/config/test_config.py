@@ -430,6 +430,7 @@ def test_configs_that_ship_with_the_package_are_found_by_their_name(tmp_path, mo
         load_config("demo")
 
 
+@needs("cluster", "documents", "exchange", "inspection", "lab", "serving")
 def test_a_wheel_holds_every_package_and_the_configs():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
     files = ROOT.glob("transformer_mt/**/__init__.py")
