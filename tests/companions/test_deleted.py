@@ -41,11 +41,15 @@ def test_a_folder_that_was_deleted_is_named_in_one_line(name, tmp_path):
 def used(installation, folder):
     """Train, translate and score as `make demo` does."""
     (folder / "tiny.yaml").write_text(yaml.safe_dump(TINY), encoding="utf-8")
-    trained = installation.run("train", "tiny.yaml", cwd=folder)
+    (folder / "lines").write_text("The dog sleeps.\n\n", encoding="utf-8")
+    trained, translated, scored = installation.run_all(
+        ("train", "tiny.yaml"),
+        ("translate", "runs/tiny", "--json", "-i", "lines"),
+        ("evaluate", "runs/tiny"),
+        cwd=folder,
+    )
     assert trained.status == 0 and "done: runs/tiny holds update 24" in trained.err
-    translated = installation.run("translate", "runs/tiny", "--json", cwd=folder, stdin="The dog sleeps.\n\n")
     assert translated.status == 0 and translated.out.count("\n") == 2
-    scored = installation.run("evaluate", "runs/tiny", cwd=folder)
     assert scored.status == 0 and "BLEU" in scored.out
     return translated.out
 
@@ -55,7 +59,6 @@ def test_without_any_companion_the_core_trains_translates_and_scores(tiny_run, c
     written = used(installation, tmp_path)
     run = tmp_path / "runs/tiny"
     assert (run / "model.safetensors").read_bytes() == (tiny_run / "model.safetensors").read_bytes()
-    (tmp_path / "lines").write_text("The dog sleeps.\n\n", encoding="utf-8")
     assert cli("translate", tiny_run, "--json", "-i", tmp_path / "lines").out == written
     (tmp_path / "a.docx").write_bytes(b"PK")
     (tmp_path / "opus").mkdir()
@@ -64,14 +67,19 @@ def test_without_any_companion_the_core_trains_translates_and_scores(tiny_run, c
     changed[0]["name"] = "adapted"
     for number, change in enumerate(changed):
         (tmp_path / f"{number}.yaml").write_text(yaml.safe_dump({**TINY, **change}), encoding="utf-8")
-    for words, message in (
-        (("translate", run, "-i", "a.docx"), "a.docx: must be a text file (.txt), but ends in .docx; no co"),
-        (("translate", "opus", "x"), "opus: must be a run's folder, but holds no config.yaml"),
-        (("train", "0.yaml"), "`init_from` must be the folder of a run, but is opus, and no installed com"),
-        (("train", "1.yaml"), "`data.train.shards` is not a key"),
-        (("train", "tiny.yaml", "data.preparation.engine=ray"), "`data.preparation.engine` must be 'local'"),
-    ):
-        result = installation.run(*words, cwd=tmp_path)
+    mistakes = {
+        (
+            "translate",
+            run,
+            "-i",
+            "a.docx",
+        ): "a.docx: must be a text file (.txt), but ends in .docx; no com",
+        ("translate", "opus", "x"): "opus: must be a run's folder, but holds no config.yaml",
+        ("train", "0.yaml"): "`init_from` must be the folder of a run, but is opus, and no installed compan",
+        ("train", "1.yaml"): "`data.train.shards` is not a key",
+        ("train", "tiny.yaml", "data.preparation.engine=ray"): "`data.preparation.engine` must be 'local'",
+    }
+    for result, message in zip(installation.run_all(*mistakes, cwd=tmp_path), mistakes.values()):
         assert result.status == 2 and message in result.err and "Traceback" not in result.err, result.err
 
 

@@ -31,9 +31,10 @@ def installation(tmp_path_factory):
 
 def test_its_parts_are_used_from_yaml(installation, tmp_path):
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
-    trained = installation.run("train", "tiny.yaml", cwd=tmp_path)
+    trained, translated = installation.run_all(
+        ("train", "tiny.yaml"), ("translate", "runs/tiny", "The dog sleeps.", "--json"), cwd=tmp_path
+    )
     assert trained.status == 0 and "done: runs/tiny holds update 24" in trained.err, trained.err
-    translated = installation.run("translate", "runs/tiny", "The dog sleeps.", "--json", cwd=tmp_path)
     assert translated.status == 0 and re.search(r'"problems": \[.*"\d+ vowels"\]', translated.out)
     assert installation.run("vowels", "a dog").out == "2\n"
     assert "vowels         count the vowels" in installation.run("--help").out

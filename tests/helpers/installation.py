@@ -1,6 +1,7 @@
 """Copies of the package with other companions, as another installation would have them."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 from tests.conftest import ROOT
 from tests.helpers.command import Result
 
+_END = "--- end of a command"
 OURS = ("cluster", "documents", "exchange", "inspection", "lab", "serving")
 
 
@@ -31,12 +33,33 @@ class Installation:
         points = [f"{name} = transformer_mt.companions.{name}:companion" for name in declared]
         (facts / "entry_points.txt").write_text("\n".join(["[transformer_mt.companions]", *points]) + "\n")
 
-    def run(self, *words: object, cwd: Path | None = None, stdin: str = "") -> Result:
+    def run(self, *words: object, cwd: Path | None = None) -> Result:
         """A command in a Python of its own."""
-        path = os.pathsep.join([str(self.folder)])
+        return self._python("-m", "transformer_mt", *words, cwd=cwd)
+
+    def run_all(self, *commands: tuple[object, ...], cwd: Path) -> list[Result]:
+        """Commands one after the other in one Python, which imports torch once."""
+        texts = [[str(word) for word in words] for words in commands]
+        code = (
+            "import sys\nfrom transformer_mt.cli import main\n"
+            f"for words in {texts!r}:\n"
+            "    status = main(words)\n"
+            f"    for stream in (sys.stdout, sys.stderr): print('{_END}', status, file=stream, flush=True)\n"
+        )
+        done = self._python("-c", code, cwd=cwd)
+        outs, errors = (text.split(_END) for text in (done.out, done.err))
+        assert len(errors) == len(commands) + 1, done.err
+        statuses = [int(text.split()[0]) for text in errors[1:]]
+        return [Result(status, *map(_after_status, texts)) for status, *texts in zip(statuses, outs, errors)]
+
+    def _python(self, *words: object, cwd: Path | None) -> Result:
         done = subprocess.run(
-            [sys.executable, "-m", "transformer_mt", *map(str, words)],
-            cwd=cwd or self.folder, input=stdin, capture_output=True, text=True, timeout=300,
-            env={**os.environ, "PYTHONPATH": path},
+            [sys.executable, *map(str, words)], cwd=cwd or self.folder, capture_output=True, text=True,
+            timeout=300, env={**os.environ, "PYTHONPATH": str(self.folder)},
         )  # fmt: skip
         return Result(done.returncode, done.stdout, done.stderr)
+
+
+def _after_status(text: str) -> str:
+    """The text of a command, without the line that ends the one before it."""
+    return re.sub(r"^ \d+\n", "", text)
