@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from transformer_mt.errors import InputError
@@ -73,7 +74,10 @@ class Companion:
 def companions() -> dict[str, Companion]:
     """The companions by name. Those that cannot be imported, or lack one that they require, are reported."""
     loaded: dict[str, Companion] = {}
-    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+    entries = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
+    if not entries and any(Path(__file__).with_name("companions").glob("*/__init__.py")):
+        say("note: no companion is registered, so that commands are missing; install the package again")
+    for entry in entries:
         try:
             companion = entry.load()
         except Exception as error:  # a deleted folder, or another's broken package: the trainer works without

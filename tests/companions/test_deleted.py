@@ -38,6 +38,14 @@ def test_a_folder_that_was_deleted_is_named_in_one_line(name, tmp_path):
     assert all(line.endswith(f"it requires {name}") for line in others)
 
 
+def test_an_installation_without_entry_points_says_what_is_missing(tmp_path):
+    """As of a checkout that was updated without installing it again."""
+    shown = Installation(tmp_path, declared=()).run("--help")
+    assert shown.status == 0 and shown.err == (
+        "note: no companion is registered, so that commands are missing; install the package again\n"
+    )
+
+
 def used(installation, folder):
     """Train, translate and score as `make demo` does."""
     (folder / "tiny.yaml").write_text(yaml.safe_dump(TINY), encoding="utf-8")
@@ -68,12 +76,7 @@ def test_without_any_companion_the_core_trains_translates_and_scores(tiny_run, c
     for number, change in enumerate(changed):
         (tmp_path / f"{number}.yaml").write_text(yaml.safe_dump({**TINY, **change}), encoding="utf-8")
     mistakes = {
-        (
-            "translate",
-            run,
-            "-i",
-            "a.docx",
-        ): "a.docx: must be a text file (.txt), but ends in .docx; no com",
+        ("translate", run, "-i", "a.docx"): "a.docx: must be a text file (.txt), but ends in .docx; no com",
         ("translate", "opus", "x"): "opus: must be a run's folder, but holds no config.yaml",
         ("train", "0.yaml"): "`init_from` must be the folder of a run, but is opus, and no installed compan",
         ("train", "1.yaml"): "`data.train.shards` is not a key",

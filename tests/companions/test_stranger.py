@@ -46,7 +46,7 @@ def test_without_it_a_run_names_what_is_missing(cli, tmp_path):
     assert status == 2
     assert "`model.attention.score` must be" in err and "but is 'sigmoid'" in err
     assert "`train.loss` must be 'cross_entropy', but is 'focal'" in err
-    assert "vowels: must be a name that an installed companion brings" in err
+    assert "`decode.stages.0` must be a name that an installed companion brings, but is 'vowels'" in err
 
 
 def test_a_broken_one_is_named_in_one_line(tmp_path):

@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not (words and words[0] in subcommands(parser)):
         return _run(parser, build_parser().parse_args(words), argv is None)
     chosen = subcommands(parser)[words[0]]
-    chosen.whole = build_parser
+    parser.whole = chosen.whole = build_parser
     words[1:1] = chosen.words_before(chosen)
     if subcommands(chosen):  # argparse cannot intermix them
         return _run(chosen, parser.parse_args(words), argv is None)

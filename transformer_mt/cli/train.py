@@ -8,7 +8,6 @@ import time
 from transformer_mt.cli.options.allocator import start_with_tcmalloc
 from transformer_mt.cli.options.arguments import Parser, positive
 from transformer_mt.cli.print_plan import print_plan
-from transformer_mt.companion import hooks
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import duration
 
@@ -66,9 +65,8 @@ def _train(arguments: argparse.Namespace) -> int:
     from transformer_mt.api import train
 
     folder = train(config, arguments.out, arguments.fresh)
-    from transformer_mt.runs.folder import RunFolder
+    from transformer_mt.runs.after_training import after_training
 
-    for after_training in hooks("after_training"):
-        after_training(RunFolder(folder))
+    after_training(folder)
     say(f"{config.name}: this session took {duration(time.monotonic() - begun)}")
     return 0

@@ -71,7 +71,7 @@ def names(kind: Kind, *own: str) -> Any:
 
 
 def _nobody_brings(name: str) -> str:
-    raise ValueError(f"{name}: must be a name that an installed companion brings, but none brings any")
+    raise PydanticCustomError("must_be", "must be a name that an installed companion brings")
 
 
 @dataclass(frozen=True)

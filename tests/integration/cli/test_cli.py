@@ -227,6 +227,7 @@ def test_mistakes_get_one_line_and_status_two(tiny_run, cli, words, message):
         (["trian", "x.yaml"], "but is trian; did you mean train?"),
         (["plot", "curvs", "x"], "must be one of attention, curves, but is curvs; did you mean curves?"),
         (["plot", "attention", "x", "--hed", "3"], "--hed is not an option; did you mean --head?"),
+        (["config", "show", "demo", "--beam", "3"], "--beam is not an option here, but one of translate"),
         (
             ["evaluate", "x", "--out", "y"],
             "--out is not an option here, but one of new, train, inspect, backtranslate, distill, sweep",

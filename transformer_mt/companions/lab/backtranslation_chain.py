@@ -8,7 +8,6 @@ from typing import Any
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from transformer_mt.api import train
-from transformer_mt.companions.exchange.export.own_export import make_own_export
 from transformer_mt.companions.lab.origin import record_origin
 from transformer_mt.companions.lab.synthetic import (
     PairSelection,
@@ -32,6 +31,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.files import digest
 from transformer_mt.locks import set_aside, start_over
 from transformer_mt.messages import say
+from transformer_mt.runs.after_training import after_training
 from transformer_mt.runs.folder import RunFolder, facts_of
 from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.settings.section import Section
@@ -121,7 +121,7 @@ def run_chain(path: Path, out: Path | None, fresh: bool = False) -> Path:
     del steps  # the memory of their texts is for the training
     _set_other_aside(folder / "forward", [Path(corpus.file) for corpus in corpora])
     trained = train(with_corpora(forward, [*forward.data.entries, *corpora]), folder / "forward")
-    make_own_export(RunFolder(trained))
+    after_training(trained)
     return trained
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from transformer_mt.api import train
 from transformer_mt.companions.exchange.export.ctranslate2_support import reasons_against
 from transformer_mt.companions.exchange.export.export import export
-from transformer_mt.companions.exchange.export.own_export import make_own_export
 from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
 from transformer_mt.companions.lab.synthetic import (
     ALL,
@@ -41,6 +40,7 @@ from transformer_mt.files import write_text
 from transformer_mt.locks import start_over
 from transformer_mt.markdown import table
 from transformer_mt.messages import say
+from transformer_mt.runs.after_training import after_training
 from transformer_mt.runs.folder import RunFolder, facts_of
 from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.training.parallel.distributed import LONG_TIMEOUT, Ranks
@@ -104,7 +104,7 @@ def distill(plan: Plan, config: Config, out: Path | None, fresh: bool = False) -
     train(with_corpora(config, entries), folder)
     if not ranks.is_rank_zero:
         return ""
-    make_own_export(RunFolder(folder))
+    after_training(folder)
     refused = _export(folder)
     models = {"teacher": list(plan.teachers), "student": [folder]}
     if refused is None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from transformer_mt.cli.options.arguments import Parser, positive
 from transformer_mt.cli.options.model_options import ModelRequest, add_engine, add_search, load_translator
 from transformer_mt.cli.options.references import FileOf, add_references_by_direction, direction_of
-from transformer_mt.companion import hooks
 from transformer_mt.companions.serving.option_variables import words_of_environment
 from transformer_mt.errors import InputError, Setting
+from transformer_mt.runs.after_training import after_training
 
 if TYPE_CHECKING:
     from transformer_mt.translation.translator import Translator
@@ -154,8 +154,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 def _load(request: ModelRequest) -> "Translator":
     """The model to serve; with --engine ctranslate2 a run is exported once."""
     if request.engine == "ctranslate2" and not (run := request.run()).is_export:
-        for after_training in hooks("after_training"):
-            after_training(run, is_asked=True)
+        after_training(run.path, is_asked=True)
     return load_translator(request)
 
 

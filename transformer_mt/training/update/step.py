@@ -84,7 +84,8 @@ class Objective(nn.Module):
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         is_guided = batch.links is not None and self._alignment_weight > 0
         recorder = AttentionRecorder(self.model.alignment_attention) if is_guided else None
-        loss, nll = self._loss(batch, lambda batch: self._predictions(batch, recorder))
+        # A loss may compute changed batches, too: the links are those of this one.
+        loss, nll = self._loss(batch, lambda b: self._predictions(b, recorder if b is batch else None))
         if recorder is not None and batch.links is not None:
             weights_BTS = self.model.as_alignment(recorder.of(self.model.alignment_attention)[0])
             loss = loss + self._alignment_weight * guided_alignment_loss(weights_BTS, batch.links)

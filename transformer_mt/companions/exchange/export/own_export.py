@@ -1,7 +1,6 @@
 """The export that is part of a run's folder: where a CPU translates, commands search with it."""
 
 import importlib.util
-import os
 import shutil
 
 from transformer_mt.errors import InputError, WorkError
@@ -11,14 +10,11 @@ from transformer_mt.runs.folder import RunFolder
 
 def make_own_export(run: RunFolder, is_asked: bool = False) -> None:
     """Export the run's model into its folder if its config (`train.export`) or the user asks, unless it is
-    there or CTranslate2 is not installed; of several ranks only 0 does. If it cannot be, or fails its proof,
+    there or CTranslate2 is not installed. If it cannot be, or fails its proof,
     one line says why, and the run translates with torch.
     """
     config = run.config()
-    if (
-        not ((config.train.export or is_asked) and config.data.directions)
-        or os.environ.get("RANK", "0") != "0"
-    ):
+    if not ((config.train.export or is_asked) and config.data.directions):
         return
     if importlib.util.find_spec("ctranslate2") is None or run.own_export is not None:
         return

@@ -26,6 +26,7 @@ from transformer_mt.locks import wait_for_folder
 from transformer_mt.model.build_model import build_model
 from transformer_mt.runs.folder import RunFolder
 
+_FORMAT = 2  # of the runs in the cache
 _SAME = (
     "d_model", "d_ff", "num_heads", "norm", "activation", "position", "relative_distance", "embedding_norm",
     "tie_embeddings", "attention",
@@ -46,7 +47,7 @@ def joined_halves(config: Config, halves: Halves) -> RunFolder:
     sections = {name: getattr(joined, name).model_dump() for name in ("model", "tokenizer")}
     data = joined.data
     languages = data.directions, data.language_pieces, data.max_length
-    facts = [sections, languages, joined.seed, list(runs), digests]
+    facts = [_FORMAT, sections, languages, joined.seed, list(runs), digests]
     root = cache_root() / "joined"
     root.mkdir(parents=True, exist_ok=True)
     out = root / hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]

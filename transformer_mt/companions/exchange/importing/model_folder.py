@@ -20,6 +20,10 @@ from transformer_mt.version import __version__
 _READ = re.compile(r".*\.(json|spm|model|safetensors|npz|yml|bin)|.*vocabulary\.txt")
 
 
+FORMAT = 2
+"""Of the runs in the cache: raise it when a change alters what importing writes or reading accepts."""
+
+
 def open_model(
     model: str | PublicModel | Halves, languages: tuple[str | None, str | None], config: Config | None
 ) -> RunFolder | None:
@@ -55,7 +59,7 @@ def _imported(folder: Path, name: str, languages: Languages, revision: str | Non
     with wait_for_folder(root):
         outs = []
         for chosen in (Languages(), languages):
-            facts = [__version__, str(folder.resolve()), stats, vars(chosen)]
+            facts = [__version__, FORMAT, str(folder.resolve()), stats, vars(chosen)]
             outs.append(root / hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24])
         if existing := next((out for out in outs if out.exists()), None):
             return RunFolder(existing)
