@@ -111,16 +111,11 @@ def load(kind: Kind, name: str) -> Any:
     """A class that a companion brings. InputError for a name that nobody brings."""
     if value := brought(kind).get(name):
         return resolve(value)
-    raise InputError(unknown(kind, name, ()))
-
-
-def unknown(kind: Kind, name: str, own: Sequence[str]) -> str:
-    """The error for a name that neither the core (`own`) nor a companion brings."""
-    known = [*own, *brought(kind)]
+    known = list(brought(kind))
     near = difflib.get_close_matches(name, known, n=1)
-    return (
-        f"must be one of {', '.join(known)}, or a {kind.replace('_', ' ')} that an installed companion "
-        f"brings, but is {name}" + (f"; did you mean {near[0]}?" if near else "")
+    raise InputError(
+        f"{name}: must be a {kind.replace('_', ' ')} that an installed companion brings ({', '.join(known)})"
+        + (f"; did you mean {near[0]}?" if near else "")
     )
 
 

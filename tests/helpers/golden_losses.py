@@ -1,4 +1,4 @@
-"""Losses of the first updates of tiny trainings, for each kind of processor and card.
+"""Losses of the first updates of tiny trainings, for each kind of CPU and GPU.
 
 `python -m tests.helpers.golden_losses` writes tests/golden/losses/KIND.json for this machine: after a change
 that is meant to alter them, and on a kind that has no file yet.
@@ -19,7 +19,7 @@ UPDATES = 16
 
 
 def kind() -> str:
-    """The kind of this machine: its card, or the instructions that torch uses on its processor."""
+    """The kind of this machine: its GPU, or the instructions that torch uses on its CPU."""
     import torch
 
     if torch.cuda.is_available():
@@ -54,7 +54,7 @@ if __name__ == "__main__":
 
     with tempfile.TemporaryDirectory() as temporary:
         os.environ["TRANSFORMER_MT_CACHE"] = f"{temporary}/cache"
-        found = {name: losses(name, Path(temporary) / name) for name in NAMES}
+        expected = {name: losses(name, Path(temporary) / name) for name in NAMES}
     file = FOLDER / f"{kind()}.json"
-    file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    file.write_text(json.dumps(expected, indent=1) + "\n", encoding="utf-8")
     sys.stderr.write(f"written: {file}\n")

@@ -26,7 +26,7 @@ class DocumentFormats:
     archives: frozenset[str] = frozenset()
     """Formats of several files in one, so the output must have the input's ending."""
     advice: Mapping[str, str] = field(default_factory=dict)
-    """What to do with endings that are not read."""
+    """Advice for endings that are not read."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What this package brings to transformer_mt. It imports no more than this: its parts come when used."""
+"""The parts that this package brings to transformer_mt. It imports no more: parts are imported when used."""
 
 from transformer_mt.companion import Command, Companion
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers.golden_losses import FOLDER, NAMES, UPDATES, kind, losses
 
-# Products are summed in another order by other processors: AVX2 and AVX-512 of one differ by 5e-5.
+# Products are summed in another order by other CPUs: AVX2 and AVX-512 of one differ by 5e-5.
 TOLERANCE = 2e-4
 
 

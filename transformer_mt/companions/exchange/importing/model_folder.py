@@ -21,7 +21,7 @@ _READ = re.compile(r".*\.(json|spm|model|safetensors|npz|yml|bin)|.*vocabulary\.
 
 
 FORMAT = 2
-"""Of the runs in the cache: raise it when a change alters what importing writes or reading accepts."""
+"""Format of imported runs in the cache: raise it when importing writes, or reading accepts, other files."""
 
 
 def open_model(
