@@ -140,8 +140,10 @@ def _score(
     hand: "list[HandLinks] | None",
 ) -> None:
     """Print the scores of each set, and what else is asked for."""
+    from transformer_mt.translation.engines.engine import in_words
+
     for test, evaluation in run.evaluations(tests, external, hand):
-        what = f"{test.title}, {evaluation.search}"
+        what = f"{test.title}, {evaluation.search}, by {in_words(run.translator.engine)}"
         _print_scores(arguments, test, evaluation.seen, evaluation.scores, what)
     try:
         for after_evaluation in hooks("after_evaluation"):

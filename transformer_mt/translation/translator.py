@@ -1,6 +1,6 @@
 """Lines in, translations out: the same number, in the same order, whichever engine searches."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.assembly import each_once, line_result
 from transformer_mt.translation.direction import Direction, can_translate, find_direction
 from transformer_mt.translation.engines.choice import load_model_to_search
-from transformer_mt.translation.engines.engine import Engine, Ids
+from transformer_mt.translation.engines.engine import Engine, EngineRequest, Ids
 from transformer_mt.translation.engines.prompted import cross_attention, token_log_probs
 from transformer_mt.translation.line_workers import num_workers, translate_in_workers
 from transformer_mt.translation.planner import Plan, Planner
@@ -155,16 +155,24 @@ class Translator:
         `ensemble` names runs that translate with it. `dtype` is by default float32 for a run, and an export's
         own type. `attention_score` is that of `train`, for runs with a custom one.
         """
-        if engine == "auto" and glossary is not None and not RunFolder(folder).is_export:
-            engine = "torch"  # see needs_torch
+        request = EngineRequest(engine, device, dtype, has_rules=glossary is not None)
         with using_score(attention_score):
-            loaded = load_model_to_search(folder, device, dtype, decode, engine, ensemble)
+            translator = cls.of_run(RunFolder(folder), request, decode, [RunFolder(of) for of in ensemble])
+        return translator.with_files(glossary, memory)
+
+    @classmethod
+    def of_run(
+        cls,
+        run: RunFolder,
+        request: EngineRequest,
+        decode: Mapping[str, Any] | None = None,
+        ensemble: Sequence[RunFolder] = (),
+    ) -> "Translator":
+        """The translator of a run or an export, with the engine of `choose_engine`."""
+        loaded = load_model_to_search(run, request, decode, ensemble)
         config, *others = loaded.configs
         calibration = None if others else Calibration.load(loaded.run)
-        translator = cls(
-            loaded.engine, loaded.tokenizer, config, others=others, resources=Resources(calibration)
-        )
-        return translator.with_files(glossary, memory)
+        return cls(loaded.engine, loaded.tokenizer, config, others=others, resources=Resources(calibration))
 
     @classmethod
     def of_config(

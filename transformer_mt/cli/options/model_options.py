@@ -10,6 +10,7 @@ from transformer_mt.cli.options.flags import add_flags, check_searches, given, v
 from transformer_mt.config.decode_section import DecodeConfig
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say
+from transformer_mt.translation.engines.engine import USUAL_ENGINE, EngineRequest
 
 if TYPE_CHECKING:
     from transformer_mt.runs.folder import RunFolder
@@ -27,35 +28,32 @@ class ModelRequest:
     ensemble: tuple[str, ...] = ()
     source_lang: str | None = None
     target_lang: str | None = None
-    device: str = "auto"
-    dtype: str | None = None
-    engine: str = "auto"
+    engine: EngineRequest = USUAL_ENGINE
     decode: Mapping[str, Any] = field(default_factory=dict)
     """The keys of `decode` that were given."""
     glossary: str | None = None
     memory: str | None = None
-    needs_torch: bool = False
-    """True if only the torch engine does what is asked for, whatever the settings: see `needs_torch`."""
-    has_prefixes: bool = False
 
     @classmethod
     def of(cls, arguments: argparse.Namespace, model: str | None = None, **changes: Any) -> "ModelRequest":
         """The request of a command line; `model` where it is not the argument of this name."""
         values = vars(arguments)
-        prefixes = bool(values.get("prefix") or values.get("prefixes"))
+        engine = EngineRequest(
+            arguments.engine,
+            arguments.device,
+            arguments.dtype,
+            has_rules=bool(values.get("glossary") or values.get("retry")),
+            has_prefixes=bool(values.get("prefix") or values.get("prefixes")),
+        )
         request = cls(
             model=model or arguments.model,
             ensemble=tuple(values.get("ensemble", ())),
             source_lang=values.get("from"),
             target_lang=values.get("to"),
-            device=arguments.device,
-            dtype=arguments.dtype,
-            engine=arguments.engine,
+            engine=engine,
             decode=given(arguments, _DECODE) | _assigned(values.get("set", [])),
             glossary=values.get("glossary"),
             memory=values.get("memory"),
-            needs_torch=bool(values.get("glossary") or values.get("retry")),
-            has_prefixes=prefixes,
         )
         return replace(request, **changes)
 
@@ -67,7 +65,7 @@ class ModelRequest:
     def is_usual(self) -> bool:
         """True if the model alone translates, on the engine that is usual for it."""
         is_plain = not (self.ensemble or self.glossary or self.memory)
-        return self.engine == "auto" and self.dtype is None and is_plain
+        return self.engine.engine == "auto" and self.engine.dtype is None and is_plain
 
     def run(self) -> "RunFolder":
         """The run of the model."""
@@ -140,21 +138,9 @@ def load_translator(
     settings = _settings(dict(request.decode), run)
     if options is not None:
         options.check(settings)
-    from transformer_mt.translation.engines.choice import needs_torch
     from transformer_mt.translation.translator import Translator
 
-    engine = request.engine
-    asks_for_torch = needs_torch(settings, request.needs_torch, prefixes=request.has_prefixes)
-    if engine == "auto" and not run.is_export and asks_for_torch:
-        engine = "torch"
-    translator = Translator.load(
-        run.path,
-        request.device,
-        request.dtype,
-        dict(request.decode),
-        engine,
-        [other.path for other in others],
-    )
+    translator = Translator.of_run(run, request.engine, request.decode, others)
     if translator.engine.name == "torch" and translator.engine.is_on_cpu:
         from transformer_mt.device import keep_freed_memory
 

@@ -32,7 +32,7 @@ def record_of(
     decode = translator.decode.model_dump(exclude={"batch_tokens"})
     settings = {f"decode.{key}": value for key, value in decode.items()}
     settings["languages"] = f"{translator.source_lang} to {translator.target_lang}"
-    settings |= {"--engine": model.engine, "--dtype": model.dtype}
+    settings |= {"--engine": model.engine.engine, "--dtype": model.engine.dtype}
     for name in (*names, "protect", "tag", "text", "retry"):
         settings[f"--{name.replace('_', '-')}"] = getattr(request, name)
     models = [run.path for run in (model.run(), *model.other_runs())]

@@ -107,7 +107,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         file_bytes=arguments.file_bytes,
     )
     # Glossaries and memories are not for the processes that only search
-    without_files = {"glossary": None, "memory": None, "needs_torch": bool(arguments.glossary)}
+    without_files = {"glossary": None, "memory": None}
 
     def offers_of(model: Path) -> list[Offer]:
         offers = []
@@ -153,7 +153,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 def _load(request: ModelRequest) -> "Translator":
     """The model to serve; with --engine ctranslate2 a run is exported once."""
-    if request.engine == "ctranslate2" and not (run := request.run()).is_export:
+    if request.engine.engine == "ctranslate2" and not (run := request.run()).is_export:
         after_training(run.path, is_asked=True)
     return load_translator(request)
 

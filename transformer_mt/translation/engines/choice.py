@@ -1,11 +1,10 @@
-"""The choice of an engine for a model, and what a translator needs of the model's folder besides it."""
+"""The choice of an engine for a model."""
 
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from transformer_mt.config import Config, DecodeConfig
@@ -20,7 +19,7 @@ from transformer_mt.translation.engines.ctranslate2_engine import (
     import_ctranslate2,
     supported_settings,
 )
-from transformer_mt.translation.engines.engine import Engine
+from transformer_mt.translation.engines.engine import Engine, EngineRequest
 
 # Settings with which CTranslate2's beam may keep other hypotheses than ours.
 _KEEP_OTHERS = ("min_length", "max_length", "no_repeat_ngram")
@@ -39,76 +38,85 @@ class LoadedModel:
     run: RunFolder
 
 
-def needs_torch(
-    settings: DecodeConfig, glossary: bool = False, retry: bool = False, prefixes: bool = False
-) -> bool:
-    """True if only the torch engine does what a call asks for: it writes whatever phrase it must, and a
-    search again has rules. After a prefix a beam of CTranslate2 may keep other hypotheses.
-    """
-    return glossary or retry or (prefixes and settings.beam > 1)
+@dataclass(frozen=True)
+class EngineChoice:
+    """The engine that searches."""
+
+    name: str
+    """torch or ctranslate2."""
+    export: RunFolder | None
+    """The folder that CTranslate2 reads."""
+    config: Config
+    """The model's, with the settings of the search."""
+    device: str
+    dtype: str | None
 
 
-def load_model_to_search(
-    folder: str | Path,
-    device: str = "auto",
-    dtype: str | None = None,
-    decode: dict[str, Any] | None = None,
-    engine: str = "auto",
-    ensemble: Sequence[str | Path] = (),
-) -> LoadedModel:
-    """The model of a run or an export with an engine: CTranslate2 for exports and, with `auto` on a CPU, for
-    a run with an export of its own that translates alike; else torch. InputError for what does not go
-    together.
+def choose_engine(
+    run: RunFolder,
+    request: EngineRequest,
+    decode: Mapping[str, Any] | None = None,
+    ensemble: Sequence[RunFolder] = (),
+) -> EngineChoice:
+    """The engine for a run or an export: CTranslate2 for exports and, with `auto` on a CPU, for a run with
+    an export of its own that translates alike; else torch. InputError for what does not go together.
     """
-    run = RunFolder(folder)
-    if engine == "ctranslate2" and not run.is_export and "stop_early" not in (decode or {}):
-        decode = {**(decode or {}), "stop_early": True}  # as the search of CTranslate2 always ends
-    config = run.config(decode)
+    folder, asked, device, dtype = run.path, request.engine, request.device, request.dtype
+    if asked == "ctranslate2" and not run.is_export:
+        decode = {"stop_early": True, **(decode or {})}  # as the search of CTranslate2 always ends
+    config = run.config(dict(decode or {}))
     check_translates(config, folder)
-    if ensemble and engine == "ctranslate2":
+    if ensemble and asked == "ctranslate2":
         raise InputError(
             Setting("ensemble"), " requires ", Setting("engine", "torch"),
             ", but the engine is ctranslate2",
         )  # fmt: skip
-    if wrong := next(
-        (other for other in (folder, *ensemble) if ensemble and RunFolder(other).is_export), None
-    ):
-        raise InputError(f"{wrong}: must be a run's folder to translate in an ensemble, but is an export")
+    if wrong := next((other for other in (run, *ensemble) if ensemble and other.is_export), None):
+        raise InputError(
+            f"{wrong.path}: must be a run's folder to translate in an ensemble, but is an export"
+        )
     if run.is_export:
-        if engine == "torch":
+        if asked == "torch":
             raise InputError(
                 f"{folder}: an exported model must have ", Setting("engine", "ctranslate2"),
                 ", but is asked for torch",
             )  # fmt: skip
-        return _of_export(run, run, config, device, dtype)
-    if engine == "ctranslate2":
+        return EngineChoice("ctranslate2", run, config, device, dtype)
+    if asked == "ctranslate2":
         check_settings(config.decode)
         choose_device_name(device, dtype)
-        if (export := run.own_export) is None:
+        if run.own_export is None:
             raise InputError(
                 f"{folder}: must be an exported model for CTranslate2, but is a run without an export; "
                 f"export it with: transformer-mt export {folder} DIR"
             )
-        return _of_export(export, run, config, device, dtype)
-    if engine == "auto" and not ensemble:
-        exported = _own_export(run, config.decode, device, dtype)
-        if exported is not None:
-            return _of_export(exported, run, config, "cpu", None)
+        return EngineChoice("ctranslate2", run.own_export, config, device, dtype)
+    # After a prefix a beam of CTranslate2 may keep other hypotheses.
+    needs_torch = request.has_rules or (request.has_prefixes and config.decode.beam > 1)
+    if asked == "auto" and not (ensemble or needs_torch):
+        export = _own_export(run, config.decode, device, dtype)
+        if export is not None:
+            return EngineChoice("ctranslate2", export, config, "cpu", None)
+    return EngineChoice("torch", None, config, device, dtype or "float32")
+
+
+def load_model_to_search(
+    run: RunFolder,
+    request: EngineRequest,
+    decode: Mapping[str, Any] | None = None,
+    ensemble: Sequence[RunFolder] = (),
+) -> LoadedModel:
+    """The model of a run or an export with the engine of `choose_engine`."""
+    chosen = choose_engine(run, request, decode, ensemble)
+    if chosen.export is not None:
+        tokenizer = run.tokenizer()
+        engine = CTranslate2Engine.load(chosen.export.path, tokenizer, chosen.device, chosen.dtype)
+        return LoadedModel(engine, tokenizer, [chosen.config], run)
     from transformer_mt.translation.engines.torch_engine import TorchEngine  # its import takes a second
 
-    runs = [run, *map(RunFolder, ensemble)]
-    configs = [config, *(other.config() for other in runs[1:])]
-    searcher = TorchEngine.load(runs, configs, device, dtype or "float32")
+    configs = [chosen.config, *(other.config() for other in ensemble)]
+    searcher = TorchEngine.load([run, *ensemble], configs, chosen.device, chosen.dtype or "float32")
     return LoadedModel(searcher, searcher.tokenizer, configs, run)
-
-
-def _of_export(
-    export: RunFolder, run: RunFolder, config: Config, device: str, dtype: str | None
-) -> LoadedModel:
-    """An export, with all else of the run."""
-    tokenizer = run.tokenizer()
-    engine = CTranslate2Engine.load(export.path, tokenizer, device, dtype)
-    return LoadedModel(engine, tokenizer, [config], run)
 
 
 def _own_export(run: RunFolder, settings: DecodeConfig, device: str, dtype: str | None) -> RunFolder | None:

@@ -11,6 +11,23 @@ Ids = list[int]
 
 
 @dataclass(frozen=True)
+class EngineRequest:
+    """The engine that a call asks for, and what it asks of it."""
+
+    engine: str = "auto"
+    """auto, torch or ctranslate2."""
+    device: str = "auto"
+    dtype: str | None = None
+    """None is float32 for a run, and an export's own type."""
+    has_rules: bool = False
+    """The search must write terms of a glossary, or is done again with rules: torch alone does that."""
+    has_prefixes: bool = False
+
+
+USUAL_ENGINE = EngineRequest()
+
+
+@dataclass(frozen=True)
 class Request:
     """One source to translate."""
 
@@ -65,6 +82,11 @@ class Engine(Protocol):
         The layer is the model's `alignment_attention`, read by its `as_alignment`.
         """
         ...
+
+
+def in_words(engine: Engine) -> str:
+    """The engine and its arithmetic, such as "torch in float32"."""
+    return f"{engine.name} {'as exported' if engine.dtype == 'default' else f'in {engine.dtype}'}"
 
 
 def batches(lengths: Sequence[int], width: int, budget: int) -> Iterator[list[int]]:

@@ -87,7 +87,7 @@ def _look(arguments: argparse.Namespace) -> "AttentionMaps":
     """The attentions of a translation."""
     request = ModelRequest.of(arguments)
     if not request.run().is_export:
-        request = replace(request, engine="torch")  # not the run's own export
+        request = replace(request, engine=replace(request.engine, engine="torch"))  # not the run's own export
     translator = load_translator(request)
     from transformer_mt.companions.lab.attention_maps import look
 
