@@ -10,6 +10,7 @@ from transformer_mt.device import choose_device, is_asynchronous, use_device
 from transformer_mt.errors import InputError, Interrupted, WorkError
 from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.training.divergence import check_training_loss
 from transformer_mt.training.interrupts import Interrupts
 from transformer_mt.training.model_selection import finish, publish, validate_and_publish
 from transformer_mt.training.parallel.distributed import Ranks
@@ -60,6 +61,7 @@ def _train(run: Run) -> None:
             interrupts.has_work = True
             if _due(run, config.train.log_every):
                 announcements.log(run)
+                check_training_loss(run)
             if _due(run, config.train.validate_every) or run.progress.step == config.train.max_updates:
                 _validate(run)
             if _due(run, config.train.save_every):

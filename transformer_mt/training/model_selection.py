@@ -17,6 +17,7 @@ from transformer_mt.files import write_text
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.runs.usage import usage_of
+from transformer_mt.training.divergence import check_validations, is_out_of_bounds
 from transformer_mt.training.reporting.run_report import write_report
 from transformer_mt.training.state.progress import is_better
 from transformer_mt.training.state.run import Run
@@ -31,11 +32,14 @@ def validate_and_publish(run: Run) -> None:
     """Validate; a new best becomes the run's model, and is saved."""
     config, progress = run.config, run.progress
     result = _validated(run)
-    is_best = progress.validated(result.score, result.deciding.loss, config.train.warmup)
+    # A parent may be as bad, on new data; it is what this training is compared with.
+    may_be_best = progress.step == 0 or not is_out_of_bounds(run, result.deciding.loss)
+    is_best = progress.validated(result.score, result.deciding.loss, config.train.warmup, may_be_best)
     _record(run, result, "valid", is_best=is_best, stale=progress.stale)
     if is_best:
         run.save()  # before the model is published: a model without a checkpoint could not be resumed
         publish(run, run.weights(), result.score, result.deciding.loss)
+    check_validations(run)
 
 
 def _validated(run: Run) -> Validation:

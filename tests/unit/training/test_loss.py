@@ -99,6 +99,19 @@ def test_loss_of_a_token_thought_impossible_is_finite():
     assert loss.isfinite() and nll.item() > 80
 
 
+@pytest.mark.parametrize("reads", [True, False])
+@pytest.mark.parametrize("scale", [1, 30, 1000])
+def test_loss_is_the_plain_one_for_logits_of_any_size(monkeypatch, scale, reads):
+    """Of a GPU no number is read; there the same is computed by other steps."""
+    if not reads:
+        monkeypatch.setattr(chunked_loss, "can_be_read", lambda x: False)
+    torch.manual_seed(3)
+    hidden, weight, targets = scale * torch.randn(40, 16), torch.randn(70, 16), torch.randint(70, (40,))
+    loss, nll = projected_cross_entropy(hidden, weight, targets, 0.1)
+    plain_loss, plain_nll = plain_cross_entropy(hidden, weight, targets, 0.1)
+    torch.testing.assert_close((loss, nll), (plain_loss, plain_nll), rtol=1e-4, atol=1e-3)
+
+
 def test_the_loss_of_alignments_is_the_cross_entropy_of_the_links():
     """By hand, for a target piece with two links, one with a single link, and one without."""
     weights = torch.tensor([[[0.5, 0.25, 0.25], [0.1, 0.2, 0.7], [1.0, 0.0, 0.0]]], requires_grad=True)

@@ -52,6 +52,8 @@ class Progress:
     skipped: int = 0
     """Updates skipped because the gradient was not finite."""
     skipped_in_a_row: int = 0
+    train_nll: float = 0.0
+    """Nats per target token of the last update that was not skipped."""
     best_step: int | None = None
     best_score: float | None = None
     """The score of the validation at best_step; larger is better (BLEU, or minus the loss)."""
@@ -83,17 +85,20 @@ class Progress:
             return
         self.skipped_in_a_row = 0
         self.tokens += result.num_tokens
+        self.train_nll = result.nll / result.num_tokens
         self.window.loss += result.loss
         self.window.nll += result.nll
         self.window.tokens += result.num_tokens
         self.window.updates += 1
         self.window.grad_norm += result.grad_norm
 
-    def validated(self, score: float, loss: float = math.nan, warmup: int = 0) -> bool:
+    def validated(
+        self, score: float, loss: float = math.nan, warmup: int = 0, may_be_best: bool = True
+    ) -> bool:
         """Add a validation; True if it is a new best. In the first `warmup` updates it uses up no
         patience.
         """
-        is_best = self.best_score is None or self._is_better(score, loss)
+        is_best = may_be_best and (self.best_score is None or self._is_better(score, loss))
         self.scores.append((self.step, score, loss, is_best))
         if is_best:
             self.best_step, self.best_score, self.best_loss, self.stale = self.step, score, loss, 0

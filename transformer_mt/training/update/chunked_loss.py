@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from transformer_mt.model.interface import NEVER
-from transformer_mt.model.kernels.cpu_code import uses_cpu_code
+from transformer_mt.model.kernels.cpu_code import can_be_read, uses_cpu_code
 
 # Target tokens of a chunk on a CPU: more leave its cache, fewer pass over the weights too often.
 _TOKENS_ON_CPU = 256
@@ -121,8 +121,14 @@ def plain_chunk(
     p_CV = logits_CV.softmax(dim=-1, dtype=torch.float32)
     # A separate log_softmax is not needed: log p of the target is computed from p. This avoids a second pass
     # with exponentials.
-    nll_C1 = -p_CV.gather(1, targets_C1).clamp_min(torch.finfo(torch.float32).tiny).log()
+    p_C1 = p_CV.gather(1, targets_C1)
     logits_C1 = logits_CV.gather(1, targets_C1).float()
+    nll_C1 = -p_C1.log()
+    is_tiny_C1 = p_C1 < torch.finfo(torch.float32).tiny
+    if not can_be_read(is_tiny_C1) or is_tiny_C1.any():
+        # Below float32's range: the likeliest token has p = exp(its logit) / sum, which gives log sum.
+        log_sum_C1 = logits_CV.amax(-1, keepdim=True).float() - p_CV.amax(-1, keepdim=True).log()
+        nll_C1 = torch.where(is_tiny_C1, log_sum_C1 - logits_C1, nll_C1)
     if is_real_C1 is not None:
         nll_C1, logits_C1 = nll_C1 * is_real_C1, logits_C1 * is_real_C1
     sums = nll_C1.sum(), logits_C1.sum()
