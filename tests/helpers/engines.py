@@ -48,4 +48,6 @@ def planned_lines(translator, line, prefix="", protect=None):
     """The line with its units, as a call with these options would search for it."""
     decode = translator.decode
     stages = build_stages(translator.resources, translator.planner, decode, Options(protect=protect))
-    return translator.planner.lines([SourceLine.of(line, 0, prefix)], Plan(stages, decode))
+    lines = [SourceLine.of(line, 0, prefix)]
+    translator.planner.plan_lines(lines, Plan(stages, decode))
+    return lines

@@ -54,7 +54,7 @@ FEATURES = {
             "companions.serving.http.requests", "training.early_checks",
         },
     ),
-    "translating again": Feature({"translation.stages.retry"}),
+    "translating again": Feature({"translation.retry"}, users={"translation.translator"}),
     "ends of lines": Feature({"translation.stages.ends", "translation.stages.line_edges"}, {"match_ends"}),
     "flags": Feature({"translation.stages.problem_flags"}, users={"companions.lab.breakdown"}),
     "confidence": Feature(

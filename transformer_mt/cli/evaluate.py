@@ -140,10 +140,8 @@ def _score(
     hand: "list[HandLinks] | None",
 ) -> None:
     """Print the scores of each set, and what else is asked for."""
-    from transformer_mt.translation.engines.engine import in_words
-
     for test, evaluation in run.evaluations(tests, external, hand):
-        what = f"{test.title}, {evaluation.search}, by {in_words(run.translator.engine)}"
+        what = f"{test.title}, {evaluation.search}, by {run.translator.engine_in_words}"
         _print_scores(arguments, test, evaluation.seen, evaluation.scores, what)
     try:
         for after_evaluation in hooks("after_evaluation"):

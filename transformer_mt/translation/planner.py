@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
@@ -11,7 +12,7 @@ from transformer_mt.text.control_characters import as_read
 from transformer_mt.translation.engines.engine import Ids
 from transformer_mt.translation.splitting import Splitter
 from transformer_mt.translation.stages.stage import Stage
-from transformer_mt.translation.units import Line, Segment, SourceLine, Unit
+from transformer_mt.translation.units import Segment, SourceLine, Unit
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,8 @@ class Planner:
         most = self.max_src_length - 1 - len(self.language_ids) - has_tags  # a tag is a piece more
         self.splitter = Splitter(self.source_lang, self.target_lang, most, self._count)
 
-    def lines(self, sources: Sequence[SourceLine], plan: Plan) -> list[Line]:
-        """The units of each line. The first unit of a line has its prefix."""
+    def plan_lines(self, sources: Sequence[SourceLine], plan: Plan) -> None:
+        """Give each line its units. The first unit of a line has its prefix."""
         for line in sources:
             for stage in plan.stages:
                 stage.divide(line)
@@ -68,21 +69,20 @@ class Planner:
         has_prefixes = any(line.prefix for line in sources)
         prefixes = self.tokenizer.encode_tgt([line.prefix for line in sources]) if has_prefixes else None
         before = self.ids_before(plan.tag)
-        return [
-            self._line(line, encoded, prefixes[i] if prefixes else [], plan, before)
-            for i, line in enumerate(sources)
-        ]
+        for i, line in enumerate(sources):
+            self._plan_line(line, encoded, prefixes[i] if prefixes else [], plan, before)
 
-    def _line(self, line: SourceLine, encoded: Iterator[Ids], prefix: Ids, plan: Plan, before: Ids) -> Line:
-        """The line with its units. `encoded` gives the pieces of each segment that is searched, `before` are
+    def _plan_line(
+        self, line: SourceLine, encoded: Iterator[Ids], prefix: Ids, plan: Plan, before: Ids
+    ) -> None:
+        """Give the line its units. `encoded` gives the pieces of each segment that is searched, `before` are
         the control pieces before each.
         """
         if UNK in prefix:
             raise InputError(
                 f"a prefix must be written in characters the model knows, but is {line.prefix!r}"
             )
-        units: list[Unit] = []
-        is_too_long = False
+        units = line.units
         for segment in line.segments:
             if segment.known is not None:
                 units.append(Unit(segment, [], 0, line=line))
@@ -93,15 +93,14 @@ class Planner:
                 continue
             parts = self.splitter.fit(segment.text, line.keep(segment.text))
             parts[-1:] = [replace(parts[-1], gap=parts[-1].gap + segment.gap)]
-            for stage in plan.stages:
-                parts = [stage.divide_further(line, segment, part) for part in parts]
+            if segment.replacement is not None:
+                parts = _with_replacement(parts, segment.replacement)
             for part, ids in zip(parts, self.encode([part.searched for part in parts])):
                 units.append(self._unit(line, part, ids, plan, before))
-            is_too_long = True
+            line.is_too_long = True
         if units and prefix:  # a given prefix does not count against the limit
             limit = min(units[0].limit + len(prefix), self.max_positions or sys.maxsize)
             units[0] = replace(units[0], prefix=prefix, prefix_text=line.prefix, limit=limit)
-        return Line(line.source, units, line.before, line.after, is_too_long)
 
     def _unit(self, line: SourceLine, segment: Segment, ids: Ids, plan: Plan, before: Ids) -> Unit:
         """The unit of a segment; one without pieces stays as it is."""
@@ -133,3 +132,14 @@ class Planner:
 
     def _count(self, texts: Sequence[str]) -> list[int]:
         return [len(ids) for ids in self.tokenizer.encode_src(texts)]
+
+
+def _with_replacement(parts: Sequence[Segment], replacement: str) -> list[Segment]:
+    """The parts of a segment, each with its part of the text that is searched for instead; it begins as the
+    segment's own part does, with a capital if that is one.
+    """
+    starts = accumulate((len(part.text + part.gap) for part in parts), initial=0)
+    texts = (
+        part.text[:1] + replacement[start + 1 : start + len(part.text)] for start, part in zip(starts, parts)
+    )
+    return [replace(part, replacement=text) for part, text in zip(parts, texts)]

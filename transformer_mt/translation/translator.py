@@ -19,6 +19,7 @@ from transformer_mt.translation.engines.prompted import cross_attention, token_l
 from transformer_mt.translation.line_workers import num_workers, translate_in_workers
 from transformer_mt.translation.planner import Plan, Planner
 from transformer_mt.translation.result import Options, Translation
+from transformer_mt.translation.retry import retried, wider
 from transformer_mt.translation.stages.build_stages import NO_RESOURCES, Resources, build_stages
 from transformer_mt.translation.stages.confidence import Calibration
 from transformer_mt.translation.stages.stage import Stage
@@ -107,6 +108,12 @@ class Translator:
         """Divides lines into what the model takes."""
         direction = self.source_lang, self.target_lang
         return Planner(self.tokenizer, self.configs, self.engine.max_positions, direction)
+
+    @property
+    def engine_in_words(self) -> str:
+        """The engine and its arithmetic, such as "torch in float32"."""
+        dtype = self.engine.dtype
+        return f"{self.engine.name} {'as exported' if dtype == 'default' else f'in {dtype}'}"
 
     def encode_src(self, lines: Sequence[str], tag: str | None = None) -> list[Ids]:
         """Piece ids of whole lines, after the control pieces: the target language if the model needs it, and
@@ -220,9 +227,7 @@ class Translator:
             return list(self._stream(chosen, line_options, settings, self._checked(line_options, settings)))
 
         results = self._divided(lines, options, settings) or self._stream(lines, options, settings, stages)
-        for stage in stages:
-            results = stage.over_lines(results, again)
-        yield from results
+        yield from retried(results, settings, again) if options.retry else results
 
     def check(self, options: Options) -> None:
         """InputError, before any work, if the options do not fit the search or one another."""
@@ -232,8 +237,8 @@ class Translator:
         self.engine.check(settings)
         options.check(settings)
         stages = build_stages(self.resources, self.planner, settings, options)
-        for stage in stages:
-            stage.check(self.engine)
+        if options.retry:
+            self.engine.check(wider(settings))
         if options.tag is not None:
             self.tokenizer.tag_id(options.tag)
         return stages
@@ -259,21 +264,13 @@ class Translator:
         prefixes = options.prefixes or [""] * len(lines)
         sources = [SourceLine.of(line, i, prefix) for i, (line, prefix) in enumerate(zip(lines, prefixes))]
         plan = Plan(stages, settings, options.tag)
-        planned = self.planner.lines(sources, plan)
-        units = [unit for line in planned for unit in line.units]
-        in_order = LinesInOrder(planned)
+        self.planner.plan_lines(sources, plan)
+        units = [unit for line in sources for unit in line.units]
+        in_order = LinesInOrder(sources)
         yield from self._results(in_order, options, stages)  # blank lines at the beginning
-        refused: list[int] = []
-        search = UnitSearch(self.engine, self.planner, plan, options.n_best)
-        for number, translated in search.results(units):
-            if translated is None:
-                refused.append(number)
-            else:
-                in_order.add(number, translated)
+        for number, unit in UnitSearch(self.engine, self.planner, plan, options.n_best).results(units):
+            in_order.add(number, unit)
             yield from self._results(in_order, options, stages)
-        for number, translated in zip(refused, search.recovered([units[i] for i in refused])):
-            in_order.add(number, translated)
-        yield from self._results(in_order, options, stages)
 
     def _results(
         self, in_order: LinesInOrder, options: Options, stages: Sequence[Stage]

@@ -10,6 +10,7 @@ from transformer_mt.translation.engines.engine import Engine, Ids, Request
 from transformer_mt.translation.engines.prompted import cross_attention, token_log_probs
 from transformer_mt.translation.planner import Plan, Planner
 from transformer_mt.translation.result import Candidate
+from transformer_mt.translation.stages.stage import Numbered, Stage
 from transformer_mt.translation.units import LinesInOrder, SourceLine, TranslatedLine, TranslatedUnit, Unit
 
 
@@ -20,10 +21,8 @@ class UnitSearch:
         self.engine, self._planner, self._plan, self._n_best = engine, planner, plan, n_best
         self._tokenizer, self._settings = planner.tokenizer, plan.settings
 
-    def results(self, units: Sequence[Unit]) -> Iterator[tuple[int, TranslatedUnit | None]]:
-        """(number, result) of each unit as soon as it was searched; None where the stages refused all
-        candidates.
-        """
+    def results(self, units: Sequence[Unit]) -> Iterator[Numbered]:
+        """(number, result) of each unit as soon as it was searched."""
         for number, unit in enumerate(units):
             if unit.is_fixed:
                 segment = unit.segment
@@ -36,26 +35,21 @@ class UnitSearch:
         units = [units[number] for number in numbers]
         # Search for more candidates than are returned: mbr chooses among all samples, and some candidates may
         # be duplicates or refused by a stage.
-        several = self._settings.search == "mbr" or self._n_best > 1 or any(unit.facts for unit in units)
+        several = self._settings.search == "mbr" or self._n_best > 1
+        several = several or any(unit.has_conditions for unit in units)
         wanted = self._settings.num_hypotheses if several else 1
-        incomplete: list[list[tuple[int, TranslatedUnit]]] = [[] for _ in self._plan.stages]
+        incomplete: dict[Stage, list[Numbered]] = {stage: [] for stage in self._plan.stages}
         for number, hypotheses in self.engine.search([u.request for u in units], self._settings, wanted):
-            translated = self._translated(units[number], hypotheses)
-            wanting = None
-            if translated is not None and units[number].facts:
-                wants = (stage.wants_more(translated) for stage in self._plan.stages)
-                wanting = next((i for i, wants_more in enumerate(wants) if wants_more), None)
-            if translated is None or wanting is None:
+            translated, wanting = self._translated(units[number], hypotheses)
+            if wanting is None:
                 yield numbers[number], translated
             else:
                 incomplete[wanting].append((numbers[number], translated))
-        for stage, waiting in zip(self._plan.stages, incomplete):
+        for stage, waiting in incomplete.items():
             if waiting:
-                yield from stage.improve(waiting, self)
+                yield from stage.search_again(waiting, self)
 
-    def again(
-        self, units: Sequence[Unit], requests: Sequence[Request | None]
-    ) -> Iterator[tuple[int, TranslatedUnit]]:
+    def again(self, units: Sequence[Unit], requests: Sequence[Request | None]) -> Iterator[Numbered]:
         """(index, result) of the units that have a request and get a translation that no stage refuses."""
         numbered = [(i, request) for i, request in enumerate(requests) if request is not None]
         if not numbered:
@@ -63,45 +57,41 @@ class UnitSearch:
         wanted = self._settings.num_hypotheses
         for index, hypotheses in self.engine.search([r for _, r in numbered], self._settings, wanted):
             i = numbered[index][0]
-            translated = self._translated(units[i], hypotheses) if hypotheses else None
-            if translated is not None:
+            if hypotheses and (translated := self._translated(units[i], hypotheses)[0]).candidates:
                 yield i, translated
 
-    def _translated(self, unit: Unit, hypotheses: Sequence[Hypothesis]) -> TranslatedUnit | None:
-        """The unit with its candidates; None where a stage refused all of them."""
+    def _translated(
+        self, unit: Unit, hypotheses: Sequence[Hypothesis]
+    ) -> tuple[TranslatedUnit, Stage | None]:
+        """The unit with its candidates, and the first stage that has chosen too little."""
         if not hypotheses:
             problem = "the rules of the search allow no translation"
-            return TranslatedUnit(unit, [NOTHING], ["no_hypothesis"], [problem])
+            return TranslatedUnit(unit, [NOTHING], ["no_hypothesis"], [problem]), None
         if self._settings.search == "mbr":
             utility, language = self._settings.utility, self._planner.target_lang
             hypotheses = by_utility(hypotheses, self._tokenizer, utility, language)
-        elif self._n_best == 1 and not unit.facts:
+        elif self._n_best == 1 and not unit.has_conditions:
             hypotheses = hypotheses[:1]
         candidates: Sequence[Candidate] = candidates_of(hypotheses, self._tokenizer, unit, self._plan.stages)
-        for stage in self._plan.stages if unit.facts else ():
-            if not (candidates := stage.choose(unit, candidates)):
-                return None
-        best = list(candidates[: self._n_best])
-        remarks = [remark for stage in self._plan.stages for remark in stage.remarks(unit, best[0])]
-        if self._was_truncated(unit, best[0]):
-            remarks.append(("truncated", f"the translation was stopped at {unit.limit - 1} tokens"))
-        return TranslatedUnit(unit, best, [flag for flag, _ in remarks], [text for _, text in remarks])
-
-    def recovered(self, units: Sequence[Unit]) -> list[TranslatedUnit]:
-        """The units that have no candidate, as the stage that refused them recovers them."""
-        by_number: dict[int, TranslatedUnit] = {}
+        wanting = None
         for stage in self._plan.stages:
-            refused = [i for i, unit in enumerate(units) if stage in unit.facts and type(stage).refuses]
-            if refused:
-                by_number |= zip(refused, stage.recover([units[i] for i in refused], self))
-        return [by_number[i] for i in range(len(units))]
+            choice = stage.choose(unit, candidates)
+            candidates = choice.candidates
+            if not choice.is_enough:
+                wanting = wanting or stage
+                if not candidates:
+                    return TranslatedUnit(unit, []), wanting
+        best = list(candidates[: self._n_best])
+        if not self._was_truncated(unit, best[0]):
+            return TranslatedUnit(unit, best), wanting
+        problem = f"the translation was stopped at {unit.limit - 1} tokens"
+        return TranslatedUnit(unit, best, ["truncated"], [problem]), wanting
 
     def translate(self, lines: Sequence[SourceLine]) -> Iterator[TranslatedLine]:
         """Translations of parts of units."""
-        planned = self._planner.lines(lines, self._plan)
-        in_order = LinesInOrder(planned)
-        for number, unit in self.results([unit for line in planned for unit in line.units]):
-            assert unit is not None  # stages refuse no part
+        self._planner.plan_lines(lines, self._plan)
+        in_order = LinesInOrder(lines)
+        for number, unit in self.results([unit for line in lines for unit in line.units]):
             in_order.add(number, unit)
         return in_order.done()
 

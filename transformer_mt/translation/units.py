@@ -1,9 +1,8 @@
 """Lines as units of work for an engine: each unit is a segment of a line that is searched by itself."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 
 from transformer_mt.translation.engines.engine import Ids, Request
 from transformer_mt.translation.result import Candidate
@@ -39,7 +38,7 @@ class Segment:
 
 @dataclass(slots=True)
 class SourceLine:
-    """A line to translate. One stage after the other changes it, until it is divided into segments."""
+    """A line to translate. One stage after the other divides it into segments; then it gets their units."""
 
     source: str
     segments: list[Segment]
@@ -54,6 +53,15 @@ class SourceLine:
     """Where in a text stands what must pass unchanged."""
     part_of: "Unit | None" = None
     """The unit that the line is a part of, whose whole could not be translated at once."""
+    units: "list[Unit]" = field(default_factory=list)
+    """None where it is blank."""
+    is_too_long: bool = False
+    """Whether a segment of it had to be divided."""
+
+    @property
+    def is_fixed(self) -> bool:
+        """True if all units stay as they are."""
+        return all(unit.is_fixed and unit.segment.flag is None for unit in self.units)
 
     @classmethod
     def of(
@@ -78,8 +86,8 @@ class Unit:
     prompt: Ids = field(default_factory=list)
     """The pieces that the decoder is given before it writes."""
     line: SourceLine = field(default_factory=lambda: SourceLine.of(""))
-    facts: Mapping[Any, Any] = field(default_factory=dict)
-    """The notes of each stage about the unit."""
+    has_conditions: bool = False
+    """True if a stage may refuse a candidate for what it lacks, so that several are searched for."""
     positions: list[Ids] | None = None
     """For each piece of the text the positions in `src` that stand for it, where these are not one after the
     other at its end.
@@ -95,27 +103,6 @@ class Unit:
     @property
     def request(self) -> Request:
         return Request(self.src, self.limit, self.prefix, self.prompt)
-
-    def with_fact(self, stage: Any, fact: Any) -> "Unit":
-        """The unit with what a stage remembers about it."""
-        return replace(self, facts={**self.facts, stage: fact})
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line and its units; none where it is blank."""
-
-    source: str
-    units: list[Unit]
-    before: str = ""
-    after: str = ""
-    is_too_long: bool = False
-    """Whether a segment of it had to be divided."""
-
-    @property
-    def is_fixed(self) -> bool:
-        """True if all units stay as they are."""
-        return all(unit.is_fixed and unit.segment.flag is None for unit in self.units)
 
 
 @dataclass(frozen=True)
@@ -135,7 +122,7 @@ class TranslatedUnit:
 
     unit: Unit
     candidates: list[Candidate]
-    """Best first, at least one."""
+    """Best first; none only where a stage has yet to search again."""
     flags: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
@@ -159,7 +146,7 @@ class TranslatedUnit:
 class TranslatedLine:
     """A line and its translated units."""
 
-    line: Line
+    line: SourceLine
     units: list[TranslatedUnit]
 
 
@@ -168,7 +155,7 @@ class LinesInOrder:
     translated.
     """
 
-    def __init__(self, lines: Iterable[Line]) -> None:
+    def __init__(self, lines: Iterable[SourceLine]) -> None:
         self._waiting = deque(lines)
         self._units: dict[int, TranslatedUnit] = {}
         self._first = 0  # the number of the first unit that waits

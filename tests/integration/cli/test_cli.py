@@ -392,7 +392,7 @@ def test_scores_of_every_set_are_told_where_the_model_takes_no_files(tiny_run, t
 def test_evaluate_prints_signed_scores_and_keeps_the_translations(tiny_run, cli):
     status, out, _ = cli("evaluate", tiny_run, "--beam", "2")
     lines = out.split("\n")
-    assert status == 0 and lines[0] == "test-0: toy test, 30 sentences, beam 2"
+    assert status == 0 and lines[0] == "test-0: toy test, 30 sentences, beam 2, by torch in float32"
     assert [line.split()[0] for line in lines[1:4]] == ["BLEU", "chrF", "TER"]
     assert all("nrefs:1" in line for line in lines[1:4]) and "tok:13a" in lines[1]
     rows = (tiny_run / "evaluation/test-0.jsonl").read_text(encoding="utf-8").strip().split("\n")

@@ -9,7 +9,7 @@ from tests.conftest import no_learning_curves
 from tests.helpers.companions import needs
 from transformer_mt.api import train
 from transformer_mt.config import load_config
-from transformer_mt.translation.stages import retry
+from transformer_mt.translation import retry
 from transformer_mt.translation.translator import Translator
 
 LINES = ["The dog sleeps.", "The cat sees 37 birds.", "", "An old teacher sings in the garden."]

@@ -45,7 +45,6 @@ from transformer_mt.runs.folder import RunFolder, facts_of
 from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.training.parallel.distributed import LONG_TIMEOUT, Ranks
 from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2
-from transformer_mt.translation.engines.engine import in_words
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
 
@@ -298,7 +297,7 @@ def _timed(
     metrics = build_metrics(rules, translator.target_lang, _MEASURED)
     translations = [result.translation for result in results]
     bleu, chrf = corpus_scores(metrics, test.sources, translations, test.references)
-    searched = f"{name}: {translator.decode.in_words} by {in_words(translator.engine)}"
+    searched = f"{name}: {translator.decode.in_words} by {translator.engine_in_words}"
     return Row(name, bleu, chrf, searched, megabytes, len(results) / seconds, seen)
 
 

@@ -84,11 +84,6 @@ class Engine(Protocol):
         ...
 
 
-def in_words(engine: Engine) -> str:
-    """The engine and its arithmetic, such as "torch in float32"."""
-    return f"{engine.name} {'as exported' if engine.dtype == 'default' else f'in {engine.dtype}'}"
-
-
 def batches(lengths: Sequence[int], width: int, budget: int) -> Iterator[list[int]]:
     """Indices of like length, the longest first so that memory is asked for once: rows x width x length <=
     budget.

@@ -17,7 +17,6 @@ from transformer_mt.translation.stages.line_edges import Edges
 from transformer_mt.translation.stages.problem_flags import Flags
 from transformer_mt.translation.stages.protected_text import Protection
 from transformer_mt.translation.stages.required_terms import Terms
-from transformer_mt.translation.stages.retry import Retry
 from transformer_mt.translation.stages.sentence_splitting import Sentences
 from transformer_mt.translation.stages.stage import Stage
 from transformer_mt.translation.stages.unchanged import Unchanged
@@ -99,6 +98,4 @@ def build_stages(
     if resources.calibration is not None:
         stages.append(Confidence(resources.calibration))
     stages += [load("stage", name)() for name in settings.stages]
-    if options.retry:
-        stages.append(Retry(settings))
     return stages

@@ -40,9 +40,6 @@ class Capitals(Stage):
             for segment in line.segments
         ]
 
-    def divide_further(self, line: SourceLine, whole: Segment, part: Segment) -> Segment:
-        return part if whole.replacement is None else self._lowercased(part, line.keep(part.text))
-
     def _lowercased(self, segment: Segment, keep: Spans) -> Segment:
         return replace(segment, replacement=to_sentence_case(segment.text, self._source_lang, keep))
 

@@ -13,7 +13,7 @@ from transformer_mt.text.scripts import foreign_words
 from transformer_mt.translation.assembly import merge_candidates
 from transformer_mt.translation.result import Candidate, Options
 from transformer_mt.translation.splitting import LONE_CR
-from transformer_mt.translation.stages.stage import Search, Stage
+from transformer_mt.translation.stages.stage import Choice, Numbered, Search, Stage
 from transformer_mt.translation.units import Part, SourceLine, TranslatedLine, TranslatedUnit, Unit
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ class Protection(Stage):
     """Takes only candidates that keep the protected text. Where none does, the text around it is translated
     alone.
     """
-
-    refuses = True
 
     def __init__(self, options: Options, usual: bool, language: str = "") -> None:
         """With `usual` also addresses, placeholders, tags, emoji, numbers with units and words in another
@@ -49,34 +47,40 @@ class Protection(Stage):
         if line.part_of is None and (protected := self._of(line)) is not None:
             line.keep = protected.find
 
-    def adapt(self, unit: Unit) -> Unit:
+    def _in(self, unit: Unit) -> "ProtectedText | None":
+        """The text that the unit's translation must keep; None if it has none of it."""
         if unit.line.part_of is not None or (protected := self._of(unit.line)) is None:
-            return unit
-        return unit.with_fact(self, protected) if protected.is_in(unit.segment.text) else unit
+            return None
+        return protected if protected.is_in(unit.segment.text) else None
 
-    def choose(self, unit: Unit, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        protected: ProtectedText | None = unit.facts.get(self)
-        if protected is None:
-            return candidates
-        return [one for one in candidates if protected.survived(unit.segment.text, one.translation)]
+    def adapt(self, unit: Unit) -> Unit:
+        return replace(unit, has_conditions=True) if self._in(unit) else unit
 
-    def recover(self, units: Sequence[Unit], search: Search) -> list[TranslatedUnit]:
+    def choose(self, unit: Unit, candidates: Sequence[Candidate]) -> Choice:
+        if not unit.has_conditions or (protected := self._in(unit)) is None:
+            return Choice(candidates)
+        kept = [one for one in candidates if protected.survived(unit.segment.text, one.translation)]
+        return Choice(kept, is_enough=bool(kept))
+
+    def search_again(self, units: Sequence[Numbered], search: Search) -> Iterator[Numbered]:
         """All in one batch."""
-        spans = [unit.facts[self].spans(unit.segment.text) for unit in units]
         lines: list[SourceLine] = []
-        for unit, of_unit in zip(units, spans):
+        spans_of: list[tuple[int, Unit, list[Span]]] = []
+        for number, refused in units:
+            unit = refused.unit
+            protected = self._in(unit)
+            assert protected is not None  # else it would not be refused
+            of_unit = protected.spans(unit.segment.text)
+            spans_of.append((number, unit, of_unit))
             for span in of_unit:
                 if span.translatable:
                     # The prefix begins the first span; before protected text it is put in front.
                     prefix = unit.prefix_text if span is of_unit[0] else ""
                     lines.append(SourceLine.of(span.text.strip(), len(lines), prefix, part_of=unit))
         translated = search.translate(lines)
-        return [
-            self._rejoined(
-                unit, of_unit, [next(translated) if span.translatable else None for span in of_unit], search
-            )
-            for unit, of_unit in zip(units, spans)
-        ]
+        for number, unit, of_unit in spans_of:
+            of_spans = [next(translated) if span.translatable else None for span in of_unit]
+            yield number, self._rejoined(unit, of_unit, of_spans, search)
 
     @staticmethod
     def _rejoined(
@@ -104,8 +108,7 @@ class Protection(Stage):
         return TranslatedUnit(unit, candidates, flags, problems, parts)
 
     def align(self, unit: Unit, text: str, translation: str, aligned: "AlignedSegment") -> "AlignedSegment":
-        protected: ProtectedText | None = unit.facts.get(self)
-        if protected is None:
+        if not unit.has_conditions or (protected := self._in(unit)) is None:
             return aligned
         from transformer_mt.translation.alignment import pinned  # NumPy takes time to import
 

@@ -15,17 +15,15 @@ from transformer_mt.terms.glossary import Glossary, Match
 from transformer_mt.text.control_characters import as_read
 from transformer_mt.translation.engines.engine import Ids, Request
 from transformer_mt.translation.planner import Planner
-from transformer_mt.translation.result import Candidate
-from transformer_mt.translation.stages.stage import Search, Stage
-from transformer_mt.translation.units import TranslatedUnit, Unit
+from transformer_mt.translation.result import Candidate, Translation
+from transformer_mt.translation.stages.stage import Choice, Numbered, Search, Stage
+from transformer_mt.translation.units import TranslatedLine, TranslatedUnit, Unit
 
 if TYPE_CHECKING:
     from transformer_mt.translation.stages.forced_terms import ForcedTerms
 
 _MOST_REPLACED = 4
 """Terms of a sentence that are written where the words stood that they replace."""
-
-Numbered = tuple[int, TranslatedUnit]
 
 
 class Terms(Stage):
@@ -37,22 +35,26 @@ class Terms(Stage):
         self._pieces = TermPieces.of(planner.tokenizer)
         self._may_force = settings.search == "beam"
 
-    def adapt(self, unit: Unit) -> Unit:
-        """The unit with its terms, apart from those in protected text; in its source, too, if the model has
-        learnt to read them and they fit.
-        """
+    def _terms(self, unit: Unit) -> list[Match]:
+        """The terms of the unit, apart from those in protected text."""
         text = as_read(unit.segment.searched)
         kept = unit.line.keep(text)
-        terms = [
+        return [
             term
             for term in self._glossary.find(text)
             if not any(term.begin < end and term.end > begin for begin, end in kept)
         ]
+
+    def adapt(self, unit: Unit) -> Unit:
+        """The unit with room for its terms, and with them in its source if the model has learnt to read them
+        and they fit.
+        """
+        text, terms = as_read(unit.segment.searched), self._terms(unit)
         if not terms:
             return unit
         targets = self._tokenizer.encode_tgt([term.targets[0] for term in terms])
         limit = min(unit.limit + sum(map(len, targets)), self._planner.max_positions or sys.maxsize)
-        unit = replace(unit.with_fact(self, terms), limit=limit)
+        unit = replace(unit, has_conditions=True, limit=limit)
         if self._pieces is None:
             return unit
         ids, spans = self._tokenizer.spans_src(text)
@@ -71,29 +73,32 @@ class Terms(Stage):
         positions = [[first + i for i in of_piece] for of_piece in self._pieces.text_positions(written)]
         return replace(unit, src=[*unit.src[:first], *written], positions=positions)
 
-    def choose(self, unit: Unit, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        if self not in unit.facts:
-            return candidates
-        return sorted(candidates, key=lambda candidate: bool(self._missing(unit, candidate)))
+    def choose(self, unit: Unit, candidates: Sequence[Candidate]) -> Choice:
+        if not unit.has_conditions or not (terms := self._terms(unit)):
+            return Choice(candidates)
+        ordered = sorted(candidates, key=lambda candidate: bool(self._missing(terms, candidate)))
+        return Choice(ordered, is_enough=not (self._may_force and self._missing(terms, ordered[0])))
 
-    def remarks(self, unit: Unit, best: Candidate) -> Iterator[tuple[str, str]]:
-        if missing := self._missing(unit, best):
-            text = unit.segment.searched
-            terms = ", ".join(f"{text[m.begin : m.end]!r} ({' or '.join(m.targets)})" for m in missing)
-            yield "missing_term", f"not translated as in the glossary: {terms}"
+    def finish(self, line: TranslatedLine, result: Translation) -> Translation:
+        problems = []
+        for one in (searched for unit in line.units for searched in unit.searched):
+            if missing := self._missing(self._terms(one.unit), one.candidates[0]):
+                text = one.unit.segment.searched
+                terms = ", ".join(f"{text[m.begin : m.end]!r} ({' or '.join(m.targets)})" for m in missing)
+                problems.append(f"not translated as in the glossary: {terms}")
+        if not problems:
+            return result
+        flags = list(dict.fromkeys([*result.flags, "missing_term"]))
+        return replace(result, flags=flags, problems=[*result.problems, *dict.fromkeys(problems)])
 
-    def _missing(self, unit: Unit, candidate: Candidate) -> list[Match]:
-        """The terms of the unit of which the candidate does not have a translation."""
-        terms: Sequence[Match] = unit.facts.get(self, ())
+    def _missing(self, terms: Sequence[Match], candidate: Candidate) -> list[Match]:
+        """The terms of which the candidate does not have a translation."""
         return [term for term in terms if not self._glossary.is_rendered(term, candidate.translation)]
 
     def _num_missing(self, translated: TranslatedUnit) -> int:
-        return len(self._missing(translated.unit, translated.candidates[0]))
+        return len(self._missing(self._terms(translated.unit), translated.candidates[0]))
 
-    def wants_more(self, translated: TranslatedUnit) -> bool:
-        return self._may_force and self._num_missing(translated) > 0
-
-    def improve(self, units: Sequence[Numbered], search: Search) -> Iterator[Numbered]:
+    def search_again(self, units: Sequence[Numbered], search: Search) -> Iterator[Numbered]:
         """First each missing term is written where the words stood that it replaces, then what is left
         wherever the search puts it.
         """
@@ -112,7 +117,7 @@ class Terms(Stage):
                     (stuck if after is before else open_units).append((number, after))
         stuck += open_units
         if search.engine.writes_phrases:
-            requests = [forced.anywhere(unit.unit, unit.unit.facts[self]) for _, unit in stuck]
+            requests = [forced.anywhere(unit.unit, self._terms(unit.unit)) for _, unit in stuck]
             better = self._better(stuck, requests, search)
             stuck = [(number, after) for (number, _), after in zip(stuck, better)]
         yield from stuck
@@ -123,7 +128,7 @@ class Terms(Stage):
         unit_ids: list[tuple[Unit, Ids]] = [(one.unit, search.ids_of(one.candidates[0])) for _, one in units]
         attentions = search.cross_attention([(unit.src, ids) for unit, ids in unit_ids])
         return [
-            forced.written_again(unit, ids, attention, self._missing(unit, one.candidates[0]))
+            forced.written_again(unit, ids, attention, self._missing(self._terms(unit), one.candidates[0]))
             for (unit, ids), attention, (_, one) in zip(unit_ids, attentions, units)
         ]
 

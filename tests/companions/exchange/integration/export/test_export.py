@@ -44,7 +44,10 @@ def test_an_export_translates_as_its_run_does(tiny_run, exported, tmp_path, cli)
 
 def test_an_export_is_evaluated_and_scored(tiny_run, exported, tmp_path, cli):
     scores = [cli("evaluate", model)[1] for model in (tiny_run, exported)]
-    assert scores[0] == scores[1] and scores[0].startswith("test-0: toy test, 30 sentences, beam 5")
+    first, second = (score.partition("\n") for score in scores)
+    assert first[0] == "test-0: toy test, 30 sentences, beam 5, by torch in float32"
+    assert second[0] == "test-0: toy test, 30 sentences, beam 5, by ctranslate2 as exported"
+    assert first[2] == second[2]
     (tmp_path / "a.en").write_text("The dog sleeps.\nA cat sings.\n", encoding="utf-8")
     (tmp_path / "a.de").write_text("Der Hund schläft.\nEine Katze singt.\n", encoding="utf-8")
     files = ["--source", tmp_path / "a.en", "--target", tmp_path / "a.de"]

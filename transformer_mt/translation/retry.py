@@ -1,12 +1,10 @@
 """Lines whose translation looks wrong are translated again, by a wider search that does not repeat itself."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from transformer_mt.config import DecodeConfig
-from transformer_mt.translation.engines.engine import Engine
 from transformer_mt.translation.result import Translation
-from transformer_mt.translation.stages.stage import Stage, TranslateAgain
 
 RETRIED_FLAGS = frozenset({
     "no_hypothesis", "truncated", "repeating", "length_ratio", "missing_number", "missing_url",
@@ -18,23 +16,21 @@ _BEAM, _NGRAM, _LONGER = 10, 3, 0.3
 _MOST_BEAM = 1000
 
 
-class Retry(Stage):
-    """Translates lines that look wrong again and keeps the better translation. The first result comes when
-    all lines are done.
+TranslateAgain = Callable[[Sequence[int], DecodeConfig], list[Translation]]
+"""Translates the lines of these numbers with other settings of the search."""
+
+
+def retried(
+    results: Iterator[Translation], settings: DecodeConfig, again: TranslateAgain
+) -> Iterator[Translation]:
+    """The results of all lines, of those that look wrong the better of two translations. The first result
+    comes when all lines are done.
     """
-
-    def __init__(self, settings: DecodeConfig) -> None:
-        self._settings = wider(settings)
-
-    def check(self, engine: Engine) -> None:
-        engine.check(self._settings)
-
-    def over_lines(self, results: Iterator[Translation], again: TranslateAgain) -> Iterator[Translation]:
-        every = list(results)
-        wrong = [i for i, result in enumerate(every) if looks_wrong(result)]
-        for i, second in zip(wrong, again(wrong, self._settings) if wrong else ()):
-            every[i] = better(every[i], second)
-        yield from every
+    every = list(results)
+    wrong = [i for i, result in enumerate(every) if looks_wrong(result)]
+    for i, second in zip(wrong, again(wrong, wider(settings)) if wrong else ()):
+        every[i] = better(every[i], second)
+    yield from every
 
 
 def wider(decode: DecodeConfig) -> DecodeConfig:
