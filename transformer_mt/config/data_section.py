@@ -90,6 +90,12 @@ class DataConfig(Section):
     """Pairs that decide when to stop and which checkpoint is best: a set or a list of sets."""
     test: Location[list[EvaluationCorpus]] = Field([])
     """Test sets for `evaluate`; their pairs are left out of the training data."""
+    leave_out: Literal["sources", "either"] | None = None
+    """The training pairs that are left out for the validation and test sets: `sources`, those with a source
+    of these sets, or `either`, also those with one of their targets. Default: either with several
+    directions, whose pairs often share a target (Europarl, TED), else sources, as one short target translates
+    many. `evaluate` counts sentences with either side as seen.
+    """
     max_length: Positive = 256
     """Maximum tokens, with end-of-sentence, of a side of a training pair and of a source translated
     unsplit.
@@ -299,6 +305,16 @@ class DataConfig(Section):
         """
         of_entries = (entry.directions(self.languages) for entry in self.entries)
         return list(dict.fromkeys(direction for several in of_entries for direction in several))
+
+    @property
+    def has_vocabulary(self) -> bool:
+        """True if the training pairs bring their vocabulary."""
+        return any(entry.has_vocabulary for entry in self.entries)
+
+    @property
+    def leaves_out_targets(self) -> bool:
+        """True if a pair with the target of an evaluation sentence is left out of the training."""
+        return self.leave_out == "either" or (self.leave_out is None and len(self.directions) > 1)
 
     @property
     def languages_used(self) -> list[str]:

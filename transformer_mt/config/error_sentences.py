@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from transformer_mt.config.keys import CORPORA, keys
 from transformer_mt.corpora.corpus_kinds import SETS
 from transformer_mt.errors import Setting, UserError
+from transformer_mt.settings.section import PATTERNS
 
 _TAGS = ("a score", "ScoresConfig", "a run's folder", "PublicModel", "Halves")
 """Names of the kinds of a value, which pydantic puts into the path of a mistake."""
@@ -121,7 +122,7 @@ def _problem(error: Any, loc: list[str], section: type[BaseModel]) -> str:
     if kind == "model_type":
         return f" must be a section of keys, but is {'empty' if value is None else repr(value)}"
     if kind == "string_pattern_mismatch":
-        return f" must match {error['ctx']['pattern']}, but is {value!r}"
+        return f" must be {PATTERNS[error['ctx']['pattern']]}, but is {value!r}"
     must = error["msg"].replace("Input should be", "must be").replace("should have", "must have")
     near = ""
     if kind == "literal_error":

@@ -3,6 +3,7 @@
 import difflib
 import json
 import re
+import shlex
 import typing
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,8 @@ def load_yaml(kind: type[Kind], path: str | Path, overrides: list[str] | tuple[s
         raise InputError(f"{path}: a config must have keys, but is empty")
     if kind is Config and values.keys() >= {"base", "variants"}:
         raise InputError(
-            f"{path}: must be the config of one training, but is a sweep; use transformer-mt sweep {path}"
+            f"{path}: must be the config of one training, but is a sweep; use transformer-mt sweep "
+            f"{shlex.quote(str(path))}"
         )
     values = _copy_of(values)
     for override in overrides:

@@ -76,7 +76,7 @@ def resolve(written: Config, known: Known) -> Config:
         config = with_checkpoint(config, known.checkpoint)
     elif known.parent is not None:
         config = with_parent(config, known.parent)
-    if known.vocabulary is not None and config.tokenizer.file:
+    if known.vocabulary is not None and (config.tokenizer.file or config.data.has_vocabulary):
         config = with_vocabulary(config, known.vocabulary)
     if config.tokenizer.normalization == "auto":
         config = changed(config, "tokenizer", normalization="compose")
@@ -112,7 +112,7 @@ def with_checkpoint(config: Config, checkpoint: Config) -> Config:
         config = changed(config, "train", monitor=checkpoint.train.monitor)
     if config.init_from:  # the run has its own copy of the parent's keys
         config = with_keys_of(config, checkpoint, ("model", "tokenizer"))
-    elif config.tokenizer.file:
+    elif config.tokenizer.file or config.data.has_vocabulary:
         config = with_keys_of(config, checkpoint, ("tokenizer",))
     if config.tokenizer.normalization == "auto":
         config = changed(config, "tokenizer", normalization=checkpoint.tokenizer.normalization)
@@ -156,17 +156,18 @@ def with_parent(config: Config, parent: Config) -> Config:
 
 
 def with_vocabulary(config: Config, vocabulary: VocabularyFacts) -> Config:
-    """The config with the keys of `tokenizer` that `tokenizer.file` decides. InputError, with all reasons,
-    where the config asks for something else.
+    """The config with the keys of `tokenizer` that `tokenizer.file`, or the prepared pairs, decide.
+    InputError, with all reasons, where the config asks for something else.
     """
     given, reasons = config.tokenizer, []
+    where = "tokenizer.file" if given.file else "the prepared pairs of data.train"
     before_tags = vocabulary.settings["vocab_size"] - vocabulary.num_control_pieces
     for key, value in vocabulary.settings.items():
         wanted = getattr(given, key)
         is_without_tags = key == "vocab_size" and before_tags <= wanted <= value
         if key in given.model_fields_set and wanted != value and not is_without_tags:
             reasons.append(
-                f"`tokenizer.{key}` must be {value!r}, as in tokenizer.file, but is {wanted!r}; leave it out"
+                f"`tokenizer.{key}` must be {value!r}, as in {where}, but is {wanted!r}; leave it out"
             )
     if given.bpe_dropout and set(vocabulary.kinds) != {"bpe"}:
         reasons.append(

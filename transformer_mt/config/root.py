@@ -11,9 +11,9 @@ from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.config.public_model import Beginning
 from transformer_mt.config.tokenizer_section import TokenizerConfig
 from transformer_mt.config.train_section import TrainConfig
-from transformer_mt.settings.section import Changeable, Section
+from transformer_mt.settings.section import Changeable, Section, pattern
 
-NAME_PATTERN = r"^\w[\w.+-]*$"
+NAME_PATTERN = pattern(r"^\w[\w.+-]*$", "letters, digits and, after the first, the marks . + -")
 """Names of what has a folder: runs/NAME."""
 
 

@@ -18,6 +18,7 @@ from transformer_mt.settings.section import (
     Probability,
     Section,
     names,
+    pattern,
 )
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ else:
     LoggerName = names("logger", "tensorboard", "wandb")
 
 
+_DEVICE = pattern(r"^(auto|cpu|cuda(:\d+)?|mps)$", "auto, cpu, cuda, cuda:N or mps")
 Monitor = Annotated[Monitored, BeforeValidator(metric_name)]
 
 
@@ -110,7 +112,7 @@ class TrainConfig(Section):
     """torch.compile for the layers and the loss, with packed batches; auto: with CUDA, if it saves more
     time than it takes: some 20 seconds, or 8 if the compiler's cache has the code.
     """
-    device: Changeable[str] = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")
+    device: Changeable[str] = Field("auto", pattern=_DEVICE)
     """auto, cpu, cuda, cuda:N or mps."""
     log_every: Changeable[Positive] = 100
     """Updates between lines of metrics.jsonl."""
@@ -122,8 +124,8 @@ class TrainConfig(Section):
     validate_every: Changeable[Positive] = 1000
     """Updates between validations."""
     validate_sentences: Annotated[Changeable[Positive], Mark.AFFECTS_SCORES] = 1000
-    """Maximum sentences of a validation set translated (greedily) for the metrics; the loss uses all but
-    those that data.max_length and data.max_length_ratio exclude.
+    """Maximum sentences of a validation set translated (greedily) for the metrics, of a larger set at equal
+    distances; the loss uses all but those that data.max_length and data.max_length_ratio exclude.
     """
     save_every: Changeable[Positive] = 1000
     """Updates between checkpoints."""

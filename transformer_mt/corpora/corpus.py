@@ -12,14 +12,16 @@ from transformer_mt.files import missing
 from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.settings.language import Language
 from transformer_mt.settings.objective import OF_TEXT, Objective
-from transformer_mt.settings.section import Section
+from transformer_mt.settings.section import Section, pattern
 from transformer_mt.text.pair import Pair
 
-TAG = r"^(>?[^>\s]\S*|>)$"
+TAG = pattern(r"^(>?[^>\s]\S*|>)$", "one word that does not begin with >>")
 """A piece before a source; those that begin with `>>` are for languages."""
 
 Languages = tuple[str, str]
 """Source and target."""
+
+_OF_FILES = ("st_size", "st_mtime_ns", "st_ctime_ns", "st_ino")
 
 T = TypeVar("T")
 
@@ -113,6 +115,11 @@ class Corpus(Section):
         return []
 
     @property
+    def has_vocabulary(self) -> bool:
+        """True if the corpus is encoded, and brings the vocabulary."""
+        return False
+
+    @property
     def has_both_sides(self) -> bool:
         """True if plain text is read together with the other side of its pairs."""
         return True
@@ -183,14 +190,16 @@ class Corpus(Section):
         return by_source(pairs) if self.several_references else ((src, (tgt,)) for src, tgt in pairs)
 
     def identity(self) -> dict[str, Any]:
-        """Facts that change when the corpus does: its keys, and size and time of each local file."""
+        """Facts that change when the corpus does: its keys, and those of its local files. What copies files,
+        such as rsync -t, can set back all of these but the time of change (ctime) and the inode.
+        """
         facts: dict[str, Any] = self.model_dump(exclude={"name", "weight", "license"})
         files = []
         for path in self.local_files():
             if not path.exists():
                 raise InputError(missing(path))
             stat = path.stat()
-            files.append([str(path.resolve()), stat.st_size, stat.st_mtime_ns])
+            files.append([str(path.resolve()), *(getattr(stat, name) for name in _OF_FILES)])
         return facts | {"files": files}
 
 

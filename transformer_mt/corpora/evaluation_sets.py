@@ -1,11 +1,22 @@
 """Validation and test sets as they are scored: sentences with one or several references."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from transformer_mt.corpora.corpus import EvaluationSentence, Languages
 from transformer_mt.corpora.held_out import AnySet, FromTrainCorpus, read_held_out
+
+T = TypeVar("T")
+
+
+def evenly_spaced(rows: Sequence[T], most: int) -> list[T]:
+    """At most so many of the rows, from the first on at equal distances: the first ones would be those of one
+    corpus, of one document or the shortest ones.
+    """
+    count = min(most, len(rows))
+    return [rows[i * len(rows) // count] for i in range(count)]
 
 
 @dataclass(frozen=True)

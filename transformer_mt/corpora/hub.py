@@ -13,7 +13,13 @@ from transformer_mt.corpora.corpus import Corpus, Languages
 from transformer_mt.corpora.hub_files import file_lists, rows_of_files
 from transformer_mt.corpora.tables import check_number_of_columns, pair_of
 from transformer_mt.errors import InputError
+from transformer_mt.settings.section import pattern
 from transformer_mt.text.pair import Pair
+
+_SPLIT = pattern(
+    r"^[\w.-]+(\[(-?\d+)?:(-?\d+)?\])?$",
+    "the name of a split or a slice by numbers of rows, such as train or train[:500000], not in percent",
+)
 
 
 class UnknownSplitError(InputError):
@@ -30,7 +36,7 @@ class HubCorpus(Corpus):
     """Name on the hub (`wmt/wmt14`) or a local folder; `data.hub` is the default."""
     config: str | None = None
     """The set's configuration (`de-en`); `data.config` is the default."""
-    split: str = Field(pattern=r"^[\w.-]+(\[(-?\d+)?:(-?\d+)?\])?$")
+    split: str = Field(pattern=_SPLIT)
     """A split, or a slice of one: `train`, `train[:500000]`."""
     columns: list[str] | None = Field(None, min_length=1, max_length=2)
     """Source and target columns, or the text column; by default named after the languages, at the top level
@@ -74,8 +80,9 @@ def read_hub(corpus: HubCorpus, columns: list[str]) -> Iterator[dict[str, Any]]:
     name, *bounds = match.groups()
     start, stop = (int(bound) if bound else None for bound in bounds)
     loaded = _load_hub(corpus, name)
-    if isinstance(loaded, list):  # addresses of parquet files, none of which is fetched yet
-        yield from rows_of_files(loaded, columns, start, stop, corpus.describe())
+    if isinstance(loaded, tuple):  # files, none of which is fetched yet
+        files, mark = loaded
+        yield from rows_of_files(files, columns, start, stop, corpus.describe(), mark)
         return
     yield from _rows_of(loaded, corpus, columns, start, stop)
 
@@ -100,8 +107,8 @@ def _rows_of(
 
 
 def _load_hub(corpus: HubCorpus, split: str) -> Any:
-    """One split of a set: the addresses of its parquet files on the hub, or a memory-mapped data set where it
-    is in another format or a local folder in the hub's layout.
+    """One split of a set: its files and the mark between their columns, or a memory-mapped data set where it
+    is in another format.
     """
     import datasets
     import huggingface_hub
@@ -116,12 +123,13 @@ def _load_hub(corpus: HubCorpus, split: str) -> Any:
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
     try:
-        if not local and (files := file_lists(corpus.hub, corpus.config, corpus.revision)) is not None:
+        if (listed := file_lists(corpus.hub, corpus.config, corpus.revision)) is not None:
+            files, mark = listed
             if split not in files:
                 raise UnknownSplitError(
                     f"{corpus.hub}: no split `{split}`; the splits are {', '.join(files)}"
                 )
-            return files[split]
+            return files[split], mark
         # The names first: a misspelt split must not cost a download.
         splits = datasets.get_dataset_split_names(corpus.hub, corpus.config, revision=corpus.revision)
         if split not in splits:

@@ -43,7 +43,7 @@ def read_moses_zip(path: str, languages: list[str]) -> Iterator[tuple[str, str]]
 
 
 def _member(archive: zipfile.ZipFile, path: str, language: str) -> str:
-    names = archive.namelist()
+    names = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]  # a Mac's own notes
     matching = [name for name in names if name.endswith(f".{language}")]
     if len(matching) != 1:
         raise InputError(

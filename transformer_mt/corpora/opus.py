@@ -14,9 +14,13 @@ from transformer_mt.corpora.download import download, fetch_json
 from transformer_mt.corpora.moses import read_moses_zip
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.settings.language import Language
+from transformer_mt.settings.section import pattern
 from transformer_mt.text.pair import Pair
 
 _SERVICE = "https://opus.nlpl.eu/opusapi/"
+
+
+_NAME = pattern(r"^[\w.+-]+$", "letters, digits and the marks . + -")
 
 
 class OpusCorpus(Corpus):
@@ -25,9 +29,9 @@ class OpusCorpus(Corpus):
     KEYS: ClassVar[tuple[str, ...]] = ("opus",)
     EXAMPLE: ClassVar[str] = "{opus: ..., version: ...}"
 
-    opus: str = Field(pattern=r"^[\w.+-]+$")
+    opus: str = Field(pattern=_NAME)
     """Its name there: `News-Commentary`."""
-    version: str = Field(pattern=r"^[\w.+-]+$")
+    version: str = Field(pattern=_NAME)
     """Its version: `v16`."""
     languages: list[Language] | None = Field(None, min_length=2, max_length=2)
     """Source and target in OPUS's codes, where they differ: `[en, zh_CN]`."""

@@ -53,10 +53,10 @@ class Sentences:
         return self.trained.has(keys) | self.alone.has(keys)
 
     def knows(self, sentences: Sequence[EvaluationSentence]) -> np.ndarray:
-        """For each sentence whether its source was trained on, or one of its references as a text alone."""
+        """For each sentence whether its source or one of its references was trained on, on any side."""
         known = self.has_trained([src for src, _ in sentences])
         for number, (_, references) in enumerate(sentences):
-            known[number] |= self.alone.has([sentence_key(text) for text in references if text.strip()]).any()
+            known[number] |= self.has_trained([text for text in references if text.strip()]).any()
         return known
 
 

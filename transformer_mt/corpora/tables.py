@@ -3,12 +3,14 @@
 import csv
 import itertools
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from transformer_mt.corpora.remote import is_url, open_file
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing
+from transformer_mt.messages import say_once
 from transformer_mt.text.lines import read_lines
 from transformer_mt.text.pair import Pair
 
@@ -19,6 +21,8 @@ Columns = list[str] | list[int]
 TWO_COLUMNS = "two names ([en, de]) or, for a table without header, two numbers from 1 on ([1, 2])"
 
 _SHOWN = 3
+_MOST_LINES = 100
+"""Line breaks within a cell."""
 
 
 def check_number_of_columns(columns: Columns | list[str] | None, is_text: bool) -> None:
@@ -64,8 +68,7 @@ def read_rows(
 def text_rows(path: str, suffix: str, delimiter: str | None) -> Iterator[tuple[int, list[str]]]:
     """(number, cells) of the rows of a .tsv or .csv file, without blank lines."""
     if suffix == ".tsv":
-        gap = delimiter or "\t"
-        rows: Iterator[list[str]] = (line.split(gap) for line in read_lines(path))
+        rows = _tsv_rows(path, delimiter or "\t")
     else:
         lines = (line + "\n" for line in read_lines(path))
         rows = csv.reader(lines, strict=True, delimiter=delimiter or ",")
@@ -82,6 +85,50 @@ def text_rows(path: str, suffix: str, delimiter: str | None) -> Iterator[tuple[i
             yield number, row
 
 
+def _tsv_rows(path: str, gap: str) -> Iterator[list[str]]:
+    """The cells of each row. A quotation mark is text, unless all rows with one are written as spreadsheets
+    write them; the whole file is read by one of these rules.
+    """
+    lines = read_lines(path)
+    for line in lines:
+        if '"' in line:
+            break
+        yield line.split(gap)
+    else:
+        return
+    lines = itertools.chain([line], lines)
+    if not _is_of_spreadsheet(path, gap):
+        yield from (line.split(gap) for line in lines)
+        return
+    say_once(f"{path}: cells are quoted as spreadsheets do, and are read so")
+    yield from csv.reader((line + "\n" for line in lines), strict=True, delimiter=gap)
+
+
+def _is_of_spreadsheet(path: str, gap: str) -> bool:
+    """True if each cell with a quotation mark is quoted by the rule of CSV (RFC 4180, 2.5 to 2.7), and one at
+    least has what people do not write: marks that are doubled, a line break or the mark between cells; or all
+    cells are quoted.
+    """
+    mark = re.escape(gap)
+    cell = f'(?:"(?:[^"]|"")*"|[^"{mark}]*)'
+    row = re.compile(f"{cell}(?:{mark}{cell})*")
+    unusual = re.compile(f'[^"{mark}]""|""[^"{mark}]|(?:^|{mark})"[^"]*{mark}[^"]*"')
+    is_unusual, are_all_quoted, begun = False, True, ""
+    for line in read_lines(path):
+        begun = f"{begun}\n{line}" if begun else line
+        if begun.count('"') % 2:
+            if begun.count("\n") > _MOST_LINES:
+                return False
+            continue  # a line break within a cell
+        if not row.fullmatch(begun):
+            return False
+        is_unusual = is_unusual or "\n" in begun or bool(unusual.search(begun))
+        count = len(re.findall(f'(?:^|{mark})"', begun))
+        are_all_quoted = are_all_quoted and (not begun or count > begun.count(gap))
+        begun = ""
+    return not begun and (is_unusual or are_all_quoted)
+
+
 def named_rows(path: str, suffix: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """(number, values by column) of the rows of a .jsonl or .parquet file."""
     if suffix == ".parquet":
@@ -90,6 +137,34 @@ def named_rows(path: str, suffix: str) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in enumerate(read_lines(path), start=1):
         if line.strip():
             yield number, _json_row(line, f"{path}:{number}")
+
+
+def rows_by_name(path: str, suffix: str, delimiter: str | None) -> Iterator[dict[str, Any]]:
+    """The rows of a text file of any kind that the hub's library reads, as values by column. InputError for a
+    row that has not the columns of the first.
+    """
+    if suffix == ".txt":
+        yield from ({"text": line} for line in read_lines(path))
+    elif suffix in (".tsv", ".csv"):
+        rows = text_rows(path, suffix, delimiter)
+        header = next(rows, (0, []))[1]
+        _once([(name, None) for name in header], path)
+        for number, row in rows:
+            if len(row) != len(header):
+                raise InputError(f"{path}: row {number} must have {len(header)} columns, but has {len(row)}")
+            yield dict(zip(header, row))
+    elif _begins_with_bracket(path):
+        try:
+            yield from json.loads("\n".join(read_lines(path)))
+        except ValueError as error:
+            raise InputError(f"{path}: must be a JSON array of objects: {error}") from None
+    else:
+        yield from (row for _, row in named_rows(path, suffix))
+
+
+def _begins_with_bracket(path: str) -> bool:
+    first = next((line for line in read_lines(path) if line.strip()), "")
+    return first.lstrip().startswith("[")
 
 
 def _read_text_table(

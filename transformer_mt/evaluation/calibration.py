@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from transformer_mt.config import EvaluateConfig
 from transformer_mt.corpora.corpus import EvaluationSentence
+from transformer_mt.corpora.evaluation_sets import evenly_spaced
 from transformer_mt.evaluation.metrics import build_metrics
 from transformer_mt.files import write_text
 from transformer_mt.progress_bar import show_progress
@@ -52,7 +53,7 @@ def calibrate(
     translator: Translator, sentences: Sequence[EvaluationSentence], rules: EvaluateConfig, tag: str | None
 ) -> Fit | None:
     """The confidence of the translator's own search; None if there are too few sentences."""
-    sentences = sentences[:_MOST]
+    sentences = evenly_spaced(sentences, _MOST)
     if len(sentences) < LEAST:
         return None
     sources = [src for src, _ in sentences]

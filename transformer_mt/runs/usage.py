@@ -1,5 +1,6 @@
 """The use of a trained model: the command for its kind."""
 
+import shlex
 from pathlib import Path
 
 from transformer_mt.config import Config
@@ -17,6 +18,7 @@ def check_translates(config: Config, folder: str | Path) -> None:
 
 def usage_of(config: Config, folder: str) -> str:
     """A command, or what to write into a config, for the model in this folder."""
+    folder = shlex.quote(folder)
     if config.data.directions:
         return f'translate {folder} "..."'
     if "classification" in config.data.objectives:

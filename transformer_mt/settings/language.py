@@ -6,8 +6,9 @@ from typing import Annotated
 from pydantic import Field
 
 from transformer_mt.errors import InputError
+from transformer_mt.settings.section import pattern
 
-_CODE = r"^[A-Za-z]{2,8}([_-]\w+)*$"
+_CODE = pattern(r"^[A-Za-z]{2,8}([_-]\w+)*$", "the code of a language, such as en or zh_Hans")
 # Codes of countries that are often written for a language. None of them is the code of another language.
 _COUNTRIES = {
     "al": ("Albanian", "sq"),

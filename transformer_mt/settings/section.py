@@ -56,6 +56,16 @@ def one_of(kind: Any, must: str) -> Any:
     return Annotated[kind, WrapValidator(validate)]
 
 
+PATTERNS: dict[str, str] = {}
+"""Regular expressions of keys to what a value must be, in words."""
+
+
+def pattern(regex: str, must: str) -> str:
+    """The regular expression of a key's values; a wrong one is answered by `must be ...`."""
+    PATTERNS[regex] = must
+    return regex
+
+
 if typing.TYPE_CHECKING:
     AutoOrBool = Literal["auto"] | bool
     AutoOrPositive = Literal["auto"] | int

@@ -52,6 +52,7 @@ def decoded_lines(file: IO[bytes], path: str) -> Iterator[str]:
         number += 1
         if number == 1:
             refuse_formats(raw, path)
+            _refuse_utf_16(raw, path)
         try:
             # Some editors begin a file with a byte-order mark; it is not part of the first sentence.
             yield strip_end(raw).decode("utf-8-sig" if number == 1 else "utf-8")
@@ -103,6 +104,16 @@ def refuse_formats(beginning: bytes, name: str) -> None:
     for begins, kind in _BINARY_BEGINNINGS.items():
         if beginning.startswith(begins):
             raise InputError(f"{name}: must be text in UTF-8, but is {kind}; save it as UTF-8 text first")
+
+
+def _refuse_utf_16(line: bytes, name: str) -> None:
+    """InputError for UTF-16 without its mark, of a script that has each second byte 0."""
+    order = next((order for order, nuls in (("le", line[1::2]), ("be", line[::2])) if not any(nuls)), None)
+    if len(line) > 3 and order is not None:
+        raise InputError(
+            f"{name}: must be text in UTF-8, but is UTF-16 without a mark; convert it with iconv -f utf-16"
+            f"{order} -t utf-8"
+        )
 
 
 def refuse_binary(lines: Sequence[bytes], first: int, name: str) -> None:

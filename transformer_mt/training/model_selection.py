@@ -11,6 +11,7 @@ from torch import Tensor
 from transformer_mt import checkpoint
 from transformer_mt.checkpoint import CheckpointError
 from transformer_mt.config import DecodeConfig
+from transformer_mt.corpora.evaluation_sets import evenly_spaced
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.calibration import calibrate
 from transformer_mt.files import write_text
@@ -89,7 +90,8 @@ def publish(run: Run, weights: checkpoint.Tensors, score: float | None, loss: fl
     config, file = run.config, run.folder.weights_file
     # The name holds the settings the score depends on: scores under others are not comparable.
     train, rules = config.train, config.evaluate
-    name = f"{train.monitor} of {train.validate_sentences}, {rules.tokenize}, lowercase {rules.lowercase}"
+    name = f"{train.monitor} of {train.validate_sentences} at equal distances, {rules.tokenize}"
+    name += f", lowercase {rules.lowercase}"
     limits, usual = config.decode, DecodeConfig()
     if (limits.max_length, limits.max_length_ratio) != (usual.max_length, usual.max_length_ratio):
         name += f", at most {limits.max_length} pieces, {limits.max_length_ratio} times the source's"
@@ -182,7 +184,7 @@ def _calibrate(run: Run) -> None:
         return
     valid = translated[0]
     translator = Translator.load(run.folder.path, str(run.device)).for_set(valid.languages)
-    sentences = valid.sentences[: run.config.train.validate_sentences]
+    sentences = evenly_spaced(valid.sentences, run.config.train.validate_sentences)
     if fit := calibrate(translator, sentences, run.config.evaluate, valid.tag):
         fit.save(run.folder)
 

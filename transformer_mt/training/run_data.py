@@ -7,6 +7,7 @@ import torch
 from transformer_mt.checkpoint import Checkpoint
 from transformer_mt.config import Config
 from transformer_mt.config.resolve import DataFacts, updates_of_epochs
+from transformer_mt.corpora.evaluation_sets import evenly_spaced
 from transformer_mt.corpora.seen_sentences import Sentences
 from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.prefetch import BatchPrefetcher
@@ -67,7 +68,9 @@ def data_facts(config: Config, data: PreparedData, device: torch.device) -> Data
     """The facts that settle keys of the config."""
     tokens = references = 0.0
     for valid in data.valid if config.train.monitor == "BLEU" else ():
-        texts = [text for _, targets in valid.sentences[:_SAMPLED_REFERENCES] for text in targets]
+        texts = [
+            text for _, targets in evenly_spaced(valid.sentences, _SAMPLED_REFERENCES) for text in targets
+        ]
         bleu = build_bleu(valid.languages[1], config.evaluate.tokenize, lowercase=False)
         tokens, references = tokens + bleu.mean_length(texts) * len(texts), references + len(texts)
     mean = tokens / max(1.0, references) if config.train.monitor == "BLEU" else math.inf

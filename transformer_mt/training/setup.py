@@ -16,7 +16,7 @@ from transformer_mt.config.dump import dump_config
 from transformer_mt.config.resolve import Known, resolve
 from transformer_mt.corpora.held_out import as_lines, held_out_file
 from transformer_mt.data.preparation.prepared_data import PreparedData
-from transformer_mt.data.vocabulary.given_tokenizer import settle
+from transformer_mt.data.vocabulary.given_tokenizer import settle, vocabulary_facts
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_text
 from transformer_mt.locks import FolderLock, lock_folder, set_aside
@@ -97,7 +97,8 @@ def _open_run(written: Config, folder: RunFolder, fresh: bool, ranks: Ranks, hel
     data = prepare_data(config, tokenizer, seen.inherited, saved, device, ranks)
     if saved is None and not fresh:
         refuse_foreign_tokenizer(folder, data.tokenizer)
-    config = resolve(written, known := replace(known, data=data_facts(config, data, device)))
+    facts, vocabulary = data_facts(config, data, device), vocabulary_facts(data.tokenizer)
+    config = resolve(written, known := replace(known, data=facts, vocabulary=vocabulary))
     if config.train.batch_tokens == "auto":
         known = replace(known, batch_tokens=fitting_tokens(config, data, device, ranks))
         config = resolve(written, known)

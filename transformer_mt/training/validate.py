@@ -5,11 +5,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from statistics import mean
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
 from transformer_mt.config import Config, DecodeConfig
+from transformer_mt.corpora.evaluation_sets import evenly_spaced
 from transformer_mt.data.batches.batching import validation_batches
 from transformer_mt.data.batches.rows import Rows
 from transformer_mt.data.changes.training_rows import held_out_rows
@@ -25,8 +26,6 @@ from transformer_mt.training.update.loss_kinds import CrossEntropy
 from transformer_mt.training.update.step import Objective
 from transformer_mt.translation.result import Options, Translation
 from transformer_mt.translation.translator import Translator
-
-T = TypeVar("T")
 
 _OF_LABELS = ["exact match"]
 """The metric of classification."""
@@ -75,8 +74,9 @@ def validate(
     ranks: Ranks | None = None,
     micro_batch_tokens: int = 0,
 ) -> Validation:
-    """For each set: loss over the pairs that training would keep, greedy translations of the first
-    `validate_sentences`; each rank does its share. Batches are divided for the loss as for updates.
+    """For each set: loss over the pairs that training would keep, greedy translations of
+    `validate_sentences` at equal distances; each rank does its share. Batches are divided for the loss as
+    for updates.
     """
     ranks = ranks or Ranks()
     model.eval()
@@ -98,7 +98,7 @@ def validate(
             of_sets.append(SetScores(valid.name, loss, labelled))
             samples.append([])
             continue
-        sentences = valid.sentences[: config.train.validate_sentences]
+        sentences = evenly_spaced(valid.sentences, config.train.validate_sentences)
         sources, references = [src for src, _ in sentences], [targets for _, targets in sentences]
         of_set = translator.for_set(valid.languages)
         metrics = build_metrics(config.evaluate, of_set.target_lang, validation_metrics(config))
@@ -107,7 +107,7 @@ def validate(
         scores = corpus_scores(metrics, sources, translations, references)
         of_sets.append(SetScores(valid.name, loss, scores))
         rows = [(src, targets[0], got) for src, targets, got in zip(sources, references, translations)]
-        samples.append(_evenly_chosen(rows, 3))
+        samples.append(evenly_spaced(rows, 3))
     model.train()
     named = [i for i, valid in enumerate(of_sets) if valid.name == config.train.monitor_set]
     # Sets of plain text have no score to take the mean of.
@@ -196,11 +196,6 @@ def _translate(translator: Translator, sources: Sequence[str], options: Options,
         results = show_progress(results, "validation", len(share), unit="sentences")
     shares = ranks.gather([result.translation for result in results])
     return [translation for share in shares for translation in share]
-
-
-def _evenly_chosen(rows: Sequence[T], most: int) -> list[T]:
-    shown = min(most, len(rows))
-    return [rows[i * len(rows) // shown] for i in range(shown)]
 
 
 @torch.inference_mode()

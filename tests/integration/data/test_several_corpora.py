@@ -180,7 +180,7 @@ def test_no_search_writes_a_tag(run):
             {"valid": {"from_train": {"share": 2.0}}},
             "`data.valid.from_train.share` must be less than or equal to 0.5",
         ),
-        ({"train": [{"toy": "train", "tag": "a b"}]}, "`data.train.0.tag` must match"),
+        ({"train": [{"toy": "train", "tag": "a b"}]}, "`data.train.0.tag` must be one word"),
         (
             {"train": [{"toy": "train", "tag": "is"}]},
             "the `tag` of toy train must not be <s>, </s>, <pad>, <unk> or only letters and digits, "

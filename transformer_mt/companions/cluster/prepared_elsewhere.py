@@ -5,7 +5,8 @@ from pathlib import Path
 
 from transformer_mt.cache import cache_root
 from transformer_mt.companions.cluster.shards import ShardsCorpus
-from transformer_mt.config import Config
+from transformer_mt.config import Config, DataConfig
+from transformer_mt.corpora.evaluation_sets import read_set
 from transformer_mt.corpora.held_out import held_out_file, splits_of
 from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences
 from transformer_mt.data.preparation.all_stages import Build, mirror
@@ -16,6 +17,8 @@ from transformer_mt.data.preparation.store import FACTS_FILE, LocalStore, Store,
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.messages import say
+
+_DECIDED = ("filter", "leave_out", "max_length_ratio", "new_languages", "remove_duplicates")
 
 
 def prepared_elsewhere(
@@ -41,11 +44,26 @@ def prepared_elsewhere(
         raise WorkError(f"{shards.shards}: must read as it was written, but does not; prepare it again")
     if tokenizer is not None and tokenizer.fingerprint != data.tokenizer.fingerprint:
         raise InputError(f"{shards.shards}: must have the vocabulary of the model, but has another")
-    valid = [sentence for of in data.valid for sentence in of.sentences]
-    seen = SeenSentences.read(data.seen_file)
-    if seen is not None and (known := int(seen.own.knows(valid).sum())):
-        say(f"warning: {known:,} of {len(valid):,} validation sentences are in {shards.shards}")
+    seen, languages = SeenSentences.read(data.seen_file), config.data.languages
+    sets = [("validation", of.name, of.sentences) for of in data.valid]
+    for of in config.data.test:
+        sets.append(("test", of.title, list(read_set(of, languages, folder, "test"))))
+    for kind, name, sentences in sets:
+        if seen is not None and (known := int(seen.own.knows(sentences).sum())):
+            say(
+                f"warning: {known:,} of {len(sentences):,} {kind} sentences are in {shards.shards} ({name}): "
+                "their scores are too high"
+            )
+    _refuse_without_effect(config)
     return data
+
+
+def _refuse_without_effect(config: Config) -> None:
+    """InputError for keys that the preparation has decided."""
+    usual = DataConfig.model_fields
+    changed = [f"data.{key}" for key in _DECIDED if getattr(config.data, key) != usual[key].get_default()]
+    if changed:
+        raise InputError(f"{', '.join(changed)} must be left out with shards: the pairs are prepared")
 
 
 def _adopt(

@@ -34,6 +34,10 @@ class ShardsCorpus(Corpus):
     def is_remote(self) -> bool:
         return is_url(self.shards)
 
+    @property
+    def has_vocabulary(self) -> bool:
+        return True
+
     def local_files(self) -> list[Path]:
         return [] if self.is_remote else [Path(self.shards) / "facts.json"]
 

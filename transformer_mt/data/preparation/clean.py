@@ -30,7 +30,8 @@ class _Rows:
     def __init__(self, data: DataConfig, entry: Corpus, left_out: EvaluationKeys) -> None:
         self._splits = splits_of(data.valid_sets, data.test)
         self._left_out, self._side = left_out, lone_side(entry)
-        self._left_out_targets: Set[int] = frozenset()
+        self._leaves_out_targets = data.leaves_out_targets
+        self._left_out_targets: Set[int] = left_out.targets if self._leaves_out_targets else frozenset()
         if self._side is not None:
             self._left_out_targets = left_out.targets | left_out.inherited
         rules = rules_of(data.filter_of(entry), data.languages_of(entry))
@@ -42,13 +43,13 @@ class _Rows:
         self.targets: list[int] = []
         """Keys of the targets that are held out."""
         self.lone: list[tuple[int, int]] = []
-        """(key, row) of texts that may be held out as the target of a pair elsewhere."""
+        """(key, row) of texts that are left out if they are the target of a held-out pair elsewhere."""
 
     def reason(self, row: int, pair: Pair, pair_source: str) -> str:
         """Why this row is dropped; KEPT if no reason is known yet."""
         reason = self._reason(row, pair, pair_source)
-        if reason == KEPT and self._splits and self._side is not None:
-            self.lone.append((sentence_key(pair[self._side]), row))
+        if reason == KEPT and self._splits and (self._side is not None or self._leaves_out_targets):
+            self.lone.append((sentence_key(pair[1 if self._side is None else self._side]), row))
         return reason
 
     def _reason(self, row: int, pair: Pair, pair_source: str) -> str:
@@ -74,7 +75,7 @@ class _Rows:
             return False
         if self._may_be_scored:
             self.scored.append((number, source_key, row, pair))
-        if self._has_lone_sides and self._side is None:
+        if self._leaves_out_targets or (self._has_lone_sides and self._side is None):
             self.targets.append(sentence_key(pair[1]))
         return True
 

@@ -29,7 +29,7 @@ from transformer_mt.locks import wait_for_folder
 from transformer_mt.messages import messages_to, say
 
 _WEEK = 7 * 86_400  # seconds
-FORMAT = 12  # of the cache: raise it when a change in this package alters what is written
+FORMAT = 13  # of the cache: raise it when a change in this package alters what is written
 
 
 def prepare(
@@ -87,6 +87,7 @@ def data_key(config: Config, tokenizer: Tokenizer | None, inherited: Sentences) 
         "valid": [corpus.identity() for corpus in data.valid_sets],
         "test": [corpus.identity() for corpus in data.test],
         "cleaning": [data.max_length, data.max_length_ratio, data.remove_duplicates],
+        "left out targets": data.leaves_out_targets,
         "filters": [data.filter_of(entry).model_dump() for entry in data.entries],
         "tokenizer": tokenizer.fingerprint
         if tokenizer

@@ -26,11 +26,15 @@ def settle(
     """
     tokenizer = own or given_tokenizer(resolve(written, known), parent)
     if tokenizer is not None:
-        settings = [tokenizer_settings(model) for model in tokenizer.models]
-        facts = {"shared": tokenizer.shared, **settings[0]}
-        kinds = [each["kind"] for each in settings]
-        known = replace(known, vocabulary=VocabularyFacts(facts, kinds, len(tokenizer.control_ids)))
+        known = replace(known, vocabulary=vocabulary_facts(tokenizer))
     return known, resolve(written, known), tokenizer
+
+
+def vocabulary_facts(tokenizer: Tokenizer) -> VocabularyFacts:
+    """The facts of a vocabulary that decide keys of a config."""
+    settings = [tokenizer_settings(model) for model in tokenizer.models]
+    kinds = [each["kind"] for each in settings]
+    return VocabularyFacts({"shared": tokenizer.shared, **settings[0]}, kinds, len(tokenizer.control_ids))
 
 
 def given_tokenizer(config: Config, parent: Tokenizer | None = None) -> Tokenizer | None:

@@ -67,9 +67,11 @@ class Parent:
         for name, parameter in model.named_parameters():
             if name in weights and (missing := len(parameter) - len(weights[name])) > 0:
                 if not trains_embeddings(config.train):
+                    named = "those of data.new_pieces and " if config.data.new_pieces.text else ""
                     raise InputError(
                         "train.freeze and train.lora must leave embeddings to be trained where tokens are "
-                        f"new, but {missing} are: tags, languages or labels that {self.folder} does not have"
+                        f"new, but {missing} are: {named}tags, languages and labels that {self.folder} does "
+                        "not have"
                     )
                 weights[name] = _with_rows(weights[name], new[:missing], is_written)
         load_model_weights(model, weights, str(self.folder.weights_file))

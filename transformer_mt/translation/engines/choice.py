@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -88,7 +89,7 @@ def choose_engine(
         if run.own_export is None:
             raise InputError(
                 f"{folder}: must be an exported model for CTranslate2, but is a run without an export; "
-                f"export it with: transformer-mt export {folder} DIR"
+                f"export it with: transformer-mt export {shlex.quote(str(folder))} DIR"
             )
         return EngineChoice("ctranslate2", run.own_export, config, device, dtype)
     # After a prefix a beam of CTranslate2 may keep other hypotheses.

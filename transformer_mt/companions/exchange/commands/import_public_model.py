@@ -1,6 +1,7 @@
 """transformer-mt import"""
 
 import argparse
+import shlex
 from pathlib import Path
 
 from transformer_mt.cli.options.arguments import Parser
@@ -37,5 +38,6 @@ def _import(arguments: argparse.Namespace) -> int:
     run = import_model(folder, Path(arguments.out), arguments.model, languages, revision)
     data = run.config().data
     many = f"; {len(data.directions):,} directions in all" if len(data.directions) > 1 else ""
-    print(f"{run}: {data.source_lang} to {data.target_lang}{many}; translate with: translate {run}")
+    use = f"translate {shlex.quote(str(run))}"
+    print(f"{run}: {data.source_lang} to {data.target_lang}{many}; translate with: {use}")
     return 0

@@ -1,6 +1,7 @@
 """CTranslate2: a folder that translates without torch, quantised where asked."""
 
 import json
+import shlex
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,7 +68,7 @@ On the command line and from Python, with transformer_mt:
 
 ```bash
 pip install 'transformer-mt[ctranslate2]'
-translate {out} < in.txt
+translate {shlex.quote(str(out))} < in.txt
 ```
 
 ```python
