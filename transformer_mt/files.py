@@ -12,6 +12,9 @@ from typing import Any
 
 from transformer_mt.errors import InputError
 
+_PARTS, _PART = 64, 2**20
+"""The parts of a large file that are looked at, and the bytes of each."""
+
 DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS}
 """Numbers of errors of this machine's disks."""
 
@@ -88,4 +91,16 @@ def digest(*paths: Path) -> str:
     for path in paths:
         with path.open("rb") as file:
             whole.update(hashlib.file_digest(file, "sha256").digest())
+    return whole.hexdigest()[:24]
+
+
+def sample_digest(path: Path) -> str:
+    """A hash of the file's content; of a large file, which takes seconds to read, of parts of it."""
+    whole, size = hashlib.sha256(), path.stat().st_size
+    with path.open("rb") as file:
+        if size <= _PARTS * _PART:
+            return hashlib.file_digest(file, "sha256").hexdigest()[:24]
+        for number in range(_PARTS):
+            file.seek(number * (size - _PART) // (_PARTS - 1))
+            whole.update(file.read(_PART))
     return whole.hexdigest()[:24]

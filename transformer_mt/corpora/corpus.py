@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import Field, model_validator
 
 from transformer_mt.errors import InputError
-from transformer_mt.files import missing
+from transformer_mt.files import missing, sample_digest
 from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.settings.language import Language
 from transformer_mt.settings.objective import OF_TEXT, Objective
@@ -20,8 +20,6 @@ TAG = pattern(r"^(>?[^>\s]\S*|>)$", "one word that does not begin with >>")
 
 Languages = tuple[str, str]
 """Source and target."""
-
-_OF_FILES = ("st_size", "st_mtime_ns", "st_ctime_ns", "st_ino")
 
 T = TypeVar("T")
 
@@ -190,8 +188,8 @@ class Corpus(Section):
         return by_source(pairs) if self.several_references else ((src, (tgt,)) for src, tgt in pairs)
 
     def identity(self) -> dict[str, Any]:
-        """Facts that change when the corpus does: its keys, and those of its local files. What copies files,
-        such as rsync -t, can set back all of these but the time of change (ctime) and the inode.
+        """Facts that change when the corpus does: its keys, and size, time and a hash of each local file; what
+        copies files, such as rsync -t, may leave size and time as they were.
         """
         facts: dict[str, Any] = self.model_dump(exclude={"name", "weight", "license"})
         files = []
@@ -199,7 +197,7 @@ class Corpus(Section):
             if not path.exists():
                 raise InputError(missing(path))
             stat = path.stat()
-            files.append([str(path.resolve()), *(getattr(stat, name) for name in _OF_FILES)])
+            files.append([str(path.resolve()), stat.st_size, stat.st_mtime_ns, sample_digest(path)])
         return facts | {"files": files}
 
 

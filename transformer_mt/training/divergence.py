@@ -7,6 +7,8 @@ from transformer_mt.training.state.run import Run
 
 _TIMES = 4
 """A loss of so many times that of a uniform guess is out of all bounds."""
+_WORSE = 1.05
+"""Times the loss of the first update: a training with too low a learning rate stays there."""
 _VALIDATIONS = 3
 """In a row, each worse than a uniform guess."""
 
@@ -23,18 +25,20 @@ def check_training_loss(run: Run) -> None:
 
 
 def check_validations(run: Run) -> None:
-    """WorkError if the last validation is out of all bounds, or the last ones are worse than a uniform guess
-    although the warm-up is over. A model that overfits may be so, too, but not on what it is trained on.
+    """WorkError if the last validation is out of all bounds, or the last ones are worse than a uniform guess,
+    and than the model at its beginning, although the warm-up is over. A model that overfits may be so, too,
+    but not on what it is trained on.
     """
-    progress, uniform = run.progress, _uniform(run)
+    progress = run.progress
+    bound = max(_uniform(run), _WORSE * progress.first_nll)
     last = [(step, loss) for step, _, loss, _ in progress.scores[-_VALIDATIONS:] if step]
     if not last:  # what the parent can do
         return
     is_lost = (
         len(last) == _VALIDATIONS
         and last[0][0] > run.config.train.warmup
-        and all(loss > uniform for _, loss in last)
-        and progress.train_nll > uniform
+        and all(loss > bound for _, loss in last)
+        and progress.train_nll > bound
     )
     if is_lost or is_out_of_bounds(run, last[-1][1]):
         raise _diverged(run, "validation", last[-1][1])

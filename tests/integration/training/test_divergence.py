@@ -32,6 +32,7 @@ def test_a_loss_out_of_all_bounds_ends_it(write_config, tmp_path):
 
 def test_validations_worse_than_a_guess_end_it_unless_the_model_overfits(write_config, tmp_path, monkeypatch):
     monkeypatch.setattr(divergence, "_uniform", lambda run: 3.0)
+    monkeypatch.setattr(divergence, "_WORSE", 0.5)
     message, validations = diverged(write_config, tmp_path, learning_rate=0.001, log_every=50)
     assert len(validations) == 3 and "the validation loss is" in message
 
@@ -49,4 +50,11 @@ def test_a_model_that_overfits_goes_on(write_config, tmp_path, monkeypatch):
     monkeypatch.setattr(Progress, "count", learnt)
     data = {"train": {"toy": "train", "size": 150}}
     settings = {"max_updates": 16, "validate_every": 4, "warmup": 1}
+    assert train(load_config(write_config(data=data, train=settings)), tmp_path / "run").exists()
+
+
+def test_a_model_that_does_not_learn_has_not_diverged(write_config, tmp_path, monkeypatch):
+    monkeypatch.setattr(divergence, "_uniform", lambda run: 3.0)
+    data = {"train": {"toy": "train", "size": 150}}
+    settings = {"max_updates": 16, "validate_every": 4, "warmup": 1, "learning_rate": 1e-12}
     assert train(load_config(write_config(data=data, train=settings)), tmp_path / "run").exists()

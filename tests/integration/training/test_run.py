@@ -307,7 +307,7 @@ def test_a_worse_end_does_not_take_the_place_of_a_better_average(run, capfd):
     facts = metadata(file)
     facts = json.loads(facts["transformer_mt"])
     (name,) = facts["score"]
-    assert name == "BLEU of 1000, auto, lowercase False"
+    assert name == "BLEU of 1000 at equal distances, auto, lowercase False"
     assert facts["score"][name] == pytest.approx(score, abs=1e-3)
     save_weights(file, weights, {"transformer_mt": json.dumps({**facts, "score": {name: 99.0}})})
     kept = file.read_bytes()

@@ -188,3 +188,13 @@ def test_a_validation_allows_the_length_that_translations_may_have(run):
     folder, entries = run(words=["decode.max_length=2"])
     longest = max(map(len, Tokenizer.load(folder).all_pieces_tgt))
     assert all(len(got) <= 2 * longest for entry in entries for _, _, got in entry["samples"])
+
+
+def test_what_is_translated_is_a_sample_of_the_whole_set(run, tmp_path):
+    """The first ones would be those of one corpus, or the shortest."""
+    for side in ("en", "de"):
+        text = "".join(f"The {'dog' if n < 30 else 'cat'} {n} sleeps.\n" for n in range(60))
+        (tmp_path / f"v.{side}").write_text(text, encoding="utf-8")
+    valid = {"source": str(tmp_path / "v.en"), "target": str(tmp_path / "v.de")}
+    folder, entries = run(valid, ["train.validate_sentences=20"])
+    assert [src.split()[2] for src, _, _ in entries[-1]["samples"]] == ["0", "18", "39"]

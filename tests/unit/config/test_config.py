@@ -278,7 +278,10 @@ def test_schema_knows_every_key_and_refuses_others():
         ("{{name}}: x", "a key must be a word"),
         ("a: &x [*x]", "must not contain itself"),
         ("seed: 99999999999999999999999", "`seed` must be less than 4294967296"),
-        ("data: {train: {hub: a, split: 'train[-:5]'}}", "`data.train.split` must be the name of a split or a slice"),
+        (
+            "data: {train: {hub: a, split: 'train[-:5]'}}",
+            "`data.train.split` must be the name of a split or a slice",
+        ),
         ("data: {train: 5}", "`data.train` must be a corpus: .*but is 5"),
         ("- a\n- b", "a config must be a mapping of keys to values, but is a list"),
         ("tokenizer: {bpe_dropout: 1.0}", "`tokenizer.bpe_dropout` must be less than 1, but is 1.0"),

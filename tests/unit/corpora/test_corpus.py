@@ -1,5 +1,7 @@
+import csv
 import gzip
 import json
+import zipfile
 from pathlib import Path
 
 import pyarrow
@@ -20,9 +22,9 @@ def data(corpus, **more):
     )
 
 
-def read(corpus, **more):
+def read(corpus, which=None, **more):
     config = data(corpus, **more)
-    return list(config.train.read(config.languages))
+    return list(config.entries[which or 0].read(config.languages))
 
 
 def write_files(folder: Path, src: str, tgt: str) -> dict:
@@ -215,7 +217,9 @@ def test_folders_that_are_no_data_sets_are_one_line(tmp_path):
         folder = tmp_path / name.replace(".", "_")
         folder.mkdir()
         (folder / name).write_text(content, encoding="utf-8")
-        with pytest.raises(InputError, match=r"cannot be read as a data set|must be a JSON object a line") as error:
+        with pytest.raises(
+            InputError, match=r"cannot be read as a data set|must be a JSON object a line"
+        ) as error:
             read({"hub": str(folder), "split": "train"})
         assert "\n" not in str(error.value)
 
@@ -365,3 +369,72 @@ def test_two_columns_of_one_name_are_refused(tmp_path):
     (tmp_path / "b.tsv").write_text("en\tde\tnote\tnote\nA dog.\tEin Hund.\t\t\n", encoding="utf-8")
     assert list(FileCorpus(file=str(tmp_path / "b.tsv")).read(("en", "de"))) == [("A dog.", "Ein Hund.")]
     assert len(list(FileCorpus(file=str(tmp_path / "a.tsv"), columns=[1, 2]).read(("en", "de")))) == 2
+
+
+QUOTED = [('He said "no".', 'Er sagte "nein".'), ("A dog.", "Ein Hund."), ('"', '"')]
+
+
+@pytest.mark.parametrize("kind", ["file", "hub"])
+def test_a_quotation_mark_in_a_table_is_text(tmp_path, kind):
+    rows = ['"An open quote', *(f"line {n}" for n in range(20)), 'and its "end', '"A whole line."']
+    (tmp_path / "train.tsv").write_text("en\tde\n" + "".join(f"{r}\t{r}\n" for r in rows), encoding="utf-8")
+    where = {"file": str(tmp_path / "train.tsv")} if kind == "file" else {"hub": str(tmp_path)}
+    assert read(where | ({"split": "train"} if kind == "hub" else {})) == [(row, row) for row in rows]
+
+
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+@pytest.mark.parametrize("kind", ["file", "hub"])
+def test_a_table_that_a_spreadsheet_wrote_is_read_as_one(tmp_path, kind, quoting, said):
+    pairs = [("plain", "einfach"), *QUOTED, ("with\ta tab", "mit Tabulator"), ("two\nlines", "zwei Zeilen")]
+    with (tmp_path / "train.tsv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter="\t", quoting=quoting).writerows([("en", "de"), *pairs])
+    where = {"file": str(tmp_path / "train.tsv")} if kind == "file" else {"hub": str(tmp_path)}
+    expected = [(src.replace("\n", " "), tgt) for src, tgt in pairs]
+    assert read(where | ({"split": "train"} if kind == "hub" else {})) == expected
+    assert any("cells are quoted as spreadsheets do" in text for text in said)
+
+
+def test_one_row_that_is_no_spreadsheets_decides_for_the_whole_table(tmp_path):
+    rows = ['"He said ""no"""', 'a "loose" word']
+    (tmp_path / "a.tsv").write_text("en\tde\n" + "".join(f"{r}\t{r}\n" for r in rows), encoding="utf-8")
+    assert read({"file": str(tmp_path / "a.tsv")}) == [(row, row) for row in rows]
+
+
+def test_text_files_of_a_hub_folder_are_read_by_their_own_rules(tmp_path):
+    pairs = [("null", "NA"), ("None", "nan"), ("1.0", "true"), ("a\u2028b", "c\x0bd")]
+    for name in ("csv", "jsonl", "json", "txt"):
+        (tmp_path / name).mkdir()
+    with (tmp_path / "csv" / "train.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("en", "de"), *pairs])
+    rows = [{"en": en, "de": de} for en, de in pairs]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "jsonl" / "train.jsonl").write_text(lines, encoding="utf-8")
+    (tmp_path / "json" / "train.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    for name in ("csv", "jsonl", "json"):
+        assert read({"hub": str(tmp_path / name), "split": "train"}) == pairs, name
+        assert read({"hub": str(tmp_path / name), "split": "train[-3:-1]"}) == pairs[1:3], name
+    (tmp_path / "txt" / "train.txt").write_text("".join(f"{en}\n" for en, _ in pairs), encoding="utf-8")
+    text = {"hub": str(tmp_path / "txt"), "split": "train", "columns": ["text"]}
+    text |= {"language": "en", "objective": "denoise"}
+    assert [src for src, _ in read([text, {"toy": "train"}], which=0)] == [en for en, _ in pairs]
+
+
+def test_a_zip_that_a_mac_packed_is_read_without_its_notes(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for side, text in (("en", "A dog.\n"), ("de", "Ein Hund.\n")):
+            archive.writestr(f"a.{side}", text)
+            archive.writestr(f"__MACOSX/._a.{side}", "notes")
+    assert read({"file": str(tmp_path / "a.zip")}) == PAIRS[:1]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16le", "utf-16be"])
+def test_utf_16_without_a_mark_is_named(tmp_path, encoding):
+    for side in ("en", "de"):
+        (tmp_path / f"a.{side}").write_bytes("A dog.\n".encode(encoding))
+    with pytest.raises(InputError, match=f"is UTF-16 without a mark; convert it with iconv -f {encoding}"):
+        read({"source": str(tmp_path / "a.en"), "target": str(tmp_path / "a.de")})
+
+
+def test_a_slice_in_percent_is_answered_in_words(tmp_path):
+    with pytest.raises(ValueError, match=r"split"):
+        data({"hub": str(tmp_path), "split": "train[:50%]"})

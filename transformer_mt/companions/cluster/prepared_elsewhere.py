@@ -1,6 +1,7 @@
 """Training pairs that were prepared elsewhere: `data.train: {shards: ...}`."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 from transformer_mt.cache import cache_root
@@ -8,6 +9,7 @@ from transformer_mt.companions.cluster.shards import ShardsCorpus
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.evaluation_sets import read_set
 from transformer_mt.corpora.held_out import held_out_file, splits_of
+from transformer_mt.corpora.hub import UnknownSplitError
 from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences
 from transformer_mt.data.preparation.all_stages import Build, mirror
 from transformer_mt.data.preparation.encode_blocks import EncodedBlock
@@ -47,7 +49,8 @@ def prepared_elsewhere(
     seen, languages = SeenSentences.read(data.seen_file), config.data.languages
     sets = [("validation", of.name, of.sentences) for of in data.valid]
     for of in config.data.test:
-        sets.append(("test", of.title, list(read_set(of, languages, folder, "test"))))
+        with suppress(UnknownSplitError):  # `evaluate` will refuse
+            sets.append(("test", of.describe(), list(read_set(of, languages, folder, "test"))))
     for kind, name, sentences in sets:
         if seen is not None and (known := int(seen.own.knows(sentences).sum())):
             say(

@@ -52,8 +52,10 @@ class Progress:
     skipped: int = 0
     """Updates skipped because the gradient was not finite."""
     skipped_in_a_row: int = 0
+    first_nll: float = 0.0
+    """Nats per target token of the first update that was not skipped."""
     train_nll: float = 0.0
-    """Nats per target token of the last update that was not skipped."""
+    """The same of the last one."""
     best_step: int | None = None
     best_score: float | None = None
     """The score of the validation at best_step; larger is better (BLEU, or minus the loss)."""
@@ -86,6 +88,7 @@ class Progress:
         self.skipped_in_a_row = 0
         self.tokens += result.num_tokens
         self.train_nll = result.nll / result.num_tokens
+        self.first_nll = self.first_nll or self.train_nll
         self.window.loss += result.loss
         self.window.nll += result.nll
         self.window.tokens += result.num_tokens

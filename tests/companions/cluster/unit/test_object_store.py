@@ -16,17 +16,20 @@ import pytest
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
+from transformer_mt.api import train
 from transformer_mt.cache import cache_root
 from transformer_mt.companions.cluster import remote_store
 from transformer_mt.config.guided_alignment import GuidedAlignmentConfig
 from transformer_mt.config.load import load_config
 from transformer_mt.config.preparation import PreparationConfig
+from transformer_mt.config.tokenizer_section import TokenizerConfig
 from transformer_mt.corpora import toy
 from transformer_mt.data.preparation import preparation_stage as stage
 from transformer_mt.data.preparation import split, training_links
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
+from transformer_mt.runs.folder import RunFolder
 
 
 class Faulty:
@@ -234,6 +237,27 @@ def test_shards_are_trained_on_as_they_were_prepared(config, is_there, said, mon
     assert prepare(with_data(config, train=shards, valid=valid)).fingerprint == data.fingerprint
     prepare(with_data(config, train=shards, valid={"toy": "train", "size": 40}))
     assert any(re.match(r"warning: \d+ of 40 validation sentences are in", text) for text in said)
+
+
+def test_sets_that_are_in_shards_are_named_and_keys_without_effect_refused(config, said):
+    shards = {"shards": prepare(with_data(config)).location}
+    prepare(with_data(config, train=shards, test=[{"toy": "train", "size": 40}]))
+    assert any(re.match(r"warning: \d+ of 40 test sentences are in", text) for text in said)
+    with pytest.raises(InputError, match="data.max_length_ratio, data.remove_duplicates must be left out"):
+        prepare(with_data(config, train=shards, max_length_ratio=1.0, remove_duplicates=False))
+
+
+def test_shards_bring_the_keys_of_their_vocabulary(config, tmp_path):
+    shards = with_data(config, train={"shards": prepare(with_data(config)).location})
+    smaller = shards.tokenizer.model_copy(update={"vocab_size": 333})
+    smaller.model_fields_set.add("vocab_size")
+    with pytest.raises(InputError, match="`tokenizer.vocab_size` must be 320, as in the prepared pairs"):
+        train(shards.model_copy(update={"tokenizer": smaller}), tmp_path / "run")
+    usual = shards.model_copy(update={"tokenizer": TokenizerConfig()})
+    for updates in (2, 3):  # it is resumed, too
+        shorter = usual.train.model_copy(update={"max_updates": updates, "validate_every": updates})
+        train(usual.model_copy(update={"train": shorter}), tmp_path / "run")
+    assert RunFolder(tmp_path / "run").config().tokenizer.vocab_size == 320
 
 
 def test_shards_that_do_not_fit_are_refused(config, tmp_path):

@@ -208,3 +208,35 @@ def test_a_tag_is_a_piece_that_no_text_becomes(prepared, tmp_path):
     assert tag not in data.tokenizer.encode_src(["<bt> <bt>"])[0]
     with pytest.raises(InputError, match="`tag` must be one of <bt>, <clean>, but is <x>"):
         data.tokenizer.control_id("<x>")
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+@pytest.mark.parametrize(
+    "chosen, kept", [(None, 0), ("either", 0), ("sources", 1)], ids=["usual", "either", "sources"]
+)
+def test_references_that_are_targets_of_another_direction_are_left_out(
+    tmp_path, write_config, monkeypatch, chosen, kept, held_out
+):
+    """As of multi-parallel data: the German sentence of an English test pair has a French source, too."""
+    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "cache"))
+    words = [f"{a}{b}" for a in "abcdefghij" for b in "klmnopqrst"]
+    for side in ("en", "fr", "de"):
+        (tmp_path / f"t.{side}").write_text("".join(f"{side} {w}\n" for w in words), encoding="utf-8")
+        (tmp_path / f"v.{side}").write_text("".join(f"{side} {w}\n" for w in words[:9]), encoding="utf-8")
+    sides = {
+        lang: {"source": str(tmp_path / f"t.{lang}"), "target": str(tmp_path / "t.de")}
+        for lang in ("en", "fr")
+    }
+    sets = {"source": str(tmp_path / "v.en"), "target": str(tmp_path / "v.de")}
+    data = {
+        "train": [sides["en"], {**sides["fr"], "source_lang": "fr"}],
+        "valid": {"from_train": {"share": 0.1}} if held_out else sets,
+        "test": [],
+        "leave_out": chosen,
+    }
+    done = prepare(load_config(write_config(data=data, tokenizer={"vocab_size": 330})))
+    references = {tgt for valid in done.valid for _, targets in valid.sentences for tgt in targets}
+    targets = [done.tokenizer.decode_tgt(done.train.tgt(row)) for row in range(len(done.train))]
+    left = len(references & set(targets))
+    # A French source that is held out by itself takes its own target along.
+    assert len(references) > 3 and (left > 0.8 * len(references) if kept else not left)

@@ -287,3 +287,14 @@ def test_a_corpus_that_changes_while_it_is_read_is_told(corpus_config, monkeypat
             prepare(corpus_config)
     assert cached() == []
     prepare(corpus_config)
+
+
+def test_a_file_of_the_same_size_and_time_is_another(corpus_config):
+    """What rsync -t, tar and cp -p leave behind."""
+    prepare(corpus_config)
+    path = Path(corpus_config.data.train.source)
+    before, text = path.stat(), path.read_text(encoding="utf-8")
+    path.write_text(text.replace("sees", "saws"), encoding="utf-8")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    data = prepare(corpus_config)
+    assert "saws" in data.tokenizer.decode_tgt(data.train.src(0)) and len(cached()) == 2
