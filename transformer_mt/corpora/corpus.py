@@ -188,8 +188,8 @@ class Corpus(Section):
         return by_source(pairs) if self.several_references else ((src, (tgt,)) for src, tgt in pairs)
 
     def identity(self) -> dict[str, Any]:
-        """Facts that change when the corpus does: its keys, and size, time and a hash of each local file; what
-        copies files, such as rsync -t, may leave size and time as they were.
+        """Facts that change when the corpus does: its keys, and size, time and a hash of each local file, as
+        programs that copy may leave size and time as they were (rsync -t).
         """
         facts: dict[str, Any] = self.model_dump(exclude={"name", "weight", "license"})
         files = []

@@ -15,7 +15,7 @@ from transformer_mt.companions.documents.markup.html_names import (
     VOID,
     VOID_OBJECTS,
     WITH_ATTRIBUTES,
-    WITH_CHOICES,
+    WITH_TEXTS,
     ended_by,
 )
 from transformer_mt.companions.documents.markup.html_tokens import Token, tokens_of
@@ -175,7 +175,7 @@ class _Parser:
             following = self._tokens[j]
             if name in READINGS and j > i and _ends_reading(following):
                 return j + (following.kind == "end" and following.name == name)
-            if name in WITH_CHOICES and j > i and (following.kind, following.name) == ("start", name):
+            if name in WITH_TEXTS and j > i and (following.kind, following.name) == ("start", name):
                 return j  # of the next one: they are not within one another
             is_whole = name in ("svg", "math") and self._tokens[j].raw.endswith("/>")
             if self._tokens[j].name == name and not is_whole:
@@ -202,7 +202,7 @@ class _Parser:
 
     def _written(self, token: Token) -> list[Piece]:
         """A token as it is written, with the texts of its attributes."""
-        if token.parts and token.name in WITH_CHOICES and len(token.parts) > 1:
+        if token.parts and token.name in WITH_TEXTS and len(token.parts) > 1:
             content = _Parser(token.parts[1:], self._attributes, self._new_spelling).pieces()
             return [*self._written(token.parts[0]), *content]
         if token.parts and token.name in WITH_ATTRIBUTES:

@@ -5,9 +5,9 @@ CONTROLS = frozenset({"button", "label", "meter", "output", "progress"})
 # Elements that stand within a sentence; all others end it. The HTML standard's phrasing content, and what it
 # was before.
 INLINE = CONTROLS | {
-    "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font", "i",
-    "ins", "mark", "nobr", "q", "rb", "ruby", "s", "slot", "small", "span", "strike", "strong", "sub", "sup",
-    "time", "tt", "u",
+    "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "dfn", "em", "font", "i",
+    "ins", "mark", "nobr", "q", "rb", "ruby", "slot", "small", "span", "strong", "sub", "sup", "time", "tt",
+    "u",
 }  # fmt: skip
 CODE = frozenset({"code", "kbd", "samp", "var"})
 VOID = frozenset({
@@ -16,13 +16,15 @@ VOID = frozenset({
 })  # fmt: skip
 # Within a sentence, but without text of it.
 VOID_OBJECTS = frozenset({"embed", "img", "input", "wbr"})
-OBJECTS = frozenset({
+REMOVED = frozenset({"del", "s", "strike"})
+"""Text that was taken out of the sentence around it."""
+OBJECTS = REMOVED | frozenset({
     "audio", "canvas", "datalist", "iframe", "map", "math", "noembed", "object", "picture", "rp", "rt", "rtc",
     "script", "select", "style", "svg", "template", "video",
 })  # fmt: skip
 READINGS = frozenset({"rp", "rt", "rtc"})
 """The readings of words in East Asian texts; their end tags may be left out."""
-WITH_CHOICES = frozenset({"datalist", "select"})
+WITH_TEXTS = REMOVED | frozenset({"datalist", "select"})
 """Objects that have texts of their own."""
 WITH_ATTRIBUTES = frozenset({"audio", "canvas", "map", "object", "picture", "video"})
 """Objects whose elements have texts in their attributes."""

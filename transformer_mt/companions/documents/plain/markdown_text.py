@@ -39,6 +39,12 @@ _ASIDE = re.compile(
 """The number of a footnote, the box of a task, the mark of a note or of a box around text, a list of
 attributes (kramdown), the page of a wiki's link, mathematics.
 """
+_SITES = re.compile(
+    r'^(?P<indent>[ \t]*)(?:(?P<tab>===[!+]{0,2}) (?P<title>"[^"\n]*")'
+    r"|-{1,2}8<-{1,2}(?:[ \t][^\n]*)?|\[(?:TOC|\[?_TOC_\]?)\]|\[\[toc\]\])[ \t]*$",
+    re.MULTILINE,
+)
+"""Tabs of content (Material for MkDocs), snippets that are included, tables of contents."""
 _CODE_LINES = re.compile(r"(?:(?:import\s.*['\"];?|export\s.*[=({;].*)(?:\r?\n|\Z))+")
 """A block of MDX, which is JavaScript."""
 _BEGINS_MARKUP = re.compile(r"[-+#>=]|\d{1,9}[.)](?=\s)")
@@ -71,15 +77,18 @@ def parse_markdown(text: str) -> list[Piece]:
     """The pieces of a text. A front matter stays."""
     try:
         from markdown_it import MarkdownIt
-    except ImportError:
-        raise InputError("this needs markdown-it-py: pip install 'transformer-mt[documents]'") from None
+        from mdit_py_plugins.admon import admon_plugin
+        from mdit_py_plugins.deflist import deflist_plugin
+    except ImportError as error:
+        raise InputError(f"this needs {error.name}: pip install 'transformer-mt[documents]'") from None
     mark = text[: text.startswith(BYTE_ORDER_MARK)]
     front = _FRONT_MATTER.match(text, len(mark))
     begin = front.end() if front else len(mark)
     body = text[begin:]
     pieces: list[Piece] = [text[:begin]]
     position = 0
-    for block, start, end in _blocks(MarkdownIt("commonmark").enable(["table", "strikethrough"]), body):
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"]).use(admon_plugin).use(deflist_plugin)
+    for block, start, end in _blocks(parser, body):
         pieces += [body[position:start], *_of_block(body[start:end], block)]
         position = end
     return [*pieces, body[position:]]
@@ -92,7 +101,7 @@ def _blocks(parser: Any, text: str) -> Iterator[tuple[Any, int, int]]:
     normal = text.replace("\r\n", "\n").replace("\r", "\n")
     starts = [0, *(end.end() for end in re.finditer(r"\r\n?|\n", text)), len(text)]
     position = 0
-    for token in parser.parse(normal):
+    for token in parser.parse(_SITES.sub(_as_known, normal)):
         if token.type != "inline" or not token.content.strip():
             continue
         lines = token.content.split("\n")
@@ -103,6 +112,7 @@ def _blocks(parser: Any, text: str) -> Iterator[tuple[Any, int, int]]:
             begin = text.find(escaped, max(position, starts[first]), end_of_last)
             if begin >= 0:
                 position = begin + len(escaped)
+                yield token, begin, position
                 continue
         begin = text.find(lines[0].strip(), max(position, starts[first]), end_of_last)
         at = begin if first == last else starts[last]
@@ -111,6 +121,15 @@ def _blocks(parser: Any, text: str) -> Iterator[tuple[Any, int, int]]:
             continue
         position = end
         yield token, begin, end
+
+
+def _as_known(line: re.Match[str]) -> str:
+    """A line of a generator of sites, as one that the parser knows: a tab as a box with a title, an order to
+    include a file or to make a table of contents as a comment.
+    """
+    if line["tab"]:
+        return f"{line['indent']}!!! tab {line['title']}"
+    return f"{line['indent']}<!-- -->"
 
 
 def _of_block(raw: str, block: Any) -> list[Piece]:

@@ -4,11 +4,12 @@ import gettext
 import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from transformer_mt.companions.documents.markup.marked_text import MarkedText, Piece, Stays
+from transformer_mt.companions.documents.strings.accelerators import without_accelerator
 from transformer_mt.companions.documents.strings.quoted import CHOICES, FINISHED, is_choice, pieces_of_string
 from transformer_mt.errors import InputError
 from transformer_mt.text.literal_text import OF_PROGRAMS
@@ -16,7 +17,7 @@ from transformer_mt.text.literal_text import OF_PROGRAMS
 _STRING = r'"(?:[^"\\\n]|\\.)*"'
 _FIELD = re.compile(
     r"^(?P<key>msgctxt|msgid_plural|msgid|msgstr(?:\[(?P<form>\d+)\])?)(?P<gap>[ \t]+)"
-    rf"(?P<value>{_STRING}(?:[ \t]*\r?\n[ \t]*{_STRING})*)",
+    rf"(?P<value>{_STRING}(?:[ \t]*(?:\r?\n[ \t]*)?{_STRING})*)",
     re.MULTILINE,
 )
 _FLAGS = re.compile(r"^#,[^\n]*(?:\n|\Z)", re.MULTILINE)
@@ -190,20 +191,23 @@ def _filled(entry: _Entry, field: re.Match[str], plural: Plural, form: int | Non
     key = "msgid_plural" if is_plural else "msgid"
     raw, source = entry.raw(key), entry.by_key[key]
     ending = "\r\n" if "\r\n" in source["value"] else "\n"
-    if "\n" not in source["value"]:
-        return ['"', *pieces_of_string(raw), '"']
-    pieces = pieces_of_string(raw)
+    raw, accelerated = without_accelerator(raw)
     # In several lines, as its source: one after each line break.
-    lines = partial(_in_lines, ending=ending)
-    return [
-        f'""{ending}"',
-        *(
-            replace(p, finish=lines) if isinstance(p, MarkedText) else _in_lines(p, ending)
-            for p in pieces[:-1]
-        ),
-        *(replace(p, finish=lines) if isinstance(p, MarkedText) else p for p in pieces[-1:]),
-        '"',
-    ]
+    is_long = "\n" in source["value"]
+    lines: Callable[[str], str] = partial(_in_lines, ending=ending) if is_long else str
+    pieces = pieces_of_string(raw)
+    texts = [i for i, piece in enumerate(pieces) if isinstance(piece, MarkedText)]
+    for i, piece in enumerate(pieces):
+        if isinstance(piece, MarkedText):
+            finish = partial(_in_order, accelerated if i == texts[0] else str, lines)
+            pieces[i] = replace(piece, finish=finish)
+        elif not isinstance(piece, Stays) and i + 1 < len(pieces):
+            pieces[i] = lines(piece)
+    return [f'""{ending}"' if is_long else '"', *pieces, '"']
+
+
+def _in_order(first: Callable[[str], str], then: Callable[[str], str], body: str) -> str:
+    return then(first(body))
 
 
 def _in_lines(written: str, ending: str) -> str:

@@ -8,6 +8,7 @@ from transformer_mt.companions.documents.markup.html_tokens import Token
 from transformer_mt.companions.documents.markup.inline_run import pieces_of_run
 from transformer_mt.companions.documents.markup.marked_text import Piece, Stays
 from transformer_mt.companions.documents.markup.spelling import BackslashSpelling, PlainSpelling, Spelling
+from transformer_mt.companions.documents.strings.codes import CODES, is_code
 from transformer_mt.companions.documents.strings.placeholders import with_placeholders
 
 _CHOICE = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\b")
@@ -35,8 +36,12 @@ def pieces_of_cdata(
 
 
 def pieces_of_string(raw: str, spelling: PlainSpelling | None = None) -> list[Piece]:
-    """A string as it is written, without its quotes. A message that chooses between forms stays."""
+    """A string as it is written, without its quotes. A message that chooses between forms stays, and so does
+    a value that is no language.
+    """
     if is_choice(raw):
         return [Stays(raw, CHOICES)]
+    if is_code(raw):
+        return [Stays(raw, CODES)]
     spelling = BackslashSpelling() if spelling is None else spelling
     return pieces_of_run(list(with_placeholders([Token("text", raw)])), lambda token: [token.raw], spelling)
