@@ -146,7 +146,7 @@ def test_another_parent_is_refused_when_the_run_is_resumed(child_config, parent,
 
 
 def test_fine_tuning_never_ends_worse_than_its_parent(child_config, parent, tmp_path):
-    config = load_config(child_config(), ["train.learning_rate=5.0", "train.warmup=1"])
+    config = load_config(child_config(), ["train.learning_rate=0.3", "train.warmup=1"])
     folder = train(config, tmp_path / "child")
     assert all(torch.equal(weight, weights(parent)[name]) for name, weight in weights(folder).items())
 
@@ -329,7 +329,7 @@ def test_an_interrupted_child_leaves_the_same_sentences_out(child_config, parent
 
 
 def test_a_fine_tuning_that_does_not_beat_its_parent_ends_with_that_sentence(child_config, tmp_path, said):
-    config = load_config(child_config(), ["train.learning_rate=5.0", "train.average_checkpoints=1"])
+    config = load_config(child_config(), ["train.learning_rate=0.3", "train.average_checkpoints=1"])
     child = train(config, tmp_path / "child")
     assert (
         f"done: {child} holds the weights that the training began with: no update scored better" in said[-1]

@@ -11,6 +11,7 @@ import pytest
 from tests.helpers.upper_case import upper_case_translator
 from transformer_mt.companions.documents.document_translation import translate_pieces
 from transformer_mt.companions.documents.read import read_document
+from transformer_mt.companions.documents.strings.accelerators import without_accelerator
 from transformer_mt.errors import InputError
 
 UNIT = '<xliff version="1.2"><file target-language="de"><body>{}</body></file></xliff>'
@@ -144,3 +145,61 @@ def test_what_a_divided_unit_has_already_is_not_overwritten():
 def test_text_beside_a_section_of_cdata_stays_and_is_counted():
     raw = UNIT.format("<trans-unit><source>a dog <![CDATA[a cat]]></source></trans-unit>").encode()
     assert in_capitals(raw, "xliff") == (raw, {"texts that are CDATA in part": 1})
+
+
+@pytest.mark.parametrize(
+    "source, text, target, written",
+    [
+        ("&File", "File", "Datei", "&Datei"),
+        ("_File", "File", "Eine Feile", "Eine _Feile"),
+        ("Fi~le", "File", "Datei öffnen", "~Datei öffnen"),
+        ("E&xit…", "Exit…", "Beenden…", "&Beenden…"),
+        ("Save _as", "Save as", "\\n sichern als", "\\n sichern _als"),
+        ("R&D", "R&D", "F", "F"),
+        ("a_name of it", "a_name of it", "x", "x"),
+        ("Tom & Jerry", "Tom & Jerry", "x", "x"),
+        ("see ?a=1&b=2 now", "see ?a=1&b=2 now", "x", "x"),
+        ("&amp; you", "&amp; you", "x", "x"),
+    ],
+)
+def test_an_accelerator_is_taken_out_and_set_on_a_letter_of_the_translation(source, text, target, written):
+    raw, marked = without_accelerator(source)
+    assert raw == text and marked(target) == written
+
+
+def test_an_accelerator_of_a_catalogue_is_no_part_of_the_text():
+    raw = b'msgid "The &dog\\n"\nmsgstr ""\n'
+    (text,) = read_document(raw, "po", ("en", "de"), "f").texts
+    assert text.text == "The dog"
+    assert b'msgstr "THE &DOG' in in_capitals(raw, "po")[0]
+
+
+CODES_THAT_STAY = (
+    "#ff0000", "rgb(1, 2, 3)", "12px", "en-US", "zh_Hans_CN", "/about/us", "./a.b", "img/logo.svg",
+    "README.md", "text/html", "yyyy-MM-dd", "dd.MM.yyyy", "HH:mm", "MMM d, y", "fa-home",
+    "fas fa-home", "mdi-account", ":smile:", "@user", "user_name", "btnPrimary",
+    "app.title.main", "ltr", "utf-8",
+)  # fmt: skip
+WORDS = (
+    "Home", "No", "OK", "Madam", "well-known", "and/or", "e.g.", "U.S.", "The dog sleeps.",
+    "state-of-the-art",
+    "d. h.", "Email", "a.m.", "#1 hit", "Hello @user", "Save as: {name}",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("value", CODES_THAT_STAY)
+def test_a_value_that_is_no_language_stays_and_is_counted(value):
+    written = f'{{"a": "{value}"}}'
+    document = read_document(written.encode(), "json", ("en", "de"), "f")
+    assert "".join(document.pieces) == written and document.stay == {"values that are no language": 1}
+
+
+@pytest.mark.parametrize("value", WORDS)
+def test_words_are_no_such_values(value):
+    assert read_document(f'{{"a": "{value}"}}'.encode(), "json", ("en", "de"), "f").texts
+
+
+def test_several_strings_may_stand_on_a_line_of_a_catalogue():
+    raw = b'msgid "The dog " "sleeps."\nmsgstr "" ""\n'
+    (text,) = read_document(raw, "po", ("en", "de"), "f").texts
+    assert text.text == "The dog sleeps."

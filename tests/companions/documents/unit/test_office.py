@@ -44,12 +44,27 @@ def test_a_line_break_keeps_words_apart():
     assert paragraph(text) == f"{word_run('ONE')}<w:r><w:br/></w:r>{word_run('TWO')}"
 
 
-@pytest.mark.parametrize("between", ["<w:br/>", "<w:tab/>", "<w:cr/>", "<w:ptab/>"])
+@pytest.mark.parametrize("between", ["<w:br/>", "<w:cr/>"])
 def test_words_around_a_line_break_are_translated_as_two(between):
     run = f"<w:p><w:r><w:t>Line one</w:t>{between}<w:t>line two</w:t></w:r></w:p>"
     pieces = parse_ooxml(BODY.format(run), "f")
     (part,) = (piece for piece in pieces if isinstance(piece, MarkedText))
     assert part.text == "Line one line two"
+
+
+@pytest.mark.parametrize("tab", ["<w:tab/>", "<w:ptab/>"])
+@pytest.mark.parametrize("is_apart", [False, True])
+def test_a_tab_parts_columns_and_the_number_of_a_page(tab, is_apart):
+    """As in a table of contents, whose entry is a link, too."""
+    gap = f"</w:t></w:r><w:r>{tab}</w:r><w:r><w:t>" if is_apart else f"</w:t>{tab}<w:t>"
+    runs = f"<w:r><w:t>a dog{gap}a cat{gap}12</w:t></w:r>"
+    for around in ("{}", '<w:hyperlink w:anchor="a">{}</w:hyperlink>'):
+        body = BODY.format(f"<w:p><w:pPr><w:tabs>{tab}</w:tabs></w:pPr>{around.format(runs)}</w:p>")
+        pieces = parse_ooxml(body, "f")
+        assert [piece.text for piece in pieces if isinstance(piece, MarkedText)] == ["a dog", "a cat"]
+        written = "".join(p.render() if isinstance(p, MarkedText) else p for p in pieces)
+        apart = f"</w:t></w:r><w:r>{tab}</w:r><w:r><w:t>"
+        assert written == (body if is_apart else body.replace(f"</w:t>{tab}<w:t>", apart))
 
 
 @pytest.mark.parametrize(

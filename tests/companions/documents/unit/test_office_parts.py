@@ -1,6 +1,8 @@
 """The parts of an office document that a reader sees are translated, and the others are counted."""
 
+import random
 import re
+import tracemalloc
 
 import pytest
 
@@ -9,6 +11,7 @@ from tests.helpers.upper_case import upper_case_translator
 from transformer_mt.companions.documents.document_translation import translate_pieces
 from transformer_mt.companions.documents.office.package import read_members
 from transformer_mt.companions.documents.read import read_document
+from transformer_mt.errors import InputError
 
 OOXML = "http://schemas.openxmlformats.org"
 WORD, SHEET = f"{OOXML}/wordprocessingml/2006/main", f"{OOXML}/spreadsheetml/2006/main"
@@ -151,3 +154,53 @@ def test_a_namespace_ends_with_the_element_that_declares_it():
     text = f'<document xmlns="{WORD}">{inner}<p><r><t>a cat</t></r></p></document>'
     members, _ = translated({"word/document.xml": text}, "docx")
     assert members["word/document.xml"] == text.replace("a dog", "A DOG").replace("a cat", "A CAT")
+
+
+def test_texts_of_attributes_and_of_other_files_are_counted():
+    choices = '<w:sdt><w:sdtPr><w:dropDownList><w:listItem w:displayText="a dog" w:value="1"/>'
+    choices += "</w:dropDownList></w:sdtPr></w:sdt>"
+    link = '<w:p><w:hyperlink w:tooltip="a cat"><w:r><w:t>here</w:t></w:r></w:hyperlink></w:p>'
+    numbering = (
+        '<w:numbering xmlns:w="W"><w:lvlText w:val="Chapter %1"/><w:lvlText w:val="%1."/></w:numbering>'
+    )
+    members = {**word(f"{BODY}{choices}{link}<w:altChunk/>"), "word/numbering.xml": numbering}
+    _, stay = translated(members, "docx")
+    assert stay == {
+        "documents within the document (altChunk)": 1, "choices of drop-down lists": 1, "tooltips": 1,
+        "labels of numbered lists": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("page", ["text/one.xml", "text/one two.php"])
+def test_the_pages_of_a_book_are_those_that_its_package_names(page):
+    href = page.replace(" ", "%20")
+    members = {
+        "META-INF/container.xml": "<container/>",
+        "book/c.opf": '<package xmlns="http://www.idpf.org/2007/opf"><manifest>'
+        f'<item href="{href}" media-type="application/xhtml+xml"/>'
+        '<item href="text/data.xml" media-type="application/xml"/></manifest></package>',
+        f"book/{page}": "<html><body><p>a dog</p></body></html>",
+        "book/text/data.xml": "<html><body><p>a cat</p></body></html>",
+    }
+    after, _ = translated(members, "epub")
+    assert "<p>A DOG</p>" in after[f"book/{page}"] and "<p>a cat</p>" in after["book/text/data.xml"]
+
+
+def test_a_tab_of_open_document_parts_texts():
+    text = "urn:oasis:names:tc:opendocument:xmlns:text:1.0"
+    body = "<text:p><text:a>a dog<text:tab/>12</text:a></text:p><text:p>a cat<text:tab/>a bird</text:p>"
+    members = {"content.xml": f'<o xmlns:text="{text}">{body}</o>'}
+    document = read_document(zipped(members), "odt", ("en", "de"), "x")
+    assert [piece.text for piece in document.texts] == ["a dog", "a cat", "a bird"]
+    after, _ = translated(members, "odt")
+    assert "A DOG<text:tab/>12<" in after["content.xml"]
+
+
+def test_what_is_too_large_is_refused_before_it_is_in_memory():
+    raw = zipped(word(BODY + random.Random(1).randbytes(30_000_000).hex()))
+    tracemalloc.start()
+    with pytest.raises(InputError, match="must have at most 50,000,000 bytes of XML"):
+        read_document(raw, "docx", ("en", "de"), "x")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20_000_000

@@ -1,15 +1,19 @@
 """Documents that are zip files: their texts as one virtual text, and back."""
 
 import html
+import posixpath
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from pathlib import PurePosixPath
+from urllib.parse import unquote
 
 from transformer_mt.companions.documents.formats import MOST_BYTES, check_size
 from transformer_mt.companions.documents.markup.html import parse_html
 from transformer_mt.companions.documents.markup.html_encoding import decode_page
 from transformer_mt.companions.documents.markup.marked_text import MarkedText, Piece, Stays
+from transformer_mt.companions.documents.markup.xml_tokens import xml_tokens
 from transformer_mt.companions.documents.office.odf import parse_book, parse_odf
 from transformer_mt.companions.documents.office.ooxml import parse_ooxml
 from transformer_mt.companions.documents.office.package import Member, packed, read_members
@@ -27,11 +31,21 @@ _NAME = re.compile(
 _OTHER_MARKUP = {
     rb"<(?:\w+:)?oMath[\s>]": "formulas",
     rb"<(?:\w+:)?textpath\s": "texts as pictures (WordArt)",
+    rb"<(?:\w+:)?altChunk[\s/>]": "documents within the document (altChunk)",
+    rb'<(?:\w+:)?listItem\s[^>]*displayText="[^"]*[A-Za-z\x80-\xff]': "choices of drop-down lists",
+    rb'\stooltip="[^"]*[A-Za-z\x80-\xff]|:tooltip="[^"]*[A-Za-z\x80-\xff]': "tooltips",
 }
+_LABELS = re.compile(rb'<(?:\w+:)?lvlText\s[^>]*val="[^"]*[A-Za-z\x80-\xff]{2}')
+"""In word/numbering.xml."""
 """Elements with text that is not translated."""
 _EMBEDDED = re.compile(r"(?:word|ppt|xl)/embeddings/.+")
 _LINE_BREAK = re.compile(r"_x000[aAdD]_")
 """A line break in the name of a column; in a cell it is one."""
+_PAGES = {
+    "application/xhtml+xml", "text/html", "text/x-oeb1-document", "application/x-dtbncx+xml"
+}  # fmt: skip
+"""Media types of pages and of tables of contents."""
+_OF_BOOK = re.compile(r"<(?:\w+:)?(?:ncx|package)[\s>]")
 Parse = Callable[[str, str], list[Piece]]
 
 
@@ -47,7 +61,7 @@ class OfficeKind:
 
 
 def _parse_page(text: str, name: str, source_lang: str, attributes: bool) -> list[Piece]:
-    if name.lower().endswith((".ncx", ".opf")):
+    if name.lower().endswith((".ncx", ".opf")) or _OF_BOOK.search(text, 0, 2000):
         return parse_book(text, name)
     return parse_html(text, source_lang, attributes, is_xml=True)
 
@@ -90,8 +104,9 @@ class OfficeDocument:
     def pieces(self, most_bytes: int = MOST_BYTES) -> list[Piece]:
         """All texts of the document, its members apart. InputError for more than `most_bytes` of text."""
         pieces: list[Piece] = []
-        check_size(sum(len(member.content) for member in self._with_text()), self.name, most_bytes, "XML")
-        for member in self._with_text():
+        # Before anything is unpacked
+        check_size(sum(member.info.file_size for member in self._with_text), self.name, most_bytes, "XML")
+        for member in self._with_text:
             name = f"{self.name}/{member.info.filename}"
             pieces += [*self.kind.parse(decode_page(member.content, name)[0], name), _BETWEEN]
         named = self._named_texts()
@@ -120,22 +135,42 @@ class OfficeDocument:
     def _others(self) -> Iterator[Piece]:
         """An empty piece for each part with text that is not read."""
         for pattern, what in _OTHER_MARKUP.items():
-            for member in self._with_text():
+            for member in self._with_text:
                 yield from [Stays("", what)] * len(re.findall(pattern, member.content))
         for member in self.members:
             if _EMBEDDED.fullmatch(member.info.filename):
                 yield Stays("", "embedded files")
+            elif member.info.filename == "word/numbering.xml":
+                yield from [Stays("", "labels of numbered lists")] * len(_LABELS.findall(member.content))
 
     def written(self, translated: str) -> bytes:
         """The document with what its pieces became."""
         changed = {}
-        for member, text in zip(self._with_text(), translated.split(_BETWEEN)):
+        for member, text in zip(self._with_text, translated.split(_BETWEEN)):
             _, encoding = decode_page(member.content, member.info.filename)
             changed[member.info.filename] = text.encode(encoding.name, "xmlcharrefreplace")
         return packed(self.members, changed)
 
+    @cached_property
     def _with_text(self) -> list[Member]:
-        return [member for member in self.members if re.fullmatch(self.kind.has_text, member.info.filename)]
+        listed = _pages_of_book(self.members, self.name)
+        return [
+            member
+            for member in self.members
+            if re.fullmatch(self.kind.has_text, member.info.filename) or member.info.filename in listed
+        ]
+
+
+def _pages_of_book(members: Sequence[Member], name: str) -> set[str]:
+    """The members that the package of a book names as pages or contents, whatever their endings."""
+    pages = set()
+    for package in (member for member in members if member.info.filename.lower().endswith(".opf")):
+        folder = PurePosixPath(package.info.filename).parent
+        text = decode_page(package.content, name)[0]
+        for token in xml_tokens(text, f"{name}/{package.info.filename}"):
+            if token.name.rpartition(":")[2] == "item" and token.attribute("media-type") in _PAGES:
+                pages.add(posixpath.normpath(folder / unquote(token.attribute("href") or "")))
+    return pages
 
 
 def _shown(pattern: str) -> str:

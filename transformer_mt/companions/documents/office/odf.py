@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import groupby
 
 from transformer_mt.companions.documents.markup.html_tokens import Token
 from transformer_mt.companions.documents.markup.inline_run import pieces_of_run
@@ -11,6 +12,8 @@ from transformer_mt.companions.documents.markup.xml_tokens import end_of, xml_to
 
 _PARAGRAPHS = {"text:p", "text:h", "svg:title", "svg:desc"}
 """Also the texts that are read in place of a picture."""
+_TAB = "text:tab"
+"""Stands between columns, and before the page number in a table of contents."""
 _AROUND = {"text:span", "text:a", "text:meta"}
 """Elements around words; others within a paragraph are objects, in which there may be paragraphs: notes."""
 
@@ -33,7 +36,9 @@ def _pieces(tokens: Sequence[Token], paragraphs: AbstractSet[str] = _PARAGRAPHS)
         position += 1
         if token.kind == "start" and token.name in paragraphs:
             end = end_of(tokens, position - 1)
-            yield from pieces_of_run(list(_run(tokens[position:end])), _written, XmlSpelling())
+            for is_tab, part in groupby(_run(tokens[position:end]), lambda token: token.name == _TAB):
+                run = list(part)
+                yield from [tab.raw for tab in run] if is_tab else pieces_of_run(run, _written, XmlSpelling())
             position = end
 
 
@@ -42,7 +47,7 @@ def _run(tokens: Sequence[Token]) -> Iterator[Token]:
     position = 0
     while position < len(tokens):
         token = tokens[position]
-        if token.kind == "object" and token.name in ("text:s", "text:tab", "text:line-break"):
+        if token.kind == "object" and token.name in ("text:s", "text:line-break"):
             yield Token("object", token.raw, "br")
         elif token.kind == "start" and token.name not in _AROUND:
             end = end_of(tokens, position) + 1

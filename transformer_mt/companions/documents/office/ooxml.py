@@ -37,6 +37,7 @@ _AROUND = {
 }  # fmt: skip
 """Elements around runs."""
 _FORMATTING = {"rPr"}
+_TABS = {"w:tab", "w:ptab"}
 _GAPS = {"br", "cr", "tab", "ptab"}
 """Elements that keep words apart."""
 _OUTER_SPACE = re.compile(r"<((?:[wx]:)?t)>(?=\s|[^<]*\s</)")
@@ -91,7 +92,7 @@ def _pieces(tokens: Sequence[Token]) -> Iterator[Piece]:
             if is_paragraph or token.name in _PLAIN or _local(token) in _OF_PAGES:
                 end = end_of(tokens, position - 1)
                 yield from (
-                    _Paragraph(tokens[position:end]).pieces()
+                    _between_tabs(tokens[position:end])
                     if is_paragraph
                     else _plain(tokens[position:end], _local(token) in _OF_PAGES)
                 )
@@ -101,7 +102,7 @@ def _pieces(tokens: Sequence[Token]) -> Iterator[Piece]:
 def _plain(tokens: Sequence[Token], is_of_pages: bool) -> list[Piece]:
     """The content of an element that has text without runs."""
     if any(token.kind == "start" for token in tokens):
-        return list(_Paragraph(tokens).pieces())  # a comment in a workbook, with runs
+        return list(_between_tabs(tokens))  # a comment in a workbook, with runs
     pieces: list[Piece] = []
     for number, part in enumerate(_SECTION.split(_raw(tokens)) if is_of_pages else [_raw(tokens)]):
         codes = _CODE.split(part) if is_of_pages and not number % 2 else [part]
@@ -135,10 +136,10 @@ class _Run:
 
 
 class _Paragraph:
-    """The parts of a paragraph: runs, and what stands between them."""
+    """A text of a paragraph: runs, and what stands between them."""
 
-    def __init__(self, tokens: Sequence[Token]) -> None:
-        self._parts = list(_with_fields(_parts(tokens)))
+    def __init__(self, parts: Sequence["_Run | _Other"]) -> None:
+        self._parts = parts
         runs = [run for part in self._parts for run in ([part] if isinstance(part, _Run) else part.runs)]
         sizes: dict[str, int] = {}
         for run in (part for part in self._parts if isinstance(part, _Run)):
@@ -253,6 +254,12 @@ class _Other:
     is_text: bool = False
     """An element with a text of its own."""
 
+    @property
+    def is_tab(self) -> bool:
+        """True for a tab; in the properties of a paragraph stand the positions of tabs."""
+        names = {token.name for token in self.tokens}
+        return not (self.runs or self.is_text) and bool(names & _TABS) and not names & {"w:pPr", "w:p"}
+
     @cached_property
     def written(self) -> list[Piece]:
         """The part as it is written, with the texts in it, such as those of text boxes. Cached: a part may be
@@ -260,7 +267,22 @@ class _Other:
         """
         if not self.is_text:
             return list(_pieces(self.tokens))
-        return [self.tokens[0].raw, *_Paragraph(self.tokens[1:-1]).pieces(), self.tokens[-1].raw]
+        return [self.tokens[0].raw, *_between_tabs(self.tokens[1:-1]), self.tokens[-1].raw]
+
+
+def _between_tabs(tokens: Sequence[Token]) -> Iterator[Piece]:
+    """The texts of a paragraph. A tab stands between columns, and before the page number in a table of
+    contents: it parts texts.
+    """
+    parts: list[_Run | _Other] = []
+    for part in _with_fields(_parts(tokens)):
+        if isinstance(part, _Other) and part.is_tab:
+            yield from _Paragraph(parts).pieces()
+            yield from part.written
+            parts = []
+        else:
+            parts.append(part)
+    yield from _Paragraph(parts).pieces()
 
 
 def _as_written(part: "_Run | _Other") -> list[Piece]:

@@ -2,8 +2,10 @@
 
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 
@@ -14,16 +16,29 @@ _MOST_MEMBER = 400_000_000
 _MOST_RATIO = 1000
 """Bytes that all members, and one, may unpack to; and how many times its packed size, beyond some size."""
 _SMALL = 10_000_000
+_BLOCK = 2**20
 _OLD = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 """Begins files of old office programs, and those that are protected by a password."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """A file in a zip file."""
+    """A file in a zip file, unpacked where it is needed."""
 
     info: zipfile.ZipInfo
-    content: bytes
+    archive: zipfile.ZipFile
+    name: str
+    """The document's, for errors."""
+
+    @cached_property
+    def content(self) -> bytes:
+        """Kept."""
+        return self.read()
+
+    def read(self) -> bytes:
+        """The content, not kept."""
+        with _damage_named(self.name), self.archive.open(self.info) as member:
+            return member.read()
 
 
 def read_members(raw: bytes, name: str) -> list[Member]:
@@ -34,11 +49,20 @@ def read_members(raw: bytes, name: str) -> list[Member]:
         raise InputError(
             f"{name}: must be in a current format without a password, but is old or protected; save it again"
         )
+    with _damage_named(name):
+        archive = zipfile.ZipFile(BytesIO(raw))
+        infos = archive.infolist()
+        _check(infos, name)
+        for info in infos:
+            _check_content(archive, info, name)
+    return [Member(info, archive, name) for info in infos]
+
+
+@contextmanager
+def _damage_named(name: str) -> Iterator[None]:
+    """InputError for a file that is damaged."""
     try:
-        with zipfile.ZipFile(BytesIO(raw)) as archive:
-            infos = archive.infolist()
-            _check(infos, name)
-            return [Member(info, _content(archive, info, name)) for info in infos]
+        yield
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
         raise InputError(f"{name}: must be a whole zip file, as such documents are: {error}") from None
 
@@ -54,14 +78,17 @@ def _check(infos: Sequence[zipfile.ZipInfo], name: str) -> None:
         raise InputError(f"{name}: must unpack to at most {_MOST_BYTES:,} bytes, but is larger")
 
 
-def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> bytes:
-    """A member unpacked, no further than allowed, whatever size the file says it has."""
+def _check_content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> None:
+    """InputError for a member that is damaged, or larger than allowed, whatever size the file says it has.
+    Little of it is in memory at a time.
+    """
     most = min(_MOST_MEMBER, max(_SMALL, _MOST_RATIO * info.compress_size))
     with archive.open(info) as member:
-        content = member.read(most + 1)
-    if len(content) > most:
-        raise InputError(f"{name}: must unpack to less, but {info.filename} has over {most:,} bytes")
-    return content
+        count = 0
+        while block := member.read(_BLOCK):
+            count += len(block)
+            if count > most:
+                raise InputError(f"{name}: must unpack to less, but {info.filename} has over {most:,} bytes")
 
 
 def packed(members: Sequence[Member], changed: Mapping[str, bytes]) -> bytes:
@@ -72,5 +99,6 @@ def packed(members: Sequence[Member], changed: Mapping[str, bytes]) -> bytes:
             info = zipfile.ZipInfo(member.info.filename, member.info.date_time)
             for field in ("compress_type", "comment", "create_system", "external_attr", "extra"):
                 setattr(info, field, getattr(member.info, field))
-            archive.writestr(info, changed.get(info.filename, member.content))
+            content = changed.get(info.filename)
+            archive.writestr(info, member.read() if content is None else content)
     return written.getvalue()
