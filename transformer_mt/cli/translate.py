@@ -137,12 +137,12 @@ def _translate_lines(request: TranslateRequest) -> None:
         # The first lines before the output is opened, which empties it: they may be no text.
         first_task = next(work, None)
         remember = memory_out(request, translator, files)
-        output = _open_output(request, translator, files)
+        output, end = _open_output(request, translator, files), _line_end(request)
         bar = _progress(request, done, files)
         for task in chain([first_task] if first_task else [], work):
             results = translator.stream(task.lines, task.options(options))
             for number, result in enumerate(results, start=task.first):
-                _write(_format(number, result, request), number, result.problems, output)
+                _write(_format(number, result, request), number, result.problems, output, end)
                 output.flush()  # a caller may wait for this line
                 if "unchanged" not in result.flags:
                     remember(result.source, result.translation)
@@ -291,10 +291,20 @@ def _decode(line: bytes, number: int) -> str:
         return line.decode("utf-8", errors="replace")
 
 
-def _write(text: str, number: int, problems: list[str], output: IO[bytes]) -> None:
+def _line_end(request: TranslateRequest) -> bytes:
+    """The end of each line: as in the first line of the input, where that is a file of text."""
+    from transformer_mt.text.lines import open_bytes
+
+    if request.json or not request.input or not os.path.isfile(request.input):
+        return b"\n"
+    with open_bytes(request.input) as file:
+        return b"\r\n" if file.readline().endswith(b"\r\n") else b"\n"
+
+
+def _write(text: str, number: int, problems: list[str], output: IO[bytes], end: bytes) -> None:
     for problem in problems:
         say(f"line {number}: {problem}")
-    output.write(text.encode() + b"\n")
+    output.write(text.encode() + end)
 
 
 def _format(number: int, result: "Translation", request: TranslateRequest) -> str:
@@ -326,7 +336,7 @@ def _with_ranks(
     ranks = join_ranks(translator)
     if ranks.is_rank_zero:  # before the output is opened, which empties it: the input may be no text
         work = chain([task] if (task := next(work, None)) else [], work)
-    output = _open_output(request, translator, files) if ranks.is_rank_zero else None
+    output, end = _open_output(request, translator, files) if ranks.is_rank_zero else None, _line_end(request)
     while sent := ranks.broadcast(next(work, None) if ranks.is_rank_zero else None):
         task = Task(*sent)
         share = ranks.share(len(task.lines))
@@ -338,7 +348,7 @@ def _with_ranks(
         everyones = ranks.gather(formatted)
         if output is not None:
             for number, text, problems in chain.from_iterable(everyones):
-                _write(text, number, problems, output)
+                _write(text, number, problems, output, end)
             output.flush()
     if output is not None and request.output:
         resume.end(Path(request.output))

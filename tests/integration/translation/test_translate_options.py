@@ -545,3 +545,11 @@ def test_a_file_in_the_place_of_a_text_is_asked_about(tiny_run, tmp_path, cli, m
     status, out, err = cli("translate", tiny_run, "in.docx")
     assert (status, out) == (2, "")
     assert err == "TEXT must be a text, but in.docx is a file; give it as --input in.docx\n"
+
+
+@pytest.mark.parametrize("end", [b"\r\n", b"\n"])
+def test_lines_end_as_those_of_the_file_do(tiny_run, tmp_path, cli, end):
+    (tmp_path / "a.txt").write_bytes(end.join([b"The dog sleeps.", b"", b"A cat sings."]) + end)
+    assert cli("translate", tiny_run, "-i", tmp_path / "a.txt", "-o", tmp_path / "b.txt")[0] == 0
+    written = (tmp_path / "b.txt").read_bytes()
+    assert written.count(b"\n") == 3 and written.count(b"\r\n") == 3 * (end == b"\r\n")

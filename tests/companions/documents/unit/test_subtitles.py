@@ -1,6 +1,7 @@
 """Subtitles: times and tags stay, sentences over several subtitles are one text."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -219,3 +220,15 @@ def test_a_speakers_name_in_capitals_stays(name):
     pieces = parse_srt(cue, "de")
     assert name in pieces
     assert [piece.text for piece in pieces if isinstance(piece, MarkedText)] == ["I am here.", "And I: too."]
+
+
+def test_no_space_is_lost_where_the_break_is_elsewhere_in_the_translation():
+    source = srt("Because the child does not sleep,", "the mother sings.")
+    (text,) = (piece for piece in parse_srt(source, "de") if isinstance(piece, MarkedText))
+    (mark,) = text.marks
+    german = "Weil das Kind nicht schläft, singt die Mutter."
+    for at in (german.index("singt"), german.index(" die")):
+        moved = replace(mark, begin=at, end=at)
+        rendered = replace(text, text=german, marks=(moved,)).render()
+        words = re.sub(r"\d\n[^\n]*-->[^\n]*", "", rendered).split()
+        assert words == german.split()

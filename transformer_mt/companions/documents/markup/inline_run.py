@@ -242,7 +242,7 @@ class _Builder:
     def _add_object(self, token: Token, following: str) -> None:
         """A token without text; `following` is the next character."""
         if token.raw == BREAK and self._last != " ":
-            self._add_gap()
+            self._characters.append(" ")  # written, too: in the translation the break may be elsewhere
         if token.name in _SHOWN and LETTER.fullmatch(self._last) and LETTER.fullmatch(following):
             self._add_gap()
         self._marks.append(Mark(self._end, self._end, self._markup(token)))
