@@ -11,9 +11,11 @@ from typing import Any, ClassVar
 
 from transformer_mt.companions.documents.markup.html_tokens import Token
 from transformer_mt.companions.documents.markup.inline_run import pieces_of_run
-from transformer_mt.companions.documents.markup.marked_text import BYTE_ORDER_MARK, MarkedText, Piece
+from transformer_mt.companions.documents.markup.marked_text import BYTE_ORDER_MARK, MarkedText, Piece, Stays
 from transformer_mt.companions.documents.markup.spelling import Spelling, units
+from transformer_mt.companions.documents.plain.site_lines import COMMENT, as_commonmark
 from transformer_mt.errors import InputError
+from transformer_mt.text.literal_text import has_words
 
 _FRONT_MATTER = re.compile(
     r"---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*\r?\n|\+\+\+[ \t]*\r?\n.*?^\+\+\+[ \t]*\r?\n",
@@ -39,12 +41,8 @@ _ASIDE = re.compile(
 """The number of a footnote, the box of a task, the mark of a note or of a box around text, a list of
 attributes (kramdown), the page of a wiki's link, mathematics.
 """
-_SITES = re.compile(
-    r'^(?P<indent>[ \t]*)(?:(?P<tab>===[!+]{0,2}) (?P<title>"[^"\n]*")'
-    r"|-{1,2}8<-{1,2}(?:[ \t][^\n]*)?|\[(?:TOC|\[?_TOC_\]?)\]|\[\[toc\]\])[ \t]*$",
-    re.MULTILINE,
-)
-"""Tabs of content (Material for MkDocs), snippets that are included, tables of contents."""
+_LOST = "texts whose markup could not be followed"
+_MARKUP = re.compile(r"<!--.*?-->|<(script|style|pre)\b.*?(?:</\1>|\Z)|<[^<>]*>", re.DOTALL | re.IGNORECASE)
 _CODE_LINES = re.compile(r"(?:(?:import\s.*['\"];?|export\s.*[=({;].*)(?:\r?\n|\Z))+")
 """A block of MDX, which is JavaScript."""
 _BEGINS_MARKUP = re.compile(r"[-+#>=]|\d{1,9}[.)](?=\s)")
@@ -85,24 +83,27 @@ def parse_markdown(text: str) -> list[Piece]:
     front = _FRONT_MATTER.match(text, len(mark))
     begin = front.end() if front else len(mark)
     body = text[begin:]
-    pieces: list[Piece] = [text[:begin]]
+    pieces: list[Piece] = [text[: len(mark)], *_kept(text[len(mark) : begin], "blocks of front matter")]
     position = 0
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"]).use(admon_plugin).use(deflist_plugin)
     for block, start, end in _blocks(parser, body):
+        if end <= start:
+            pieces.append(Stays("", _LOST))
+            continue
         pieces += [body[position:start], *_of_block(body[start:end], block)]
         position = end
     return [*pieces, body[position:]]
 
 
 def _blocks(parser: Any, text: str) -> Iterator[tuple[Any, int, int]]:
-    """(token, begin, end) of each block of text; `text` are the characters of its lines, without the markup
-    before the first and after the last.
+    """(token, begin, end) of each block of text or HTML: the characters of its lines, without the markup
+    before the first and after the last; none for a block that is not where it was expected.
     """
     normal = text.replace("\r\n", "\n").replace("\r", "\n")
     starts = [0, *(end.end() for end in re.finditer(r"\r\n?|\n", text)), len(text)]
     position = 0
-    for token in parser.parse(_SITES.sub(_as_known, normal)):
-        if token.type != "inline" or not token.content.strip():
+    for token in parser.parse(as_commonmark(normal)):
+        if token.type not in ("inline", "html_block") or token.content.strip() in ("", COMMENT):
             continue
         lines = token.content.split("\n")
         first, last = token.map[0], token.map[0] + len(lines) - 1
@@ -118,29 +119,23 @@ def _blocks(parser: Any, text: str) -> Iterator[tuple[Any, int, int]]:
         at = begin if first == last else starts[last]
         end = text.find(lines[-1].strip(), at) + len(lines[-1].strip())
         if begin < 0 or end > end_of_last or end <= begin:
+            yield token, 0, 0
             continue
         position = end
         yield token, begin, end
 
 
-def _as_known(line: re.Match[str]) -> str:
-    """A line of a generator of sites, as one that the parser knows: a tab as a box with a title, an order to
-    include a file or to make a table of contents as a comment.
-    """
-    if line["tab"]:
-        return f"{line['indent']}!!! tab {line['title']}"
-    return f"{line['indent']}<!-- -->"
-
-
 def _of_block(raw: str, block: Any) -> list[Piece]:
     """A block of text as pieces; it stays where it cannot be followed character by character."""
     added: set[str] = set()
+    if block.type == "html_block":
+        return _kept(raw, "blocks of HTML")
     if re.fullmatch(_MATH_BLOCK, raw.strip(), re.DOTALL) or _CODE_LINES.fullmatch(raw):
         return [raw]
     try:
         run = list(_run(raw, block.children or [], added))
     except _LostError:
-        return [raw]
+        return _kept(raw, _LOST)
     pieces = pieces_of_run(run, _written, MarkdownSpelling())
     begins = _BEGINS_MARKUP.match(raw) is not None
     return [
@@ -149,6 +144,11 @@ def _of_block(raw: str, block: Any) -> list[Piece]:
         else piece
         for i, piece in enumerate(pieces)
     ]
+
+
+def _kept(raw: str, what: str) -> list[Piece]:
+    """Text that stays; it is counted if it has words."""
+    return [Stays(raw, what) if has_words(_MARKUP.sub(" ", raw)) else raw]
 
 
 def _finished(body: str, is_first: bool, added: set[str]) -> str:
