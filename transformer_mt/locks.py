@@ -2,13 +2,11 @@
 
 import itertools
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from transformer_mt.errors import InputError, Setting
-from transformer_mt.messages import say
 
 
 class FolderLock:
@@ -42,18 +40,6 @@ def lock_folder(folder: Path) -> FolderLock:
     return FolderLock(lock)
 
 
-def lock_output(file: Path) -> FolderLock:
-    """Keep others from writing the file. InputError if another process does."""
-    lock = FileLock(file.with_name(f".{file.name}.lock"), thread_local=False)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        raise InputError(
-            f"{file}: another process writes it; wait for it, or name another file with ", Setting("out")
-        ) from None
-    return FolderLock(lock)
-
-
 def wait_for_folder(folder: Path) -> FolderLock:
     """Lock the folder, waiting for another process if there is one."""
     lock = _file_lock(folder)
@@ -63,18 +49,6 @@ def wait_for_folder(folder: Path) -> FolderLock:
 
 def _file_lock(folder: Path) -> FileLock:
     return FileLock(folder / ".lock", thread_local=False)
-
-
-def start_over(folder: Path, inputs: Sequence[Path]) -> None:
-    """Move an old folder aside. InputError if one of the inputs of what follows is in it."""
-    if not folder.is_dir():
-        return
-    for path in inputs:
-        if path.resolve().is_relative_to(folder.resolve()):
-            raise InputError(
-                f"{path}: must be outside {folder}, which is moved aside; move it elsewhere first"
-            )
-    say(f"the old folder is now {set_aside(folder)}")
 
 
 def set_aside(folder: Path) -> Path:

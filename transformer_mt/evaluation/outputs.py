@@ -6,40 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config import DecodeConfig
-from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.files import digest, write_text
+from transformer_mt.files import write_text
 from transformer_mt.runs.folder import RunFolder, facts_of
 from transformer_mt.text.lines import read_lines
-from transformer_mt.version import RESULTS
 
 NOT_ITS_OWN = "other-"
 """Before the names of test sets that something else than the model alone translated, or with another tag."""
-
-
-def kept_translations(
-    folder: RunFolder,
-    test: EvaluationSet,
-    decode: dict[str, Any],
-    weights: str | None,
-    usual: tuple[str, str],
-) -> list[str] | None:
-    """The translations kept with the model, if these weights alone made them of this test set by this search;
-    else None. `usual` are the languages of sets that name none.
-    """
-    wanted = {"decode": decode, "tag": test.tag, "weights": weights, "results": RESULTS}
-    for scores in folder.scores_files():
-        rows, facts = folder.translations_file(folder.set_of(scores)), facts_of(scores)
-        if not rows.exists() or any(facts.get(key) != value for key, value in wanted.items()):
-            continue
-        if tuple(facts.get("languages", usual)) != (test.languages or usual):
-            continue
-        if facts.get("rows", digest(rows)) != digest(rows):  # another process has written one of the two
-            continue
-        kept = list(rows_of(rows))
-        if [row.get("source") for row in kept] == test.sources:
-            return [row["translation"] for row in kept]
-    return None
 
 
 def is_of_search(scores: dict[str, Any], decode: DecodeConfig) -> bool:

@@ -149,7 +149,7 @@ class RunFolder:
         if (file := self.model_file) is None:
             return None
         stat = file.stat()
-        return _digest(file.resolve(), stat.st_size, stat.st_mtime_ns)
+        return _digest(file.resolve(), stat.st_size, (stat.st_mtime_ns, stat.st_ctime_ns))
 
     @property
     def own_export(self) -> "RunFolder | None":
@@ -214,7 +214,7 @@ def makers_of(file: Path) -> list[RunFolder]:
 
 
 @lru_cache(maxsize=64)
-def _digest(file: Path, size: int, changed: int) -> str:
+def _digest(file: Path, size: int, changed: tuple[int, int]) -> str:
     return digest(file)
 
 

@@ -12,9 +12,9 @@ _ENDINGS = {
     **dict.fromkeys((".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"), "xliff"),
     **dict.fromkeys((".json", ".arb"), "json"),
     ".xml": "android",
-    **{f".{name}": name for name in ("docx", "pptx", "xlsx", "odt", "epub")},
+    **{f".{name}": name for name in ("docx", "pptx", "xlsx", "odt", "odp", "epub")},
 }
-OFFICE = frozenset({"docx", "pptx", "xlsx", "odt", "epub"})
+OFFICE = frozenset({"docx", "pptx", "xlsx", "odt", "odp", "epub"})
 """Formats that are zip files, which a translation is written into as a whole."""
 ENDINGS = ("txt", *(ending[1:] for ending in _ENDINGS))
 """The endings of files that are translated."""
@@ -26,7 +26,7 @@ _NOT_READ = {
     ".xhtml": "save the page as .html",
     **dict.fromkeys((".doc", ".docm", ".rtf"), "save it as .docx, without macros"),
     **dict.fromkeys((".xls", ".xlsm", ".ods"), "save it as .xlsx, without macros"),
-    **dict.fromkeys((".ppt", ".pptm", ".odp"), "save it as .pptx, without macros"),
+    **dict.fromkeys((".ppt", ".pptm"), "save it as .pptx, without macros"),
     ".pdf": "convert it to .docx",
     **dict.fromkeys((".xcstrings", ".stringsdict"), "export the texts as .xliff"),
     ".ts": "convert it to .po, with ts2po of translate-toolkit",

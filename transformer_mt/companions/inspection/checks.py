@@ -7,9 +7,15 @@ from collections.abc import Callable, Sequence, Set
 from typing import Literal
 
 from transformer_mt.companions.inspection.finding import Finding, IsOn, always, never
+from transformer_mt.companions.inspection.row_sample import (
+    UNCOUNTED,
+    FrequentKeys,
+    Group,
+    GroupSample,
+    weight_of,
+)
 from transformer_mt.companions.inspection.term_checks import TermsCheck
 from transformer_mt.config import DataConfig
-from transformer_mt.corpora.block_sample import UNCOUNTED, FrequentKeys, Group, GroupSample, weight_of
 from transformer_mt.data.cleaning.cleaning_rules import (
     CopyRule,
     MarkupRule,

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from transformer_mt.companions.inspection.finding import Finding
-from transformer_mt.corpora.block_sample import weight_of
+from transformer_mt.companions.inspection.row_sample import weight_of
 from transformer_mt.terms.glossary import Glossary
 from transformer_mt.text.pair import Pair
 

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from transformer_mt.api import train
+from transformer_mt.companions.lab.old_folders import start_over
 from transformer_mt.companions.lab.origin import record_origin
 from transformer_mt.companions.lab.synthetic import (
     PairSelection,
@@ -29,7 +30,7 @@ from transformer_mt.corpora.file import FileCorpus
 from transformer_mt.data.cleaning.cleaning_rules import rules_of
 from transformer_mt.errors import InputError
 from transformer_mt.files import digest
-from transformer_mt.locks import set_aside, start_over
+from transformer_mt.locks import set_aside
 from transformer_mt.messages import say
 from transformer_mt.runs.after_training import after_training
 from transformer_mt.runs.folder import RunFolder, facts_of

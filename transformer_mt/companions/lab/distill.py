@@ -17,6 +17,7 @@ from transformer_mt.api import train
 from transformer_mt.companions.exchange.export.ctranslate2_support import reasons_against
 from transformer_mt.companions.exchange.export.export import export
 from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
+from transformer_mt.companions.lab.old_folders import start_over
 from transformer_mt.companions.lab.synthetic import (
     ALL,
     PairSelection,
@@ -37,7 +38,6 @@ from transformer_mt.evaluation.metric import Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
 from transformer_mt.evaluation.seen_share import SEEN_NOTE, SystemRecord
 from transformer_mt.files import write_text
-from transformer_mt.locks import start_over
 from transformer_mt.markdown import table
 from transformer_mt.messages import say
 from transformer_mt.runs.after_training import after_training

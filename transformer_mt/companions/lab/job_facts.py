@@ -75,7 +75,8 @@ def _other_files(config: Config) -> Iterator[Path]:
 
 def _files(paths: Iterable[Path]) -> str:
     """A hash of the contents of files."""
-    return " ".join(_digest(path, path.stat().st_size, path.stat().st_mtime_ns) for path in _there(paths))
+    stats = ((path, path.stat()) for path in _there(paths))
+    return " ".join(_digest(path, of.st_size, (of.st_mtime_ns, of.st_ctime_ns)) for path, of in stats)
 
 
 def _there(files: Iterable[Path]) -> Iterable[Path]:
@@ -86,8 +87,8 @@ def _there(files: Iterable[Path]) -> Iterable[Path]:
 
 
 @cache
-def _digest(path: Path, size: int, time: int) -> str:
-    """Hash of the file, cached by path, size and modification time."""
+def _digest(path: Path, size: int, changed: tuple[int, int]) -> str:
+    """Hash of the file, cached by path, size and times of change."""
     return digest(path) if path.is_file() else ""
 
 
@@ -110,7 +111,11 @@ def _touches_training(job: Job) -> bool:
     if not differs:
         return False
     for entry in data.entries:
-        sides = 2 if entry.is_text or entry.synthetic or len(data.directions) > 1 else 1
+        sides = (
+            2
+            if entry.is_text or entry.synthetic or len(data.directions) > 1 or data.leaves_out_targets
+            else 1
+        )
         for pair in training_pairs(entry, data):
             if any(sentence_key(side.strip()) in differs for side in pair[:sides]):
                 return True

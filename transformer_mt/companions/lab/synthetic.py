@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 from transformer_mt.companions.lab.origin import check_origin, record_origin, set_other_aside
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.data.cleaning.cleaning_rules import Rule, rules_of
 from transformer_mt.data.preparation.training_pairs import training_pairs
-from transformer_mt.errors import InputError, WorkError
+from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.files import digest, fsync
-from transformer_mt.locks import lock_output
+from transformer_mt.locks import FolderLock
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.runs.folder import RunFolder, origin_of
@@ -328,3 +329,15 @@ def counts_in_words(counts: Counter[str]) -> str:
     """The counts in a line: read 1,000, empty 3, kept 950."""
     others = sorted(set(counts) - {READ, KEPT})
     return ", ".join(f"{name} {counts[name]:,}" for name in (READ, *others, KEPT))
+
+
+def lock_output(file: Path) -> FolderLock:
+    """Keep others from writing the file. InputError if another process does."""
+    lock = FileLock(file.with_name(f".{file.name}.lock"), thread_local=False)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise InputError(
+            f"{file}: another process writes it; wait for it, or name another file with ", Setting("out")
+        ) from None
+    return FolderLock(lock)

@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.evaluation.outputs import kept_translations
+from transformer_mt.evaluation.outputs import rows_of
 from transformer_mt.evaluation.set_evaluation import evaluate
+from transformer_mt.files import digest
 from transformer_mt.messages import say
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.runs.folder import RunFolder, facts_of
 from transformer_mt.translation.translator import Translator
+from transformer_mt.version import RESULTS
 
 
 def translated(folder: RunFolder, tests: Sequence[EvaluationSet], device: str) -> list[list[str]]:
@@ -40,3 +43,28 @@ def translated(folder: RunFolder, tests: Sequence[EvaluationSet], device: str) -
             kept = [row["translation"] for row in evaluation.rows]
         outputs.append(kept)
     return outputs
+
+
+def kept_translations(
+    folder: RunFolder,
+    test: EvaluationSet,
+    decode: dict[str, Any],
+    weights: str | None,
+    usual: tuple[str, str],
+) -> list[str] | None:
+    """The translations kept with the model, if these weights alone made them of this test set by this search;
+    else None. `usual` are the languages of sets that name none.
+    """
+    wanted = {"decode": decode, "tag": test.tag, "weights": weights, "results": RESULTS}
+    for scores in folder.scores_files():
+        rows, facts = folder.translations_file(folder.set_of(scores)), facts_of(scores)
+        if not rows.exists() or any(facts.get(key) != value for key, value in wanted.items()):
+            continue
+        if tuple(facts.get("languages", usual)) != (test.languages or usual):
+            continue
+        if facts.get("rows", digest(rows)) != digest(rows):  # another process has written one of the two
+            continue
+        kept = list(rows_of(rows))
+        if [row.get("source") for row in kept] == test.sources:
+            return [row["translation"] for row in kept]
+    return None

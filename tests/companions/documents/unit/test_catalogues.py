@@ -5,6 +5,7 @@ import io
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -203,3 +204,11 @@ def test_several_strings_may_stand_on_a_line_of_a_catalogue():
     raw = b'msgid "The dog " "sleeps."\nmsgstr "" ""\n'
     (text,) = read_document(raw, "po", ("en", "de"), "f").texts
     assert text.text == "The dog sleeps."
+
+
+@pytest.mark.parametrize("begin", ["?", "@"])
+def test_a_translation_that_begins_as_a_reference_of_android_is_escaped(begin):
+    raw = b'<resources><string name="a">a dog</string></resources>'
+    (text,) = read_document(raw, "android", ("en", "de"), "f").texts
+    assert replace(text, text=f"{begin} Hund").render() == f"\\{begin} Hund"
+    assert replace(text, text=f"Hund {begin}").render() == f"Hund {begin}"

@@ -204,3 +204,26 @@ def test_what_is_too_large_is_refused_before_it_is_in_memory():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 20_000_000
+
+
+def test_a_protected_book_is_called_so_but_not_one_with_protected_fonts():
+    package = (
+        '<package><manifest><item href="a.xhtml" media-type="application/xhtml+xml"/></manifest></package>'
+    )
+    encryption = '<encryption><CipherReference URI="{}"/></encryption>'
+    members = {"META-INF/container.xml": "<c/>", "c.opf": package, "a.xhtml": "<p>a dog</p>", "f.otf": "x"}
+    fonts = {**members, "META-INF/encryption.xml": encryption.format("f.otf")}
+    assert "<p>A DOG</p>" in translated(fonts, "epub")[0]["a.xhtml"]
+    pages = {**members, "META-INF/encryption.xml": encryption.format("a.xhtml")}
+    with pytest.raises(InputError, match="x: must not be protected, but a.xhtml is encrypted"):
+        translated(pages, "epub")
+
+
+def test_slides_of_open_document_are_read_as_its_texts():
+    namespaces = " ".join(
+        f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{uri}:1.0"'
+        for name, uri in (("text", "text"), ("draw", "drawing"))
+    )
+    frame = "<draw:frame><draw:text-box><text:p>a dog</text:p></draw:text-box></draw:frame>"
+    members = {"content.xml": f"<o {namespaces}><draw:page>{frame}</draw:page></o>"}
+    assert "<text:p>A DOG</text:p>" in translated(members, "odp")[0]["content.xml"]

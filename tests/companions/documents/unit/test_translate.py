@@ -156,7 +156,7 @@ def test_a_document_of_200_mb_is_refused_in_one_line():
         ("markdown", "one \\$HOME and \\$PATH 5$, not 6$\n", "ONE \\$HOME AND \\$PATH 5$, NOT 6$, SO\n"),
         ("markdown", "> [!NOTE]\n> one two.\n", "> [!NOTE]\n> ONE TWO., SO\n"),
         ("markdown", "+++\ntitle = 'x'\n+++\none\n", "+++\ntitle = 'x'\n+++\nONE, SO\n"),
-        ("markdown", "::: note Title\none\n:::\n", "::: note Title\nONE, SO\n:::\n"),
+        ("markdown", "::: note Title\none\n:::\n", "::: note TITLE, SO\nONE, SO\n:::\n"),
         ("markdown", "$$\n\\frac{alpha}{beta}\n$$\n\none\n", "$$\n\\frac{alpha}{beta}\n$$\n\nONE, SO\n"),
         (
             "html",

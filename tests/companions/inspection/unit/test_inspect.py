@@ -12,10 +12,11 @@ from transformer_mt.companions.inspection.checks import RepetitionCheck, Tokenis
 from transformer_mt.companions.inspection.finding import Example, Finding
 from transformer_mt.companions.inspection.inspect import CorpusReport, Inspection, inspect
 from transformer_mt.companions.inspection.inspection_report import html_page, markdown
+from transformer_mt.companions.inspection.row_sample import FrequentKeys, GroupSample, weight_of
 from transformer_mt.companions.inspection.shifted_lines import find_shifts
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy
-from transformer_mt.corpora.block_sample import BlockSample, FrequentKeys, GroupSample, weight_of
+from transformer_mt.corpora.block_sample import BlockSample
 
 LANGUAGES = ("en", "de")
 

@@ -41,6 +41,7 @@ _LABELS = re.compile(rb'<(?:\w+:)?lvlText\s[^>]*val="[^"]*[A-Za-z\x80-\xff]{2}')
 _EMBEDDED = re.compile(r"(?:word|ppt|xl)/embeddings/.+")
 _LINE_BREAK = re.compile(r"_x000[aAdD]_")
 """A line break in the name of a column; in a cell it is one."""
+_ENCRYPTION = "META-INF/encryption.xml"
 _PAGES = {
     "application/xhtml+xml", "text/html", "text/x-oeb1-document", "application/x-dtbncx+xml"
 }  # fmt: skip
@@ -67,7 +68,7 @@ def _parse_page(text: str, name: str, source_lang: str, attributes: bool) -> lis
 
 
 def kind_of(format: str, source_lang: str, attributes: bool = True) -> OfficeKind:
-    """The kind of a format: docx, pptx, xlsx, odt or epub; for `attributes` see parse_html."""
+    """The kind of a format: docx, pptx, xlsx, odt, odp or epub; for `attributes` see parse_html."""
     # What a master or a glossary has is seen where it is used.
     word = r"word/(?!glossary/|theme/|styles|numbering|settings|webSettings|fontTable)[^_].*\.xml"
     slides = r"ppt/(?:slides|notesSlides|diagrams|comments|charts|drawings)/[^_].*\.xml"
@@ -78,7 +79,9 @@ def kind_of(format: str, source_lang: str, attributes: bool = True) -> OfficeKin
         "docx": OfficeKind(r"word/document\d*\.xml", word, parse_ooxml),
         "pptx": OfficeKind(r"ppt/presentation\.xml", slides, parse_ooxml),
         "xlsx": OfficeKind(r"xl/workbook\d*\.xml", cells, parse_ooxml),
-        "odt": OfficeKind(r"content\.xml", r"(?:[^/]+/)?content\.xml|styles\.xml", parse_odf),
+        **dict.fromkeys(
+            ("odt", "odp"), OfficeKind(r"content\.xml", r"(?:[^/]+/)?content\.xml|styles\.xml", parse_odf)
+        ),
         "epub": OfficeKind(r"META-INF/container\.xml", r"(?i).*\.(?:xhtml|html?|ncx|opf)", pages),
     }[format]
 
@@ -154,6 +157,10 @@ class OfficeDocument:
     @cached_property
     def _with_text(self) -> list[Member]:
         listed = _pages_of_book(self.members, self.name)
+        if protected := listed & _protected(self.members):
+            raise InputError(
+                f"{self.name}: must not be protected, but {min(protected)} is encrypted; use another copy"
+            )
         return [
             member
             for member in self.members
@@ -171,6 +178,16 @@ def _pages_of_book(members: Sequence[Member], name: str) -> set[str]:
             if token.name.rpartition(":")[2] == "item" and token.attribute("media-type") in _PAGES:
                 pages.add(posixpath.normpath(folder / unquote(token.attribute("href") or "")))
     return pages
+
+
+def _protected(members: Sequence[Member]) -> set[str]:
+    """The members of a book that are encrypted; often these are fonts alone."""
+    texts = (m.content.decode(errors="replace") for m in members if m.info.filename == _ENCRYPTION)
+    return {
+        unquote(uri)
+        for text in texts
+        for uri in re.findall(r'<(?:\w+:)?CipherReference\s+URI="([^"]*)"', text)
+    }
 
 
 def _shown(pattern: str) -> str:

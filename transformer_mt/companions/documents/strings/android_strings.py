@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from transformer_mt.companions.documents.markup.html_tokens import Token
 from transformer_mt.companions.documents.markup.inline_run import pieces_of_run
-from transformer_mt.companions.documents.markup.marked_text import Piece, Stays
+from transformer_mt.companions.documents.markup.marked_text import MarkedText, Piece, Stays
 from transformer_mt.companions.documents.markup.spelling import BackslashSpelling, Spelling, units
 from transformer_mt.companions.documents.markup.xml_tokens import end_of, xml_tokens
 from transformer_mt.companions.documents.strings.placeholders import with_placeholders
@@ -82,7 +83,19 @@ def _of_string(tokens: Sequence[Token]) -> list[Piece]:
     if quoted and all(token.kind == "text" for token in tokens):  # quotes that keep white space as it is
         text = pieces_of_run([Token("text", quoted[2])], lambda token: [token.raw], AndroidSpelling())
         return [quoted[1], *text, quoted[3]]
-    return pieces_of_run(list(with_placeholders(_run(tokens))), lambda token: [token.raw], AndroidSpelling())
+    pieces = pieces_of_run(
+        list(with_placeholders(_run(tokens))), lambda token: [token.raw], AndroidSpelling()
+    )
+    is_first = [not "".join(str(other) for other in pieces[:i]).strip() for i in range(len(pieces))]
+    return [
+        replace(piece, finish=_no_reference) if first and isinstance(piece, MarkedText) else piece
+        for first, piece in zip(is_first, pieces)
+    ]
+
+
+def _no_reference(written: str) -> str:
+    """A text that begins with the mark of a reference, with a backslash before it."""
+    return f"\\{written}" if written.startswith(("@", "?")) else written
 
 
 def _run(tokens: Sequence[Token]) -> Iterator[Token]:

@@ -7,12 +7,11 @@ import math
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from transformer_mt.companions.exchange.export.format import ExportFormat, Output
 from transformer_mt.config import DataConfig
-from transformer_mt.corpora.evaluation_sets import read_set
+from transformer_mt.corpora.evaluation_sets import evenly_spaced, read_set
 from transformer_mt.cpu import has_exact_int8_products
 from transformer_mt.data.vocabulary.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import InputError, Setting, WorkError
@@ -72,17 +71,17 @@ def probe_sentences(run: RunFolder, data: DataConfig, tokenizer: Tokenizer, file
     random pieces.
     """
     if file:
-        sentences = _first(read_lines(file))
+        sentences = _sample(read_lines(file))
         if not sentences:
             raise InputError(f"{file}: must hold sentences, but is empty")
         return sentences
     try:
         valid = data.valid_sets[0]
-        return _first(src for src, _ in read_set(valid, data.languages, run.path, "valid"))
+        return _sample(src for src, _ in read_set(valid, data.languages, run.path, "valid"))
     except InputError as error:
         for scored in sorted(run.evaluation.glob("*.jsonl")):
             say(f"{error}; the probe is made of the sources in {scored} instead")
-            return _first(json.loads(line)["source"] for line in read_lines(scored))
+            return _sample(json.loads(line)["source"] for line in read_lines(scored))
         say(f"{error}; the probe is made of random tokens instead; a file of sentences gives a better one")
     draw = random.Random(0)
     first, last = EOS + 1, tokenizer.src.vocab_size() - 1
@@ -90,9 +89,9 @@ def probe_sentences(run: RunFolder, data: DataConfig, tokenizer: Tokenizer, file
     return [text for ids in lines if (text := " ".join(tokenizer.src.decode(ids).split()))]
 
 
-def _first(lines: Iterable[str]) -> list[str]:
-    """The first ones with text: runtimes differ in what they do with an empty line."""
-    return list(islice((line for line in lines if line.strip()), _PROBES))
+def _sample(lines: Iterable[str]) -> list[str]:
+    """Lines with text at equal distances: runtimes differ in what they do with an empty line."""
+    return evenly_spaced([line for line in lines if line.strip()], _PROBES)
 
 
 def prove(ours: Translator, target: ExportFormat, folder: Path, sentences: Sequence[str]) -> Proof:

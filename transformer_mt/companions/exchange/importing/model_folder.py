@@ -53,7 +53,7 @@ def _imported(folder: Path, name: str, languages: Languages, revision: str | Non
     files = [
         path for path in sorted((*inside.iterdir(), *inside.glob("model/*"))) if _READ.fullmatch(path.name)
     ]
-    stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    stats = [(path.name, of.st_size, of.st_mtime_ns, of.st_ctime_ns) for path in files if (of := path.stat())]
     root = cache_root() / "imported"
     root.mkdir(parents=True, exist_ok=True)
     with wait_for_folder(root):
