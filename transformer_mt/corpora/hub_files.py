@@ -17,6 +17,7 @@ from transformer_mt.text.compressed import without_compression
 _ADDRESS = re.compile(r"hf://datasets/(?P<repo>[^@]+)@(?P<commit>[^/]+)/(?P<path>.+)$")
 _READ_HERE = (".parquet", ".tsv", ".csv", ".json", ".jsonl", ".txt")
 """Endings of files; text is read by the rules that hold for it as a file."""
+_FORMAT = 2  # of what is kept
 _OF_TEXT = ("sep", "delimiter")
 """The settings of a set's card that are followed here."""
 
@@ -32,26 +33,28 @@ def file_lists(hub: str, config: str | None, revision: str | None) -> tuple[File
     """
     import datasets
 
-    facts = [hub, config, revision]
+    facts = [hub, config, revision, _FORMAT]
     name = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]
     kept = cache_root() / "downloads" / "hub" / f"{name}.json"
     try:
         builder = datasets.load_dataset_builder(hub, config, revision=revision)
     except Exception:
         if kept.exists():
-            return dict(json.loads(kept.read_text(encoding="utf-8"))), None
+            files, mark = json.loads(kept.read_text(encoding="utf-8"))
+            return files, mark
         raise
     files = {str(split): list(map(str, urls)) for split, urls in (builder.config.data_files or {}).items()}
     endings = {_ending(url) for urls in files.values() for url in urls}
     if not files or not endings <= set(_READ_HERE) or _has_other_settings(builder.config):
         return None
-    if endings == {".parquet"} and not Path(hub).is_dir():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        write_text(kept, json.dumps(files))
     marks = {".tsv": "\t", ".csv": ","}
     given = [getattr(builder.config, key, None) for key in reversed(_OF_TEXT)]
     mark = next(filter(None, given), None)
-    return files, None if mark in {marks.get(ending) for ending in endings} else mark
+    mark = None if mark in {marks.get(ending) for ending in endings} else mark
+    if not Path(hub).is_dir():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_text(kept, json.dumps([files, mark]))
+    return files, mark
 
 
 def _ending(file: str) -> str:
