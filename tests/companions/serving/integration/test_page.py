@@ -116,9 +116,13 @@ def test_a_late_answer_never_replaces_a_newer_one(page, tiny_run, cli):
     ],
 )
 def test_a_refusal_is_shown_with_its_reason(page, status, error, shown):
+    """And what belongs to the text before is not."""
+    page.fill("#source", "A cat sings.")
+    page.locator("#translation:not(:empty)").wait_for()
     page.route("**/details", lambda route: route.fulfill(status=status, json={"error": error}))
     page.fill("#source", "The dog sleeps.")
     page.locator("#status", has_text=shown).wait_for()
+    assert translated(page) == ""
     assert page.locator("#key").is_visible() == (status == 403)
     assert page.evaluate("document.activeElement.id") == "source"  # what is typed next is no key
     page.problems.clear()  # the browser itself writes the status to its console

@@ -189,9 +189,9 @@ function say(text) {
 }
 
 function fail(text) {
+  show([], {}); // what stands there is of another text
   status.textContent = text;
   status.classList.add("error");
-  translation.setAttribute("aria-busy", "false");
 }
 
 function showCount() {
