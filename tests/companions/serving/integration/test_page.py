@@ -122,7 +122,7 @@ def test_a_refusal_is_shown_with_its_reason(page, status, error, shown):
     page.route("**/details", lambda route: route.fulfill(status=status, json={"error": error}))
     page.fill("#source", "The dog sleeps.")
     page.locator("#status", has_text=shown).wait_for()
-    assert translated(page) == ""
+    page.locator("#translation:empty").wait_for(state="attached")
     assert page.locator("#key").is_visible() == (status == 403)
     assert page.evaluate("document.activeElement.id") == "source"  # what is typed next is no key
     page.problems.clear()  # the browser itself writes the status to its console
