@@ -136,7 +136,7 @@ def test_losses_gradients_rates_tokens_and_the_average_are_those_of_an_own_trans
         gradients = [weight.grad for weight in own.w.values() if weight.grad is not None]
         norm_of_all = math.sqrt(sum(float((gradient**2).sum()) for gradient in gradients))
         tokens += count
-        assert entry["loss"] == pytest.approx(float(loss) / count, rel=1e-5)
+        assert entry["loss"] == pytest.approx(loss.item() / count, rel=1e-5)
         assert entry["grad_norm"] == pytest.approx(norm_of_all, rel=1e-4)
         assert entry["tokens"] == tokens
         expected = PEAK * step / WARMUP if step < WARMUP else PEAK * math.sqrt(WARMUP / step)

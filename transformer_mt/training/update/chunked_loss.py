@@ -119,16 +119,15 @@ def plain_chunk(
     gives each piece of the vocabulary.
     """
     p_CV = logits_CV.softmax(dim=-1, dtype=torch.float32)
-    # A separate log_softmax is not needed: log p of the target is computed from p. This avoids a second pass
-    # with exponentials.
-    p_C1 = p_CV.gather(1, targets_C1)
     logits_C1 = logits_CV.gather(1, targets_C1).float()
-    nll_C1 = -p_C1.log()
-    is_tiny_C1 = p_C1 < torch.finfo(torch.float32).tiny
-    if not can_be_read(is_tiny_C1) or is_tiny_C1.any():
-        # Below float32's range: the likeliest token has p = exp(its logit) / sum, which gives log sum.
-        log_sum_C1 = logits_CV.amax(-1, keepdim=True).float() - p_CV.amax(-1, keepdim=True).log()
-        nll_C1 = torch.where(is_tiny_C1, log_sum_C1 - logits_C1, nll_C1)
+    # A separate log_softmax, with a second pass of exponentials, is not needed: log p of the target is
+    # computed from p.
+    p_C1 = p_CV.gather(1, targets_C1) if can_be_read(p_CV) else None
+    if p_C1 is not None and bool((p_C1 >= torch.finfo(torch.float32).tiny).all()):
+        nll_C1 = -p_C1.log()
+    else:
+        # Of a target below float32's range: the likeliest token has p = exp(its logit) / sum, whence log sum.
+        nll_C1 = logits_CV.amax(-1, keepdim=True).float() - p_CV.amax(-1, keepdim=True).log() - logits_C1
     if is_real_C1 is not None:
         nll_C1, logits_C1 = nll_C1 * is_real_C1, logits_C1 * is_real_C1
     sums = nll_C1.sum(), logits_C1.sum()
