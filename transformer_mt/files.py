@@ -12,8 +12,8 @@ from typing import Any
 
 from transformer_mt.errors import InputError
 
-_PARTS, _PART = 64, 2**20
-"""The parts of a large file that are looked at, and the bytes of each."""
+_WHOLE, _PARTS, _PART = 2**24, 64, 2**16
+"""The bytes of a file that is read whole; the parts of a larger one that are read, and the bytes of each."""
 
 DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS}
 """Numbers of errors of this machine's disks."""
@@ -98,7 +98,7 @@ def sample_digest(path: Path) -> str:
     """A hash of the file's content; of a large file, which takes seconds to read, of parts of it."""
     whole, size = hashlib.sha256(), path.stat().st_size
     with path.open("rb") as file:
-        if size <= _PARTS * _PART:
+        if size <= _WHOLE:
             return hashlib.file_digest(file, "sha256").hexdigest()[:24]
         for number in range(_PARTS):
             file.seek(number * (size - _PART) // (_PARTS - 1))

@@ -106,8 +106,8 @@ def _tsv_rows(path: str, gap: str) -> Iterator[list[str]]:
 
 def _is_of_spreadsheet(path: str, gap: str) -> bool:
     """True if each cell with a quotation mark is quoted by the rule of CSV (RFC 4180, 2.5 to 2.7), and one at
-    least has what people do not write: marks that are doubled, a line break or the mark between cells; or all
-    cells are quoted.
+    least has what people do not write: marks that are doubled, a line break or the separator; or all cells
+    are quoted.
     """
     mark = re.escape(gap)
     cell = f'(?:"(?:[^"]|"")*"|[^"{mark}]*)'
@@ -155,9 +155,12 @@ def rows_by_name(path: str, suffix: str, delimiter: str | None) -> Iterator[dict
             yield dict(zip(header, row))
     elif _begins_with_bracket(path):
         try:
-            yield from json.loads("\n".join(read_lines(path)))
-        except ValueError as error:
+            rows_of_array = json.loads("\n".join(read_lines(path)))
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{path}: must be a JSON array of objects: {error}") from None
+        if other := next((row for row in rows_of_array if not isinstance(row, dict)), None):
+            raise InputError(f"{path}: must be a JSON array of objects, but has {str(other)[:40]!r}")
+        yield from rows_of_array
     else:
         yield from (row for _, row in named_rows(path, suffix))
 

@@ -123,17 +123,17 @@ def test_losses_gradients_rates_tokens_and_the_average_are_those_of_an_own_trans
     logged = [entry for entry in entries if entry["event"] == "train"]
     tokens = 0
     for step, ((weights, batches, rate, _), entry) in enumerate(zip(seen, logged, strict=True), start=1):
-        own = OwnTransformer(weights, norm)
+        reference = OwnTransformer(weights, norm)
         loss, count = torch.zeros((), dtype=torch.float64), 0
         for src, tgt_in, tgt_out in (pair for batch in batches for pair in pairs_of(batch)):
-            log_p = own.log_probs(src, tgt_in)
+            log_p = reference.log_probs(src, tgt_in)
             nll = -log_p.gather(1, tgt_out[:, None]).sum()
             loss, count = (
                 loss + (1 - SMOOTHING) * nll - SMOOTHING * log_p.mean(-1).sum(),
                 count + len(tgt_out),
             )
         (loss / count).backward()
-        gradients = [weight.grad for weight in own.w.values() if weight.grad is not None]
+        gradients = [weight.grad for weight in reference.w.values() if weight.grad is not None]
         norm_of_all = math.sqrt(sum(float((gradient**2).sum()) for gradient in gradients))
         tokens += count
         assert entry["loss"] == pytest.approx(loss.item() / count, rel=1e-5)
@@ -148,10 +148,10 @@ def test_losses_gradients_rates_tokens_and_the_average_are_those_of_an_own_trans
         assert torch.equal(value, last[name]) or torch.allclose(value.double(), averaged[name], rtol=1e-6)
     (validation,) = prepare(config).valid
     for event, weights in losses.items():
-        own, nll, count = OwnTransformer(weights, norm), 0.0, 0
+        reference, nll, count = OwnTransformer(weights, norm), 0.0, 0
         for row in range(len(validation.pairs)):
             src, tgt = (torch.tensor([*of(row), EOS]) for of in (validation.pairs.src, validation.pairs.tgt))
-            log_p = own.log_probs(src, torch.cat([torch.tensor([BOS]), tgt[:-1]]))
+            log_p = reference.log_probs(src, torch.cat([torch.tensor([BOS]), tgt[:-1]]))
             nll, count = nll - float(log_p.gather(1, tgt[:, None]).sum()), count + len(tgt)
         (*_, entry) = (entry for entry in entries if entry["event"] == event)
         assert entry["loss"] == pytest.approx(nll / count, rel=1e-5)

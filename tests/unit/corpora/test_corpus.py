@@ -438,3 +438,9 @@ def test_utf_16_without_a_mark_is_named(tmp_path, encoding):
 def test_a_slice_in_percent_is_answered_in_words(tmp_path):
     with pytest.raises(ValueError, match=r"split"):
         data({"hub": str(tmp_path), "split": "train[:50%]"})
+
+
+def test_an_array_of_other_things_than_objects_is_one_line(tmp_path):
+    (tmp_path / "train.json").write_text('[{"en": "a", "de": "b"}, "c"]', encoding="utf-8")
+    with pytest.raises(InputError, match="must be a JSON array of objects, but has 'c'|cannot be read as a"):
+        read({"hub": str(tmp_path), "split": "train"})

@@ -102,7 +102,7 @@ def test_loss_of_a_token_thought_impossible_is_finite():
 @pytest.mark.parametrize("reads", [True, False])
 @pytest.mark.parametrize("scale", [1, 30, 1000])
 def test_loss_is_the_plain_one_for_logits_of_any_size(monkeypatch, scale, reads):
-    """Of a GPU no number is read; there the same is computed by other steps."""
+    """The steps for a GPU, of which no number is read, are others."""
     if not reads:
         monkeypatch.setattr(chunked_loss, "can_be_read", lambda x: False)
     torch.manual_seed(3)

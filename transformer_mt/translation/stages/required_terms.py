@@ -82,10 +82,11 @@ class Terms(Stage):
     def finish(self, line: TranslatedLine, result: Translation) -> Translation:
         problems = []
         for one in (searched for unit in line.units for searched in unit.searched):
-            if missing := self._missing(self._terms(one.unit), one.candidates[0]):
+            terms = self._terms(one.unit) if one.unit.has_conditions else []
+            if missing := self._missing(terms, one.candidates[0]):
                 text = one.unit.segment.searched
-                terms = ", ".join(f"{text[m.begin : m.end]!r} ({' or '.join(m.targets)})" for m in missing)
-                problems.append(f"not translated as in the glossary: {terms}")
+                named = ", ".join(f"{text[m.begin : m.end]!r} ({' or '.join(m.targets)})" for m in missing)
+                problems.append(f"not translated as in the glossary: {named}")
         if not problems:
             return result
         flags = list(dict.fromkeys([*result.flags, "missing_term"]))

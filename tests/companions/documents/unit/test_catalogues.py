@@ -212,3 +212,8 @@ def test_a_translation_that_begins_as_a_reference_of_android_is_escaped(begin):
     (text,) = read_document(raw, "android", ("en", "de"), "f").texts
     assert replace(text, text=f"{begin} Hund").render() == f"\\{begin} Hund"
     assert replace(text, text=f"Hund {begin}").render() == f"Hund {begin}"
+
+
+def test_a_value_of_no_language_keeps_its_mark():
+    written, stay = in_capitals(b'msgid "&user_name"\nmsgstr ""\n', "po")
+    assert b'msgstr "&user_name"' in written and stay == {"values that are no language": 1}

@@ -290,7 +290,7 @@ def test_a_corpus_that_changes_while_it_is_read_is_told(corpus_config, monkeypat
 
 
 def test_a_file_of_the_same_size_and_time_is_another(corpus_config):
-    """What rsync -t, tar and cp -p leave behind."""
+    """Programs that copy, such as rsync -t, tar and cp -p, leave such files."""
     prepare(corpus_config)
     path = Path(corpus_config.data.train.source)
     before, text = path.stat(), path.read_text(encoding="utf-8")

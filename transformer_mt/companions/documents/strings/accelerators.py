@@ -13,10 +13,10 @@ def without_accelerator(raw: str) -> tuple[str, Callable[[str], str]]:
     """The string without its mark, and what sets one on a translation: before the same letter, at the
     beginning of a word if there is one, else before the first. A string with several, or none, stays.
     """
-    found = list(_ACCELERATOR.finditer(raw))
-    if len(found) != 1 or raw.count(found[0][0]) > 1:
+    places = list(_ACCELERATOR.finditer(raw))
+    if len(places) != 1 or raw.count(places[0][0]) > 1:
         return raw, str
-    place = found[0]
+    place = places[0]
     letter = raw[place.end()].casefold()
 
     def marked(translation: str) -> str:

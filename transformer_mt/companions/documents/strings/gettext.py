@@ -191,11 +191,14 @@ def _filled(entry: _Entry, field: re.Match[str], plural: Plural, form: int | Non
     key = "msgid_plural" if is_plural else "msgid"
     raw, source = entry.raw(key), entry.by_key[key]
     ending = "\r\n" if "\r\n" in source["value"] else "\n"
-    raw, accelerated = without_accelerator(raw)
+    plain, accelerated = without_accelerator(raw)
     # In several lines, as its source: one after each line break.
     is_long = "\n" in source["value"]
     lines: Callable[[str], str] = partial(_in_lines, ending=ending) if is_long else str
-    pieces = pieces_of_string(raw)
+    pieces = pieces_of_string(plain)
+    if not any(isinstance(piece, MarkedText) for piece in pieces):
+        # What stays keeps its mark.
+        pieces = [Stays(raw, piece.what) if isinstance(piece, Stays) else raw for piece in pieces[:1]]
     texts = [i for i, piece in enumerate(pieces) if isinstance(piece, MarkedText)]
     for i, piece in enumerate(pieces):
         if isinstance(piece, MarkedText):
