@@ -36,7 +36,7 @@ ALLOWED = {
     "data.vocabulary": {"config", "settings", "text"},
     "runs": {"config", "corpora", "data.vocabulary"},
     "data.cleaning": {"settings", "text"},
-    "terms": {"text"},
+    "terms": {"corpora", "text"},
     "memories": {"corpora", "text"},
     "data.batches": {"config", "data.vocabulary"},
     "data.alignment": {"text"},

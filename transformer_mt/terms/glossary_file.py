@@ -1,12 +1,12 @@
 """Glossary files: TSV, CSV and TBX."""
 
-import csv
 import re
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from transformer_mt.corpora.tables import text_rows
 from transformer_mt.errors import InputError
 from transformer_mt.terms.glossary import Glossary, Term
 from transformer_mt.text.languages import base_code, hyphenated
@@ -53,20 +53,11 @@ def _of_table(path: Path, languages: tuple[str, str]) -> Iterator[Term]:
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    if path.suffix.lower() != ".csv":
-        yield from enumerate((line.split("\t") for line in read_lines(path)), start=1)
-        return
-    lines = [f"{line}\n" for line in read_lines(path)]
-    first = lines[0] if lines else ""
-    delimiter = ";" if ";" in first else ","
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    try:
-        for number, row in enumerate(reader, start=1):
-            yield number, [re.sub(r"[ \t]*[\r\n]+[ \t]*", " ", cell) for cell in row]
-    except csv.Error as error:
-        raise InputError(
-            f"{path}:{reader.line_num}: must be CSV, but is damaged: {error}; double quotes within a cell"
-        ) from None
+    is_csv = path.suffix.lower() == ".csv"
+    first = next(iter(read_lines(path)), "") if is_csv else ""
+    rows = text_rows(str(path), ".csv" if is_csv else ".tsv", ";" if ";" in first else None)
+    for number, row in rows:
+        yield number, [re.sub(r"[ \t]*[\r\n]+[ \t]*", " ", cell) for cell in row]
 
 
 def _columns(row: list[str], languages: tuple[str, str]) -> tuple[int, int] | None:

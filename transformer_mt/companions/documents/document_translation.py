@@ -72,7 +72,7 @@ def parse(
         case "json":
             return parse_json(text, target_lang, name)
         case "android":
-            return parse_android(text, name)
+            return parse_android(text, target_lang, name)
     known = ", ".join(DOCUMENT_FORMATS.names)
     raise InputError(f"the format must be one of {known}, but is {format}")
 

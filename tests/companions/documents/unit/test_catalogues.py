@@ -175,6 +175,34 @@ def test_an_accelerator_of_a_catalogue_is_no_part_of_the_text():
     assert b'msgstr "THE &DOG' in in_capitals(raw, "po")[0]
 
 
+def test_an_accelerator_of_xliff_is_no_part_of_the_text():
+    raw = UNIT.format("<trans-unit><source>The &amp;dog &lt; cat</source></trans-unit>").encode()
+    (text,) = read_document(raw, "xliff", ("en", "de"), "f").texts
+    assert text.text == "The dog < cat"
+    assert b"<target>THE &amp;DOG &lt; CAT</target>" in in_capitals(raw, "xliff")[0]
+
+
+@pytest.mark.parametrize("language, forms", [
+    ("de", "one other"), ("ja", "other"), ("pl", "one other few many"), ("xx", "one other")
+])  # fmt: skip
+def test_plurals_of_android_have_the_forms_of_the_language(language, forms):
+    item = '  <item quantity="{}">{}</item>\n'
+    raw = f'<plurals name="n">\n{item.format("one", "a dog")}{item.format("other", "dogs")}</plurals>'
+    texts = {"one": "A DOG"}
+    items = "".join(item.format(form, texts.get(form, "DOGS")) for form in forms.split())
+    written = f'<resources><plurals name="n">\n{items}</plurals></resources>'
+    assert in_capitals(f"<resources>{raw}</resources>".encode(), "android", language)[0].decode() == written
+
+
+def test_plurals_of_i18next_have_the_forms_of_the_language():
+    raw = '{\n  "a_one": "a dog",\n  "a_other" : "dogs",\n  "b_ordinal_one": "x", "b_ordinal_other": "y"}'
+    expected = raw.replace("a dog", "A DOG").replace('"dogs"', '"DOGS"').replace('"x"', '"X"')
+    expected = expected.replace('"y"', '"Y"')
+    assert in_capitals(raw.encode(), "json", "de")[0].decode() == expected
+    more = '"DOGS",\n  "a_few" : "DOGS",\n  "a_many" : "DOGS"'
+    assert in_capitals(raw.encode(), "json", "pl")[0].decode() == expected.replace('"DOGS"', more)
+
+
 CODES_THAT_STAY = (
     "#ff0000", "rgb(1, 2, 3)", "12px", "en-US", "zh_Hans_CN", "/about/us", "./a.b", "img/logo.svg",
     "README.md", "text/html", "yyyy-MM-dd", "dd.MM.yyyy", "HH:mm", "MMM d, y", "fa-home",

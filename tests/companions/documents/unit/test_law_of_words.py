@@ -17,8 +17,17 @@ from transformer_mt.companions.documents.read import read_document
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 ODF = "urn:oasis:names:tc:opendocument:xmlns"
 CHOICES = "choices of drop-down lists"
+ORDERS = "orders to generators of sites"
+READING = "readings of words (ruby)"
+FIELD = "texts of fields"
+TAKEN_OUT = "texts that a tracked change takes out"
+BOUND = "content controls that Word fills from other data"
 NOTE = "<text:note><text:note-body>{}</text:note-body></text:note>"
 RUN = "<w:r><w:t>{0}</w:t></w:r>"
+B = "<w:r><w:t>b</w:t></w:r>"
+BEGIN, END = (f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "end"))
+DATA = "<w:sdtPr><w:dataBinding/></w:sdtPr>"
+BASE, READ = ("<text:ruby-base>{}</text:ruby-base>", "<text:ruby-text>{}</text:ruby-text>")
 
 # Each place, and the kind that counts its word; None for a word that is translated.
 MARKDOWN = {
@@ -42,6 +51,18 @@ MARKDOWN = {
     "::: warning\n{0} text\n:::\n": None,
     "A ~~{0}~~ text.\n": None,
     "text[^1]\n\n[^1]: {0} note\n": None,
+    "text[^1]\n\n[^1]: note\n\n    {0} more of it\n": None,
+    "> [!NOTE]\n> {0} text\n": None,
+    "> [!tip]- {0} title\n> text\n": None,
+    "*[HTML]: {0} expansion\n": None,
+    "```{{note}} {0} title\n:class: a\ntext\n```\n": None,
+    "````{{tip}}\n```{{note}}\n{0} text\n```\n````\n": None,
+    "{{{{< note >}}}}\n{0} text\n{{{{< /note >}}}}\n": None,
+    "{{{{% tab name=\"a\" %}}}}{0} text{{{{% /tab %}}}}\n": None,
+    "{{% raw %}}\n{0} text\n{{% endraw %}}\n": None,
+    "{{{{< figure src=\"a.png\" title=\"{0} picture\" >}}}}\n": ORDERS,
+    "{{% include a.html content=\"{0} text\" %}}\n": ORDERS,
+    "<TabItem value=\"a\" label=\"{0} tab\">\n\ntext\n\n</TabItem>\n": "blocks of HTML",
     "<div>\n{0} text\n</div>\n": "blocks of HTML",
 }  # fmt: skip
 HTML = {
@@ -57,6 +78,9 @@ HTML = {
     "<dl><dt>{0} term<dd>b</dl>": None,
     "<button>{0} here</button>": None,
     "<details><summary>{0} here</summary>b</details>": None,
+    "<p><ruby>{0}<rt>1</rt></ruby> here</p>": None,
+    "<p><ruby>b<rt>{0}</rt></ruby> here</p>": READING,
+    "<p>a <svg><style>a{{}}</style><text>{0}</text></svg></p>": "pictures with texts (SVG)",
 }  # fmt: skip
 WORD = {
     f"<w:p>{RUN}</w:p>": None,
@@ -69,6 +93,13 @@ WORD = {
     '<w:p><w:r><w:drawing><wp:docPr xmlns:wp="P" descr="{0} picture"/></w:drawing></w:r></w:p>': None,
     '<w:p><w:sdt><w:sdtPr><w:listItem w:displayText="{0}"/></w:sdtPr></w:sdt></w:p>': CHOICES,
     '<w:p><w:hyperlink w:tooltip="{0}"><w:r><w:t>b</w:t></w:r></w:hyperlink></w:p>': "tooltips",
+    f"<w:p><w:r><w:ruby><w:rubyBase>{RUN}</w:rubyBase></w:ruby></w:r></w:p>": None,
+    f"<w:p><w:r><w:ruby><w:rt>{RUN}</w:rt><w:rubyBase>{B}</w:rubyBase></w:ruby></w:r></w:p>": READING,
+    f"<w:p><w:moveFrom>{RUN}</w:moveFrom>{B}</w:p>": TAKEN_OUT,
+    f"<w:p><w:del><w:r><w:delText>{{0}}</w:delText></w:r></w:del>{B}</w:p>": TAKEN_OUT,
+    f"<w:p><w:sdt>{DATA}<w:sdtContent>{RUN}</w:sdtContent></w:sdt>{B}</w:p>": BOUND,
+    f"<w:sdt>{DATA}<w:sdtContent><w:p>{RUN}</w:p></w:sdtContent></w:sdt>": BOUND,
+    f"<w:p>{BEGIN}<w:r><w:t>1</w:t></w:r>{BEGIN}{RUN}{END}{END}{B}</w:p>": FIELD,
     '<w:p><m:oMath xmlns:m="M"><m:r><m:t>{0}</m:t></m:r></m:oMath></w:p>': "formulas",
 }  # fmt: skip
 TEXT = {
@@ -78,6 +109,15 @@ TEXT = {
     "<text:p><text:a>{0} here<text:tab/>12</text:a></text:p>": None,
     f"<text:p>a{NOTE.format('<text:p>{0} note</text:p>')}</text:p>": None,
     "<text:p><text:span>{0}</text:span> here</text:p>": None,
+    f"<text:p><text:ruby>{BASE.format('{0}')}{READ.format('1')}</text:ruby></text:p>": None,
+    f"<text:p>a<text:ruby>{BASE.format('b')}{READ.format('{0}')}</text:ruby></text:p>": READING,
+    "<text:p>See <text:bookmark-ref>{0}</text:bookmark-ref></text:p>": FIELD,
+    '<text:p>a <loext:content-control xmlns:loext="L">{0}</loext:content-control></text:p>': None,
+}  # fmt: skip
+SUBTITLES = {
+    "\n00:01.000 --> 00:02.000\n{0} here\n": None,
+    "\n00:01.000 --> 00:02.000\n<v Roger><ruby>{0}<rt>1</rt></ruby> here\n": None,
+    "\n00:01.000 --> 00:02.000\n<ruby>b<rt>{0}</rt></ruby> here\n": READING,
 }  # fmt: skip
 CATALOGUE = {
     'msgid "{0} here"\nmsgstr ""\n': None,
@@ -102,6 +142,7 @@ FORMATS = {
     "html": (HTML, "", str.encode),
     "docx": (WORD, "", word_file),
     "odt": (TEXT, "", text_file),
+    "vtt": (SUBTITLES, "\n", lambda body: f"WEBVTT\n{body}".encode()),
     "po": (CATALOGUE, "\n", str.encode),
 }
 
@@ -117,6 +158,20 @@ def translated(document):
 
     pieces = (piece for piece in document.pieces if isinstance(piece, MarkedText))
     return " ".join(itertools.chain.from_iterable(map(texts, pieces)))
+
+
+def test_code_of_a_generator_is_no_text():
+    for tags in ("{% highlight a %}", "{% endhighlight %}"), ("{{< highlight a >}}", "{{< /highlight >}}"):
+        document = read_document(f"{tags[0]}\na dog\n{tags[1]}\n".encode(), "markdown", ("en", "de"), "f")
+        assert not document.texts
+
+
+def test_what_is_struck_through_is_no_part_of_the_sentence():
+    raw = b'The ~~big *old*~~ dog :smile: sleeps {{< ref "a.md" >}}.\n'
+    (text,) = read_document(raw, "markdown", ("en", "de"), "f").texts
+    assert text.text == 'The dog sleeps {{< ref "a.md" >}}.'
+    assert text.literals() == ['{{< ref "a.md" >}}'] and [one.text for one in text.inner] == ["big old"]
+    assert text.render() == raw.decode().rstrip()
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -24,8 +24,10 @@ from transformer_mt.companions.documents.markup.marked_text import (
     BYTE_ORDER_MARK,
     CLOSE,
     OPEN,
+    READING,
     MarkedText,
     Piece,
+    Stays,
 )
 from transformer_mt.companions.documents.markup.spelling import Spelling, XmlSpelling, decoded
 from transformer_mt.text.languages import base_code
@@ -205,6 +207,11 @@ class _Parser:
         if token.parts and token.name in WITH_TEXTS and len(token.parts) > 1:
             content = _Parser(token.parts[1:], self._attributes, self._new_spelling).pieces()
             return [*self._written(token.parts[0]), *content]
+        if token.parts and token.name in READINGS | {"svg"}:
+            inside = (part for tag, part in pairwise(token.parts) if tag.name not in _WITHOUT_TEXT)
+            has_text = any(part.kind == "text" and has_words(decoded(part.raw)) for part in inside)
+            what = READING if token.name in READINGS else "pictures with texts (SVG)"
+            return [Stays(token.raw, what) if has_text else token.raw]
         if token.parts and token.name in WITH_ATTRIBUTES:
             return [piece for part in token.parts for piece in self._written(part)]
         if token.kind != "start" or not self._attributes or token.name in _WITHOUT_TEXT:

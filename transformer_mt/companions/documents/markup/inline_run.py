@@ -7,7 +7,15 @@ from itertools import accumulate
 
 from transformer_mt.companions.documents.markup.html_names import OBJECTS, VOID, VOID_OBJECTS
 from transformer_mt.companions.documents.markup.html_tokens import Token
-from transformer_mt.companions.documents.markup.marked_text import BREAK, CLOSE, OPEN, Mark, MarkedText, Piece
+from transformer_mt.companions.documents.markup.marked_text import (
+    BREAK,
+    CLOSE,
+    OPEN,
+    Mark,
+    MarkedText,
+    Piece,
+    Stays,
+)
 from transformer_mt.companions.documents.markup.spelling import PlainSpelling, Spelling
 from transformer_mt.companions.documents.markup.stopping import go_on
 from transformer_mt.text.literal_text import has_words
@@ -60,7 +68,7 @@ def _pieces_of_part(run: Sequence[Token], write: Write, spelling: PlainSpelling)
     builder = _Builder(write, spelling)
     builder.add_all(run_text, _partners(run_text))
     pieces: list[Piece] = [piece for token in before for piece in write(token)]
-    pieces += [leading, builder.text_with_marks(), trailing]
+    pieces += [leading, builder.text_with_marks(), trailing, *builder.stays()]
     return pieces + [piece for token in after for piece in write(token)]
 
 
@@ -143,6 +151,8 @@ class _Builder:
         self._write, self._spelling = write, spelling
         self._characters: list[str] = []
         self._inner: list[MarkedText] = []
+        self._stays: dict[tuple[int, int], Stays] = {}
+        """Parts of tokens that stay."""
         self._frames = [_Frame("", 0, 0)]
         self._needs_gap = False
         """True after a literal: a word that follows directly must be separated from it."""
@@ -152,6 +162,10 @@ class _Builder:
         marks = tuple(self._frames[0].marks)
         text = "".join(self._characters)
         return MarkedText(text, marks, writer=self._spelling.writer, inner=tuple(self._inner))
+
+    def stays(self) -> list[Stays]:
+        """An empty piece for each part of the markup whose text is not translated."""
+        return [Stays("", part.what) for part in self._stays.values()]
 
     def add_all(self, run: Sequence[Token], partners: dict[int, int]) -> None:
         read = [_read(token, self._spelling) for token in run]
@@ -188,7 +202,9 @@ class _Builder:
     def _markup(self, token: Token) -> str:
         """A token as it is written, the texts of its attributes as numbers."""
         parts = []
-        for piece in self._write(token):
+        for i, piece in enumerate(self._write(token)):
+            if isinstance(piece, Stays):
+                self._stays[id(token), i] = piece
             if isinstance(piece, str):
                 parts.append(piece)
             else:

@@ -93,6 +93,10 @@ class Stays(str):
         return stays
 
 
+READING = "readings of words (ruby)"
+"""In East Asian texts: they belong to the words of the source."""
+FIELD = "texts of fields"
+"""A program writes them again: the number of a chapter, a name from elsewhere."""
 Piece = str | MarkedText
 """A part of a document: markup as it is written, or a text to translate."""
 

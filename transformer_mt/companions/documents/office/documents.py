@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from transformer_mt.companions.documents.formats import MOST_BYTES, check_size
 from transformer_mt.companions.documents.markup.html import parse_html
 from transformer_mt.companions.documents.markup.html_encoding import decode_page
-from transformer_mt.companions.documents.markup.marked_text import MarkedText, Piece, Stays
+from transformer_mt.companions.documents.markup.marked_text import READING, MarkedText, Piece, Stays
 from transformer_mt.companions.documents.markup.xml_tokens import xml_tokens
 from transformer_mt.companions.documents.office.odf import parse_book, parse_odf
 from transformer_mt.companions.documents.office.ooxml import parse_ooxml
@@ -33,6 +33,9 @@ _OTHER_MARKUP = {
     rb"<(?:\w+:)?textpath\s": "texts as pictures (WordArt)",
     rb"<(?:\w+:)?altChunk[\s/>]": "documents within the document (altChunk)",
     rb'<(?:\w+:)?listItem\s[^>]*displayText="[^"]*[A-Za-z\x80-\xff]': "choices of drop-down lists",
+    rb"<(?:\w+:rt|(?:\w+:)?rPh)[\s>]": READING,
+    rb'\s(?:prompt|promptTitle|error|errorTitle)="[^"]*[A-Za-z\x80-\xff]': "prompts and messages of cells",
+    rb'\s(?:form:label|form:title|text:help|text:hint)="[^"]*[A-Za-z\x80-\xff]': "labels of forms",
     rb'\stooltip="[^"]*[A-Za-z\x80-\xff]|:tooltip="[^"]*[A-Za-z\x80-\xff]': "tooltips",
 }
 _LABELS = re.compile(rb'<(?:\w+:)?lvlText\s[^>]*val="[^"]*[A-Za-z\x80-\xff]{2}')

@@ -2,19 +2,22 @@
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from transformer_mt.companions.documents.markup.html_tokens import Token
 from transformer_mt.companions.documents.markup.inline_run import pieces_of_run
-from transformer_mt.companions.documents.markup.marked_text import Piece
+from transformer_mt.companions.documents.markup.marked_text import FIELD, READING, MarkedText, Piece, Stays
 from transformer_mt.companions.documents.markup.spelling import XmlSpelling
 from transformer_mt.companions.documents.markup.xml_tokens import end_of, xml_tokens
+from transformer_mt.text.literal_text import has_words
 
 _PARAGRAPHS = {"text:p", "text:h", "svg:title", "svg:desc"}
 """Also the texts that are read in place of a picture."""
 _TAB = "text:tab"
 """Stands between columns, and before the page number in a table of contents."""
-_AROUND = {"text:span", "text:a", "text:meta"}
+_AROUND = {
+    "text:span", "text:a", "text:meta", "text:ruby", "text:ruby-base", "loext:content-control"
+}  # fmt: skip
 """Elements around words; others within a paragraph are objects, in which there may be paragraphs: notes."""
 
 
@@ -61,5 +64,14 @@ def _run(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def _written(token: Token) -> list[Piece]:
-    """A token as it is written, with the texts of paragraphs in it."""
-    return list(_pieces(token.parts)) if token.parts else [token.raw]
+    """A token as it is written, with the texts of paragraphs in it. Other text in it stays; the names and
+    dates of comments are no text.
+    """
+    what = READING if token.name == "text:ruby-text" else FIELD
+    pieces: list[Piece] = list(_pieces(token.parts)) if token.parts else [token.raw]
+    for i, (before, piece) in enumerate(pairwise(pieces), 1):
+        if isinstance(piece, MarkedText) or isinstance(before, MarkedText):
+            continue
+        if not piece.startswith("<") and has_words(piece) and not before.startswith(("<dc:", "<meta:")):
+            pieces[i] = Stays(piece, what)
+    return pieces

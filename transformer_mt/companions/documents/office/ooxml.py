@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, islice, takewhile
 from typing import ClassVar
 
 from transformer_mt.companions.documents.markup.html_tokens import Token
 from transformer_mt.companions.documents.markup.inline_run import pieces_of_run, plain_text
-from transformer_mt.companions.documents.markup.marked_text import MarkedText, Piece
+from transformer_mt.companions.documents.markup.marked_text import FIELD, MarkedText, Piece, Stays
 from transformer_mt.companions.documents.markup.spelling import XmlSpelling
 from transformer_mt.companions.documents.markup.xml_tokens import end_of, xml_tokens
 from transformer_mt.errors import InputError
@@ -36,6 +36,13 @@ _AROUND = {
     "w:dir", "w:bdo",
 }  # fmt: skip
 """Elements around runs."""
+_STAY = {
+    "w:del": "texts that a tracked change takes out",
+    "w:moveFrom": "texts that a tracked change takes out",
+    "w:sdt": "content controls that Word fills from other data",
+}
+"""Elements whose text stays; a content control only if it is bound to data."""
+_TEXTS = {"w:t", "a:t"}
 _FORMATTING = {"rPr"}
 _TABS = {"w:tab", "w:ptab"}
 _GAPS = {"br", "cr", "tab", "ptab"}
@@ -85,6 +92,14 @@ def _pieces(tokens: Sequence[Token]) -> Iterator[Piece]:
     position = 0
     while position < len(tokens):
         token = tokens[position]
+        if token.kind == "start" and token.name in _STAY and _stays(tokens, position):
+            begin, position = position, end_of(tokens, position) + 1
+            yield Stays(_raw(tokens[begin:position]), _STAY[token.name])
+            continue
+        if token.kind == "text" and position and tokens[position - 1].name in _TEXTS and has_words(token.raw):
+            yield Stays(token.raw, FIELD)
+            position += 1
+            continue
         yield from _with_alternative(token) if _local(token) in _PICTURES else [token.raw]
         position += 1
         if token.kind == "start":
@@ -97,6 +112,12 @@ def _pieces(tokens: Sequence[Token]) -> Iterator[Piece]:
                     else _plain(tokens[position:end], _local(token) in _OF_PAGES)
                 )
                 position = end
+
+
+def _stays(tokens: Sequence[Token], begin: int) -> bool:
+    """True if the text of an element that may stay does."""
+    properties = takewhile(lambda token: token.name != "w:sdtContent", islice(tokens, begin, None))
+    return tokens[begin].name != "w:sdt" or any(_local(token) == "dataBinding" for token in properties)
 
 
 def _plain(tokens: Sequence[Token], is_of_pages: bool) -> list[Piece]:
@@ -178,6 +199,7 @@ class _Paragraph:
         yield from first
         yield replace(text, finish=lambda body: self._clean(f"{before}{body}{after}"))
         yield from last
+        yield from (Stays("", piece.what) for piece in pieces if isinstance(piece, Stays))
 
     def _reopened(self, base: _Run, number: int) -> str:
         """The beginning of the next run in the usual formatting after this part."""
@@ -219,7 +241,7 @@ class _Paragraph:
             if isinstance(piece, str) and merged and isinstance(merged[-1], str):
                 merged[-1] += piece
             else:
-                merged.append(piece)
+                merged.append("" + piece if isinstance(piece, str) else piece)
         return [self._clean(piece) if isinstance(piece, str) else piece for piece in merged]
 
     @cached_property
@@ -321,7 +343,7 @@ def _of_run(tokens: Sequence[Token]) -> Iterator["_Run | _Other"]:
     elements = _with_hyphens(list(_elements(content)))
     is_text = [element[0].kind == "start" and _local(element[0]) == "t" for element in elements]
     if not any(is_text):
-        yield _Other(tokens)
+        yield _with_base(tokens)
         return
     for element, has_text in zip(elements, is_text):
         if has_text:
@@ -329,6 +351,16 @@ def _of_run(tokens: Sequence[Token]) -> Iterator["_Run | _Other"]:
         else:
             outer = Token("object", begin), *element, Token("object", closing)
             yield _Other(outer)
+
+
+def _with_base(tokens: Sequence[Token]) -> _Other:
+    """A run without text; of words with readings (ruby) the words are text."""
+    begin = next((i for i, token in enumerate(tokens) if token.name == "w:rubyBase"), 0)
+    parts = list(_parts(tokens[begin + 1 : end_of(tokens, begin)])) if begin else []
+    runs = [part for part in parts if isinstance(part, _Run)]
+    if not runs or len(runs) < len(parts):
+        return _Other(tokens)
+    return _Other(tokens, runs, _raw(tokens[: begin + 1]), _raw(tokens[end_of(tokens, begin) :]))
 
 
 def _with_hyphens(elements: Sequence[Sequence[Token]]) -> list[list[Token]]:
@@ -357,7 +389,7 @@ def _of_wrapper(tokens: Sequence[Token]) -> _Other:
     of its own.
     """
     starts = [i for i, t in enumerate(tokens) if t.kind == "start" and t.name == "w:r"]
-    if not starts:
+    if not starts or (tokens[0].name in _STAY and _stays(tokens, 0)):
         return _Other(tokens)
     first, last = starts[0], end_of(tokens, starts[-1])
     parts = list(_parts(tokens[first : last + 1])) if _is_whole(tokens[first : last + 1]) else []
@@ -413,7 +445,11 @@ def _field(parts: Sequence["_Run | _Other"]) -> _Other:
         for token in (
             part.tokens
             if isinstance(part, _Other)
-            else (Token("object", part.opening), Token("text", part.text), Token("object", part.closing))
+            else (
+                Token("object", part.opening, "w:t"),
+                Token("text", part.text),
+                Token("object", part.closing),
+            )
         )
     ]
     runs = [i for i, part in enumerate(parts) if isinstance(part, _Run)]

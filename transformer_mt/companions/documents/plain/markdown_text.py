@@ -13,7 +13,7 @@ from transformer_mt.companions.documents.markup.html_tokens import Token
 from transformer_mt.companions.documents.markup.inline_run import pieces_of_run
 from transformer_mt.companions.documents.markup.marked_text import BYTE_ORDER_MARK, MarkedText, Piece, Stays
 from transformer_mt.companions.documents.markup.spelling import Spelling, units
-from transformer_mt.companions.documents.plain.site_lines import COMMENT, as_commonmark
+from transformer_mt.companions.documents.plain.site_lines import COMMENT, ORDER, as_commonmark
 from transformer_mt.errors import InputError
 from transformer_mt.text.literal_text import has_words
 
@@ -33,16 +33,20 @@ _SAME_LABEL = re.compile(r"\[([^\[\]]+)\]\[\1\]")
 _MATH_BLOCK = r"\$\$(?:(?!\$\$).)+\$\$"
 _MATH = r"(?<![\\\w$])\$(?=[^\s$])(?:\\.|[^$\\\r\n])*(?<=[^\s$])\$(?![\w$])"
 _ASIDE = re.compile(
-    r"(\[\^[^\[\]\s]{1,100}\]:?|^\[[ xX]\](?=\s)|^\[![A-Z]+\]"
+    rf"({ORDER}|(?<![\w:]):[a-z0-9][\w+-]*:(?![\w:])|^\[[ xX]\](?=\s)"
     r"|(?m:^)(?::::[^\r\n]*|(?:!!!|\?\?\?\+?)[ ]+[\w-]+)|\{[:#.][^{}\r\n]*\}"
     r"|!?\[\[[^\[\]|\r\n]*(?:\]\]|\|)|(?<=[^\]])\]\](?![\](\[])"
     rf"|(?s:{_MATH_BLOCK})|{_MATH}|\\begin\{{[^{{}}\s]+\}}(?s:.)*?\\end\{{[^{{}}\s]+\}})"
 )
-"""The number of a footnote, the box of a task, the mark of a note or of a box around text, a list of
+"""An order to the generator of a site, an icon, the box of a task, the mark of a box around text, a list of
 attributes (kramdown), the page of a wiki's link, mathematics.
 """
 _LOST = "texts whose markup could not be followed"
-_MARKUP = re.compile(r"<!--.*?-->|<(script|style|pre)\b.*?(?:</\1>|\Z)|<[^<>]*>", re.DOTALL | re.IGNORECASE)
+_MARKUP = re.compile(
+    rf"<!--.*?-->|<(script|style|pre)\b.*?(?:</\1>|\Z)|<[^<>]*>|{ORDER}", re.DOTALL | re.IGNORECASE
+)
+_SHOWN = re.compile(r"\s(?:alt|aria-label|caption|content|description|label|summary|title)=[\"']([^\"'<>]*)")
+"""Attributes with text."""
 _CODE_LINES = re.compile(r"(?:(?:import\s.*['\"];?|export\s.*[=({;].*)(?:\r?\n|\Z))+")
 """A block of MDX, which is JavaScript."""
 _BEGINS_MARKUP = re.compile(r"[-+#>=]|\d{1,9}[.)](?=\s)")
@@ -77,6 +81,7 @@ def parse_markdown(text: str) -> list[Piece]:
         from markdown_it import MarkdownIt
         from mdit_py_plugins.admon import admon_plugin
         from mdit_py_plugins.deflist import deflist_plugin
+        from mdit_py_plugins.footnote import footnote_plugin
     except ImportError as error:
         raise InputError(f"this needs {error.name}: pip install 'transformer-mt[documents]'") from None
     mark = text[: text.startswith(BYTE_ORDER_MARK)]
@@ -86,6 +91,7 @@ def parse_markdown(text: str) -> list[Piece]:
     pieces: list[Piece] = [text[: len(mark)], *_kept(text[len(mark) : begin], "blocks of front matter")]
     position = 0
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"]).use(admon_plugin).use(deflist_plugin)
+    parser.use(footnote_plugin, inline=False, move_to_end=False, always_match_refs=True)
     for block, start, end in _blocks(parser, body):
         if end <= start:
             pieces.append(Stays("", _LOST))
@@ -103,7 +109,13 @@ def _blocks(parser: Any, text: str) -> Iterator[tuple[Any, int, int]]:
     starts = [0, *(end.end() for end in re.finditer(r"\r\n?|\n", text)), len(text)]
     position = 0
     for token in parser.parse(as_commonmark(normal)):
-        if token.type not in ("inline", "html_block") or token.content.strip() in ("", COMMENT):
+        if token.type not in ("inline", "html_block") or not token.content.strip():
+            continue
+        if token.content.strip() == COMMENT:
+            line = slice(starts[token.map[0]], starts[min(token.map[1], len(starts) - 1)])
+            if order := re.search(rf"(?:{ORDER})+", text[line]):
+                position = line.start + order.end()
+                yield token, line.start + order.start(), position
             continue
         lines = token.content.split("\n")
         first, last = token.map[0], token.map[0] + len(lines) - 1
@@ -129,7 +141,9 @@ def _of_block(raw: str, block: Any) -> list[Piece]:
     """A block of text as pieces; it stays where it cannot be followed character by character."""
     added: set[str] = set()
     if block.type == "html_block":
-        return _kept(raw, "blocks of HTML")
+        return _kept(
+            raw, "blocks of HTML" if block.content.strip() != COMMENT else "orders to generators of sites"
+        )
     if re.fullmatch(_MATH_BLOCK, raw.strip(), re.DOTALL) or _CODE_LINES.fullmatch(raw):
         return [raw]
     try:
@@ -148,7 +162,8 @@ def _of_block(raw: str, block: Any) -> list[Piece]:
 
 def _kept(raw: str, what: str) -> list[Piece]:
     """Text that stays; it is counted if it has words."""
-    return [Stays(raw, what) if has_words(_MARKUP.sub(" ", raw)) else raw]
+    shown = " ".join(_SHOWN.findall(raw))
+    return [Stays(raw, what) if has_words(f"{shown} {_MARKUP.sub(' ', raw)}") else raw]
 
 
 def _finished(body: str, is_first: bool, added: set[str]) -> str:
@@ -180,8 +195,13 @@ def _run(raw: str, children: Sequence[Any], added: set[str]) -> Iterator[Token]:
     """Where the texts of the links begin that are open."""
     skipped = 0
     """Ends of links to pass over."""
-    for child in children:
+    taken_out = 0
+    """Tokens of a text that is struck through, and read by itself."""
+    for i, child in enumerate(children):
         kind = child.type
+        if taken_out:
+            taken_out -= 1
+            continue
         if kind in ("text", "text_special"):
             if skipped:
                 continue
@@ -207,10 +227,16 @@ def _run(raw: str, children: Sequence[Any], added: set[str]) -> Iterator[Token]:
             end = raw.index(">", position) + 1
             yield Token("object", raw[position:end], "img")
             position, skipped = end, 1
-        elif kind == "link_open" and raw.startswith("[^", position):  # a note of one word
+        elif kind == "footnote_ref":
             end = _closing_bracket(raw, position) + 1
             yield Token("object", raw[position:end])
-            position, skipped = end, 1
+            position = end
+        elif kind == "s_open" and (end := raw.find(child.markup, position + len(child.markup))) > 0:
+            taken_out = next(n for n, other in enumerate(children[i:]) if other.type == "s_close")
+            inside = _run(raw[position + len(child.markup) : end], children[i + 1 : i + taken_out], added)
+            end += len(child.markup)
+            yield Token("object", raw[position:end], child.markup, tuple(inside))
+            position = end
         elif kind == "link_close" and skipped:
             skipped = 0
         elif kind == "link_open":
@@ -265,7 +291,9 @@ def _run(raw: str, children: Sequence[Any], added: set[str]) -> Iterator[Token]:
 def _texts(text: str) -> Iterator[Token]:
     for i, part in enumerate(_ASIDE.split(text)):
         is_page = part.startswith("[[") and part.endswith("]]")
-        if i % 2 and (is_page or part.startswith(("$", "\\begin"))):
+        order = re.match(r"\{[{%][^\w/]*(?:/\s*|end)?([\w-]+)", part)
+        is_alone = order and not re.search(rf"\{{[^\w/]*(?:/\s*|end){order[1]}\b", text)
+        if i % 2 and (is_page or is_alone or part.startswith(("$", "\\begin"))):
             yield Token("literal", part, "code", (Token("text", part),))
         elif part:
             yield Token("object" if i % 2 else "text", part)
@@ -331,7 +359,9 @@ def _closing_bracket(raw: str, at: int) -> int:
 
 
 def _written(token: Token) -> list[Piece]:
-    """A token as it is written, with the text of an image."""
+    """A token as it is written, with the text of an image, and that of words that are struck through."""
+    if token.name.startswith("~"):
+        return [token.name, *pieces_of_run(list(token.parts), _written, MarkdownSpelling()), token.name]
     if token.name != "img" or not token.raw.startswith("!["):
         return [token.raw]
     end = _closing_bracket(token.raw, 1)

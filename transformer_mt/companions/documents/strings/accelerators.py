@@ -2,11 +2,35 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
+
+from transformer_mt.companions.documents.markup.marked_text import MarkedText, Piece, Stays
 
 # `&` and `~` may stand within a word, but not between capitals (R&D); `_` there is part of a name.
 _ACCELERATOR = re.compile(
     r"(?P<mark>[&~])(?!\w+[;=])(?:(?<![^\W_].)(?=[^\W\d_])|(?<=[^\W\d_].)(?=[a-z]))|(?<!\w)(?P<low>_)(?=[^\W\d_])"
 )
+
+
+def pieces_with_accelerator(
+    raw: str,
+    pieces_of: Callable[[str], list[Piece]],
+    read: Callable[[str], str] = str,
+    write: Callable[[str], str] = str,
+) -> list[Piece]:
+    """The pieces of a string, whose accelerator is no part of its text. `read` gives the characters of
+    what is written in the format, `write` writes them.
+    """
+    plain, marked = without_accelerator(read(raw))
+    if plain == read(raw):
+        return pieces_of(raw)
+    pieces = pieces_of(write(plain))
+    main = next((i for i, piece in enumerate(pieces) if isinstance(piece, MarkedText)), None)
+    if main is None:  # what stays keeps its mark
+        return [Stays(raw, piece.what) if isinstance(piece, Stays) else raw for piece in pieces[:1]]
+    text = pieces[main]
+    assert isinstance(text, MarkedText)
+    return [*pieces[:main], replace(text, finish=lambda body: write(marked(read(body)))), *pieces[main + 1 :]]
 
 
 def without_accelerator(raw: str) -> tuple[str, Callable[[str], str]]:

@@ -11,6 +11,7 @@ from transformer_mt.companions.documents.markup.marked_text import MarkedText, P
 from transformer_mt.companions.documents.markup.spelling import BackslashSpelling, Spelling, units
 from transformer_mt.companions.documents.markup.xml_tokens import end_of, xml_tokens
 from transformer_mt.companions.documents.strings.placeholders import with_placeholders
+from transformer_mt.companions.documents.strings.plurals import FORMS, forms_of_plural
 from transformer_mt.companions.documents.strings.quoted import CHOICES, is_choice, pieces_of_cdata
 from transformer_mt.errors import InputError
 
@@ -43,14 +44,17 @@ class _CdataSpelling(AndroidSpelling):
         return Spelling._is_safe(self, text, i) if is_html else super()._is_safe(text, i)
 
 
-def parse_android(text: str, name: str) -> list[Piece]:
-    """The pieces of a file: its strings, plurals and arrays but for those that are not translatable."""
+def parse_android(text: str, target_lang: str, name: str) -> list[Piece]:
+    """The pieces of a file: its strings, arrays and plurals (in the target language's forms), but for those
+    that are not translatable.
+    """
     tokens = xml_tokens(text, name)
     root = next(token for token in tokens if token.name)
     if root.name != "resources":
         raise InputError(
             f"{name}: must have the root <resources>, as Android's strings have, but has <{root.name}>"
         )
+    forms = forms_of_plural(target_lang) if "<plurals" in text else []
     pieces: list[Piece] = []
     position = 0
     while position < len(tokens):
@@ -64,9 +68,20 @@ def parse_android(text: str, name: str) -> list[Piece]:
         if token.attribute("translatable") == "false" or is_other:
             pieces += [other.raw for other in tokens[position:end]]
             position = end
+        elif token.name == "plurals":
+            items = {item.attribute("quantity") for item in tokens[position:end] if item.kind == "start"}
+            only_there = [form for form in forms if form not in items]
         elif token.name in _TEXTS:
-            pieces += _of_string(tokens[position:end])
+            form, content = token.attribute("quantity"), tokens[position:end]
+            gap = tokens[position - 2].raw if not tokens[position - 2].raw.strip() else ""
             position = end
+            if form in FORMS and form not in forms:
+                del pieces[-1 - bool(gap) :]
+                position += 1
+                continue
+            pieces += _of_string(content)
+            for new in only_there if form == "other" else ():
+                pieces += [tokens[end].raw, gap, f'<item quantity="{new}">', *_of_string(content)]
     return pieces
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from transformer_mt.companions.documents.markup.marked_text import MarkedText, Piece, Stays
-from transformer_mt.companions.documents.strings.accelerators import without_accelerator
+from transformer_mt.companions.documents.strings.accelerators import pieces_with_accelerator
+from transformer_mt.companions.documents.strings.plurals import NEEDS_BABEL
 from transformer_mt.companions.documents.strings.quoted import CHOICES, FINISHED, is_choice, pieces_of_string
 from transformer_mt.errors import InputError
 from transformer_mt.text.literal_text import OF_PROGRAMS
@@ -138,7 +139,7 @@ def _header(header: str, target_lang: str) -> str:
         try:
             from babel.messages.plurals import get_plural
         except ImportError:
-            raise InputError("this needs babel: pip install 'transformer-mt[documents]'") from None
+            raise InputError(NEEDS_BABEL) from None
         forms = str(get_plural(target_lang.replace("-", "_")).plural_forms)
         header = re.sub(r"nplurals=INTEGER[^\n]*?;(?=\\n)", lambda _: forms, header)
         header = _FLAGS.sub(_without_fuzzy, header)
@@ -191,19 +192,13 @@ def _filled(entry: _Entry, field: re.Match[str], plural: Plural, form: int | Non
     key = "msgid_plural" if is_plural else "msgid"
     raw, source = entry.raw(key), entry.by_key[key]
     ending = "\r\n" if "\r\n" in source["value"] else "\n"
-    plain, accelerated = without_accelerator(raw)
     # In several lines, as its source: one after each line break.
     is_long = "\n" in source["value"]
     lines: Callable[[str], str] = partial(_in_lines, ending=ending) if is_long else str
-    pieces = pieces_of_string(plain)
-    if not any(isinstance(piece, MarkedText) for piece in pieces):
-        # What stays keeps its mark.
-        pieces = [Stays(raw, piece.what) if isinstance(piece, Stays) else raw for piece in pieces[:1]]
-    texts = [i for i, piece in enumerate(pieces) if isinstance(piece, MarkedText)]
+    pieces = pieces_with_accelerator(raw, pieces_of_string)
     for i, piece in enumerate(pieces):
         if isinstance(piece, MarkedText):
-            finish = partial(_in_order, accelerated if i == texts[0] else str, lines)
-            pieces[i] = replace(piece, finish=finish)
+            pieces[i] = replace(piece, finish=partial(_in_order, piece.finish, lines))
         elif not isinstance(piece, Stays) and i + 1 < len(pieces):
             pieces[i] = lines(piece)
     return [f'""{ending}"' if is_long else '"', *pieces, '"']

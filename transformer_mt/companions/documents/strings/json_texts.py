@@ -3,14 +3,19 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from transformer_mt.companions.documents.markup.marked_text import Piece
+from transformer_mt.companions.documents.strings.plurals import forms_of_plural
 from transformer_mt.companions.documents.strings.quoted import pieces_of_string
 from transformer_mt.errors import InputError
 
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?', re.DOTALL)
 _LOCALE = re.compile(r'("@@locale"\s*:\s*")[\w-]+(")')
+_PLURAL = re.compile(r"(.+(?<!_ordinal))_other")
+"""The key of i18next's text for most numbers."""
 _STRUCTURE = re.compile(r'["{}\[\]]')
 _OF_MESSAGES = {"message", "description", "placeholders", "hash"}
 """The keys of the objects that the files of browsers' extensions consist of: their messages are texts."""
@@ -29,10 +34,29 @@ def parse_json(text: str, target_lang: str, name: str) -> list[Piece]:
     text = _LOCALE.sub(lambda match: match[1] + target_lang.replace("-", "_") + match[2], text)
     pieces: list[Piece] = []
     position = 0
-    for begin, end in _values(text):
-        pieces += [text[position:begin], *pieces_of_string(text[begin:end])]
-        position = end
+    for value in _values(text):
+        raw, before = text[value.begin : value.end], text[position : value.begin]
+        pieces += [before, *pieces_of_string(raw)]
+        position = value.end
+        plural = _PLURAL.fullmatch(value.key)
+        if plural is None or f"{plural[1]}_one" not in value.siblings:
+            continue
+        gap, colon = re.findall(r'(\s*)"[^"\n]*"(\s*:\s*")\Z', before)[0]
+        for key in (f"{plural[1]}_{form}" for form in forms_of_plural(target_lang)):
+            if key not in value.siblings:
+                pieces += [f'",{gap}"{key}"{colon}', *pieces_of_string(raw)]
     return [*pieces, text[position:]]
+
+
+class _Value(NamedTuple):
+    """A string that is translated."""
+
+    begin: int
+    end: int
+    """Its position, without its quotes."""
+    key: str
+    siblings: AbstractSet[str]
+    """The keys beside it, its own included."""
 
 
 @dataclass
@@ -49,11 +73,11 @@ class _Container:
     children: list[int] = field(default_factory=list)
 
 
-def _values(text: str) -> Iterator[tuple[int, int]]:
-    """The positions of the strings that are translated, without their quotes."""
+def _values(text: str) -> Iterator[_Value]:
+    """The strings that are translated."""
     containers = [_Container(0, "", is_object=False)]
-    values: list[tuple[tuple[int, int], int, str]] = []
-    """The positions of each string, the container it stands in, and its key there."""
+    values: list[tuple[_Value, int]] = []
+    """Each string, and the container it stands in."""
     key, depth, position = "", 0, 0
     while match := _STRUCTURE.search(text, position):
         position = match.end()
@@ -72,15 +96,16 @@ def _values(text: str) -> Iterator[tuple[int, int]]:
                 containers[depth].keys.add(key)
                 continue
             containers[depth].has_texts |= not key.startswith(("$", "@"))
-            values.append((string.span(1), depth, key))
+            values.append((_Value(*string.span(1), key, containers[depth].keys), depth))
         key = ""
     has_messages = [_has_messages(one, containers) for one in containers]
     stays: list[bool] = []
     for number, one in enumerate(containers):
         stays.append(number > 0 and (stays[one.parent] or _is_about(one, containers, has_messages)))
-    for span, number, key in values:
-        if not stays[number] and not _is_about(_Container(number, key, False), containers, has_messages):
-            yield span
+    for value, number in values:
+        one = _Container(number, value.key, False)
+        if not stays[number] and not _is_about(one, containers, has_messages):
+            yield value
 
 
 def _has_messages(one: _Container, containers: Sequence[_Container]) -> bool:

@@ -1,12 +1,15 @@
 """XLIFF 1.2 and 2, also as Trados, memoQ and Phrase write it: what has no finished target is translated."""
 
+import html
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from transformer_mt.companions.documents.markup.html_tokens import Token
 from transformer_mt.companions.documents.markup.inline_run import pieces_of_run
 from transformer_mt.companions.documents.markup.marked_text import Piece, Stays
 from transformer_mt.companions.documents.markup.spelling import XmlSpelling
 from transformer_mt.companions.documents.markup.xml_tokens import end_of, xml_tokens
+from transformer_mt.companions.documents.strings.accelerators import pieces_with_accelerator
 from transformer_mt.companions.documents.strings.placeholders import with_placeholders
 from transformer_mt.companions.documents.strings.quoted import CHOICES, FINISHED, is_choice, pieces_of_cdata
 from transformer_mt.errors import InputError
@@ -150,7 +153,17 @@ def _translated(content: Sequence[Token]) -> list[Piece]:
     """The content of a source in pieces."""
     if (inside := pieces_of_cdata(content)) is not None:
         return inside
+    if [token.kind for token in content] == ["text"]:
+        return pieces_with_accelerator(
+            content[0].raw, _of_text, html.unescape, partial(html.escape, quote=False)
+        )
     return pieces_of_run(list(with_placeholders(_run(content))), lambda token: [token.raw], XmlSpelling())
+
+
+def _of_text(raw: str) -> list[Piece]:
+    return pieces_of_run(
+        list(with_placeholders([Token("text", raw)])), lambda token: [token.raw], XmlSpelling()
+    )
 
 
 def _run(tokens: Sequence[Token]) -> Iterator[Token]:

@@ -12,7 +12,14 @@ from functools import partial
 
 from transformer_mt.companions.documents.markup.html_tokens import Token
 from transformer_mt.companions.documents.markup.inline_run import pieces_of_run
-from transformer_mt.companions.documents.markup.marked_text import BREAK, BYTE_ORDER_MARK, MarkedText, Piece
+from transformer_mt.companions.documents.markup.marked_text import (
+    BREAK,
+    BYTE_ORDER_MARK,
+    READING,
+    MarkedText,
+    Piece,
+    Stays,
+)
 from transformer_mt.companions.documents.markup.spelling import PlainSpelling
 from transformer_mt.errors import InputError
 from transformer_mt.text.literal_text import has_words
@@ -29,7 +36,7 @@ _LINE, _WIDE_LINE = 42, 20
 _TIME = r"(?:(?P<h{0}>\d{{1,3}}):)?(?P<m{0}>\d{{1,2}}):(?P<s{0}>\d{{1,2}})[,.](?P<ms{0}>\d{{1,3}})"
 _TIMES = rf"[ \t]*{_TIME.format(1)}[ \t]*-{{1,2}}>[ \t]*{_TIME.format(2)}(?P<rest>[^\r\n]*)"
 _HEAD = re.compile(rf"^(?P<number>[ \t]*\d+[ \t]*\r?\n)?{_TIMES}(?P<end>\r?\n|\Z)", re.MULTILINE)
-_TAG = re.compile(r"<(/?)([a-zA-Z]++)[^<>]*+>|\{\\[^{}]*\}|<\d\d[\d:.]*>")
+_TAG = re.compile(r"<rt(?:\.[^<>]*)?>[^<>]*(?:</rt>)?|<(/?)([a-zA-Z]++)[^<>]*+>|\{\\[^{}]*\}|<\d\d[\d:.]*>")
 _TAGS = rf"(?:{_TAG.pattern.replace('(/?)([a-zA-Z]++)', '/?[a-zA-Z]++')})*"
 _ATOM = re.compile(r"\s*(?:<[^<>]*>|\{\\[^{}]*\}|\S)+")
 _WIDE_ATOM = re.compile(r"\s*(?:(?:<[^<>]*>|\{\\[^{}]*\})+|\S)")
@@ -192,7 +199,7 @@ class _Texts:
         lines = [cue.content.split("\n") for cue in group]
         line_end = "\r\n" if "\r" in group[0].gap + group[0].head + group[0].content else "\n"
         breaks = iter(between)
-        for piece in pieces_of_run(run, lambda token: [token.raw], self.spelling()):
+        for piece in pieces_of_run(run, _as_written, self.spelling()):
             if isinstance(piece, MarkedText):
                 yield replace(
                     piece,
@@ -200,6 +207,11 @@ class _Texts:
                 )
             else:
                 yield next(breaks) if piece == BREAK else piece
+
+
+def _as_written(token: Token) -> list[Piece]:
+    is_reading = token.name == "rt" and has_words(token.raw.split(">")[1].split("<")[0])
+    return [Stays(token.raw, READING) if is_reading else token.raw]
 
 
 def _with_notes_apart(tokens: Sequence[Token], at_end: bool = False) -> list[Token]:
@@ -227,7 +239,7 @@ def _tokens(content: str) -> Iterator[Token]:
         if tag.start() > start:
             yield Token("text", content[start : tag.start()])
         if tag[2] is None:
-            yield Token("object", tag[0])
+            yield Token("object", tag[0], "rt" if tag[0].startswith("<rt") else "")
         else:
             yield Token("end" if tag[1] else "start", tag[0], tag[2].lower())
         start = tag.end()
