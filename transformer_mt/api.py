@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from transformer_mt.config import Config
-from transformer_mt.config.custom_score import MakeScore, using_score
+from transformer_mt.config.custom_parts import MakeScore, using
 from transformer_mt.training import loop
+from transformer_mt.training.update.loss_kinds import Loss
 
 
 def train(
@@ -12,12 +13,16 @@ def train(
     out: str | Path | None = None,
     fresh: bool = False,
     attention_score: MakeScore | None = None,
+    loss: type[Loss] | None = None,
 ) -> Path:
     """Train `config` in its folder, resuming from its newest checkpoint if there is one. Returns the folder.
-    `attention_score(heads, width)` makes those of `model.attention.score: custom`.
+    `attention_score(heads, width)` makes those of `model.attention.score: custom`; `loss` is the class of
+    `train.loss: custom`, which it sets.
 
     Raises InputError before any work, WorkError when the work fails, Interrupted after a signal. With several
     ranks, a process must end after InputError or WorkError: its state differs from its peers'.
     """
-    with using_score(attention_score):
+    if loss is not None:
+        config = config.model_copy(update={"train": config.train.model_copy(update={"loss": "custom"})})
+    with using(attention_score, loss):
         return loop.train(config, out, fresh)

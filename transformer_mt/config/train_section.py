@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     LoggerName = str
 else:
     Monitored = names("metric", "loss", *METRICS)
-    LossName = names("loss", "cross_entropy")
+    LossName = names("loss", "cross_entropy", "custom")
     LoggerName = names("logger", "tensorboard", "wandb")
 
 
@@ -97,7 +97,9 @@ class TrainConfig(Section):
     warmup: Changeable[NonNegative] = 4000
     """Updates over which the learning rate rises linearly."""
     loss: LossName = "cross_entropy"
-    """cross_entropy is label-smoothed; companions bring others."""
+    """cross_entropy is label-smoothed; companions bring others; custom is a class of a Python program."""
+    loss_settings: Changeable[dict[str, bool | int | float | str]] = Field({})
+    """The settings of a loss other than cross_entropy, by its own names: {weight: 5}."""
     label_smoothing: Changeable[Probability] = 0.1
     """Share of the probability spread over the whole vocabulary (paper, section 5.4)."""
     guided_alignment: GuidedAlignmentConfig = GuidedAlignmentConfig()
@@ -157,6 +159,14 @@ class TrainConfig(Section):
         if self.lora.rank and {"encoder", "decoder"} <= set(self.freeze):  # where its matrices would be
             raise ValueError(
                 "train.freeze must leave the encoder or the decoder to train.lora, but names both"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_loss(self) -> "TrainConfig":
+        if self.loss == "cross_entropy" and self.loss_settings:
+            raise ValueError(
+                "train.loss_settings must be left out with loss: cross_entropy, which has none, but is given"
             )
         return self
 

@@ -6,7 +6,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_mt.config.custom_score import brought_position, brought_score
+from transformer_mt.config.custom_parts import brought_position, brought_score
 from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.data.vocabulary.numbering import EOS
 from transformer_mt.model.attention import MultiHeadAttention

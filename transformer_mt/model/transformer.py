@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.model.attention import MultiHeadAttention
+from transformer_mt.model.cut_off import without_cut_off_tokens
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.kernels.dropout import Dropout
 from transformer_mt.model.masks import Layout, Packing, attend_to
@@ -250,7 +251,7 @@ class Embedding(nn.Module):
                 ids_BT = torch.where(start == 0, self.first, ids_BT)
             elif start == 0:
                 ids_BT = torch.cat([torch.full_like(ids_BT[:, :1], self.first), ids_BT[:, 1:]], dim=1)
-        x_BTD = self.tokens(ids_BT) * math.sqrt(self.tokens.embedding_dim)
+        x_BTD = without_cut_off_tokens(self.tokens(ids_BT), ids_BT) * math.sqrt(self.tokens.embedding_dim)
         return self.dropout(self.norm(self.positions(x_BTD, start)))
 
 

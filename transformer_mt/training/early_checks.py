@@ -5,7 +5,7 @@ import socket
 import torch
 
 from transformer_mt.config import Config
-from transformer_mt.config.custom_score import brought_score
+from transformer_mt.config.custom_parts import brought_score
 from transformer_mt.data.alignment.pharaoh import read_links
 from transformer_mt.device import choose_device, choose_precision, use_device
 from transformer_mt.errors import InputError
@@ -14,6 +14,7 @@ from transformer_mt.terms.glossary_file import read_glossary
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.reporting.loggers import check_loggers
 from transformer_mt.training.state.config_changes import refuse_different_ranks
+from transformer_mt.training.update.build_updater import build_loss
 from transformer_mt.training.validate import validation_metrics
 from transformer_mt.translation.direction import can_translate
 
@@ -36,6 +37,7 @@ def check_early(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.device
         next(read_links(file), None)
     if "custom" in vars(config.model.attention.scores()).values():
         brought_score("custom", config.model.num_heads, config.model.d_model // config.model.num_heads)
+    build_loss(train)
     check_loggers(train.loggers)
     dtype = choose_precision(train.precision, device)
     _refuse_bf16_weights(config, dtype)

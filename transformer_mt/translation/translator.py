@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.config.custom_score import MakeScore, using_score
+from transformer_mt.config.custom_parts import MakeScore, using
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.runs.folder import RunFolder
@@ -163,7 +163,7 @@ class Translator:
         own type. `attention_score` is that of `train`, for runs with a custom one.
         """
         request = EngineRequest(engine, device, dtype, has_rules=glossary is not None)
-        with using_score(attention_score):
+        with using(attention_score):
             translator = cls.of_run(RunFolder(folder), request, decode, [RunFolder(of) for of in ensemble])
         return translator.with_files(glossary, memory)
 

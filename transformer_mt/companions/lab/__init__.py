@@ -21,6 +21,13 @@ companion = Companion(
         "plot": Command(f"{_HERE}.commands.plot_pictures", "plot attention or learning curves", "research"),
         "compare": Command(f"{_HERE}.commands.compare_systems", "compare systems on test sets", "research"),
     },
+    kinds={
+        "loss": {
+            "r_drop": f"{_HERE}.losses.r_drop:RDrop",
+            "simcut": f"{_HERE}.losses.simcut:SimCut",
+            "token_distillation": f"{_HERE}.losses.token_distillation:TokenDistillation",
+        }
+    },
     options={"evaluate": f"{_HERE}.evaluation_tables:add_options"},
     hooks={"after_evaluation": f"{_HERE}.evaluation_tables:after_evaluation"},
 )

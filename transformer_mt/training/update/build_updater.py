@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from transformer_mt.companion import load
 from transformer_mt.config import Config, TrainConfig
+from transformer_mt.config.custom_parts import brought_loss
 from transformer_mt.data.batches.batch import make_batch
 from transformer_mt.device import allow_tf32
 from transformer_mt.messages import say
@@ -49,8 +49,10 @@ def build_updater(
     # DDP sends gradients as they come, FSDP2 has shards of the weights; a part that is computed again would
     # find other weights.
     alone = device.type == "cuda" and ranks.size == 1 and not train.activation_checkpointing
+    loss = build_loss(train)
+    loss.start(config, device)
     objective: torch.nn.Module = Objective(
-        model, build_loss(train), compiled, must_compile=train.compile is True, copies_weights=alone,
+        model, loss, compiled, must_compile=train.compile is True, copies_weights=alone,
         alignment_weight=train.guided_alignment.weight,
     )  # fmt: skip
     if train.activation_checkpointing:
@@ -64,8 +66,9 @@ def build_updater(
         threads = gradient_threads(config, device, dtype)
     kind = Updater
     if may_capture and alone and train.packed is True:
-        if dtype == torch.float16:
-            say("note: updates in float16 are not captured as CUDA graphs, so small models train slower")
+        if dtype == torch.float16 or not loss.captured:
+            what = "in float16" if dtype == torch.float16 else f"with loss: {train.loss}"
+            say(f"note: updates {what} are not captured as CUDA graphs, so small models train slower")
         else:
             kind = CapturedUpdater
     return kind(
@@ -85,7 +88,7 @@ def build_loss(config: TrainConfig) -> Loss:
     """The loss of `train.loss`."""
     if config.loss == "cross_entropy":
         return CrossEntropy(config.label_smoothing)
-    loss: Loss = load("loss", config.loss)(config)
+    loss: Loss = brought_loss(config.loss)(config)
     return loss
 
 

@@ -14,9 +14,9 @@ from transformer_mt.model.interface import NEVER
 from transformer_mt.model.kernels.cpu_code import can_be_read, uses_cpu_code
 
 # Target tokens of a chunk on a CPU: more leave its cache, fewer pass over the weights too often.
-_TOKENS_ON_CPU = 256
+TOKENS_ON_CPU = 256
 # Elsewhere logits are computed in chunks of about this many numbers.
-_CHUNK = 2**27
+CHUNK = 2**27
 _COMPILED_CHUNK = 2**28
 
 # Factor on gradients of logits, which are at most 1, before they are rounded to float16.
@@ -45,9 +45,9 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         is_real_R: Tensor | None,
         compiled: bool,
     ) -> Any:
-        dtype = _product_dtype(hidden_RD)
+        dtype = product_dtype(hidden_RD)
         V = len(weight_VD)
-        size = _TOKENS_ON_CPU if uses_cpu_code(hidden_RD) else max(1, _CHUNK // V)
+        size = TOKENS_ON_CPU if uses_cpu_code(hidden_RD) else max(1, CHUNK // V)
         if compiled:
             size = _equal_parts(len(targets_R), _COMPILED_CHUNK // V)
         is_real_R1 = None if is_real_R is None else is_real_R[:, None]
@@ -169,7 +169,7 @@ def _equal_parts(count: int, most: int) -> int:
     return count // next(n for n in range(parts, count + 1) if count % n == 0)
 
 
-def _product_dtype(tensor: Tensor) -> torch.dtype:
+def product_dtype(tensor: Tensor) -> torch.dtype:
     """The dtype that autocast would multiply in."""
     kind = tensor.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else tensor.dtype
@@ -187,6 +187,6 @@ def projected_cross_entropy(
     """As `loss.plain_cross_entropy`. `is_real` (R,) is False for targets that count nothing. `compiled`: for
     many calls with the same sizes.
     """
-    compiled = compiled and _product_dtype(hidden) != torch.float16
+    compiled = compiled and product_dtype(hidden) != torch.float16
     loss, nll = _ProjectedCrossEntropy.apply(hidden, weight, targets, smoothing, bias, is_real, compiled)
     return loss, nll

@@ -1,15 +1,22 @@
 """The losses of `train.loss`: sums over the target tokens of a batch.
 
-Letters: R target tokens, D width, V vocabulary.
+Letters: R target tokens, C target tokens of a chunk, D width, V vocabulary.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
+import torch
+from pydantic import ValidationError
 from torch import Tensor, nn
 
-from transformer_mt.config import TrainConfig
+from transformer_mt.config import Config, TrainConfig
+from transformer_mt.config.error_sentences import sentence
 from transformer_mt.data.batches.batch import Batch
+from transformer_mt.errors import InputError
+from transformer_mt.model.interface import NEVER
+from transformer_mt.settings.section import Section
+from transformer_mt.training.update.chunked_formula import Formula, summed_formula
 from transformer_mt.training.update.chunked_loss import projected_cross_entropy
 
 
@@ -32,6 +39,26 @@ class Predictions:
             self.hidden_RD, weight, self.targets_R, smoothing, bias, self.is_real_R, self.compiled
         )
 
+    def summed(self, formula: Formula, *others: "Predictions") -> tuple[Tensor, Tensor]:
+        """The sum of `formula(targets_C, log_probs_CV, ...)` over the target tokens, with log-probabilities
+        of this pass and of the `others`, and the nll of this one, without all logits in memory at a time.
+        """
+        passes = (self, *others)
+        tensors = (tensor for one in passes for tensor in (one.hidden_RD, one.output.weight, one.output.bias))
+        return summed_formula(formula, self.targets_R, self.is_real_R, *tensors)
+
+    def smoothed_nll(self, targets_C: Tensor, log_probs_CV: Tensor, smoothing: float) -> Tensor:
+        """(C,) label-smoothed losses, for a formula: as `cross_entropy`, which is faster."""
+        nll_C = -log_probs_CV.gather(1, targets_C[:, None])[:, 0]
+        if not smoothing:
+            return nll_C
+        if self.output.bias is None:
+            mean_C = log_probs_CV.mean(dim=-1)
+        else:  # over the pieces that are written
+            is_written_V = self.output.bias.detach() > NEVER / 2
+            mean_C = (log_probs_CV * is_written_V).sum(dim=-1) / is_written_V.sum()
+        return (1 - smoothing) * nll_C - smoothing * mean_C
+
     def log_probs(self) -> Tensor:
         """(R, V) log-probabilities of the vocabulary, in float32."""
         return self.output(self.hidden_RD).float().log_softmax(dim=-1)
@@ -42,20 +69,43 @@ class Predictions:
         return nll_R if self.is_real_R is None else nll_R * self.is_real_R
 
 
-Forward = Callable[[Batch], Predictions]
+class Forward(Protocol):
+    """Computes the model."""
+
+    def __call__(self, batch: Batch, /, cut_off: float = 0.0) -> Predictions:
+        """`cut_off`: the share of tokens, of source and target, whose embeddings are zero in this pass."""
 
 
 class Loss:
-    """The loss of a batch: a name of `train.loss`. Companions bring subclasses."""
+    """The loss of a batch: a name of `train.loss`. Companions and programs bring subclasses."""
+
+    class Settings(Section):
+        """The keys of `train.loss_settings`."""
+
+    settings: Any
+    packed: ClassVar[bool] = True
+    """Whether batches may hold several sentences in a row."""
+    captured: ClassVar[bool] = True
+    """Whether an update may be recorded as a CUDA graph: nothing depends on a number that is read."""
 
     def __init__(self, config: TrainConfig) -> None:
+        """InputError for settings that it does not have."""
         self.config = config
+        try:
+            self.settings = self.Settings.model_validate(config.loss_settings)
+        except ValidationError as error:
+            lines = [sentence(problem, {}, self.Settings) for problem in error.errors()]
+            parts = [part for line in lines for part in ("\n", "train.loss_settings: ", *line)]
+            raise InputError(*parts[1:]) from None
+
+    def start(self, config: Config, device: torch.device) -> None:
+        """Called before the first update: what takes time, such as reading another model."""
 
     def __call__(self, batch: Batch, forward: Forward) -> tuple[Tensor, Tensor]:
         """(loss, nll), both summed over the target tokens of the batch; only the loss has a gradient.
 
-        `forward` computes the model, and may be called several times, also with a changed batch. The caller
-        divides by the target tokens of the whole update.
+        `forward` computes the model, and may be called several times, also with a changed batch or with
+        tokens cut off. The caller divides by the target tokens of the whole update.
         """
         raise NotImplementedError
 

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from transformer_mt.data.batches.batch import Batch
+from transformer_mt.data.vocabulary.tokenizer import EOS
 from transformer_mt.device import autocast, is_compiler_error, is_out_of_memory
 from transformer_mt.errors import WorkError
 from transformer_mt.messages import say
 from transformer_mt.model.attention import MultiHeadAttention
+from transformer_mt.model.cut_off import tokens_cut_off
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.kernels.fast_attention import prefer_cudnn
 from transformer_mt.model.masks import Packing
@@ -84,14 +86,20 @@ class Objective(nn.Module):
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         is_guided = batch.links is not None and self._alignment_weight > 0
         recorder = AttentionRecorder(self.model.alignment_attention) if is_guided else None
+
         # A loss may compute changed batches, too: the links are those of this one.
-        loss, nll = self._loss(batch, lambda b: self._predictions(b, recorder if b is batch else None))
+        def predictions(changed: Batch, cut_off: float = 0.0) -> Predictions:
+            with tokens_cut_off(cut_off, kept_below=EOS + 1):
+                return self.predictions(changed, recorder if changed is batch else None)
+
+        loss, nll = self._loss(batch, predictions)
         if recorder is not None and batch.links is not None:
             weights_BTS = self.model.as_alignment(recorder.of(self.model.alignment_attention)[0])
             loss = loss + self._alignment_weight * guided_alignment_loss(weights_BTS, batch.links)
         return loss, nll
 
-    def _predictions(self, batch: Batch, recorder: AttentionRecorder | None) -> Predictions:
+    def predictions(self, batch: Batch, recorder: AttentionRecorder | None = None) -> Predictions:
+        """The outputs of the decoder at the target tokens."""
         kind = batch.src.device.type
         copies = self._copies if torch.is_autocast_enabled(kind) else None
         with copies.in_dtype(torch.get_autocast_dtype(kind)) if copies else nullcontext():

@@ -1,0 +1,61 @@
+"""Distillation of tokens: the student learns the teacher's probabilities (Kim and Rush 2016, section 3.1)."""
+
+from functools import partial
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from transformer_mt.config import Config
+from transformer_mt.data.batches.batch import Batch
+from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.errors import InputError
+from transformer_mt.runs.open_model import open_model
+from transformer_mt.settings.section import Section
+from transformer_mt.training.update.loss_kinds import CrossEntropy, Forward, Loss, Predictions
+from transformer_mt.training.update.step import Objective
+from transformer_mt.translation.engines.torch_engine import load_model
+
+
+class TokenDistillation(Loss):
+    """(1 - weight) times the smoothed cross-entropy, plus `weight` times that with the teacher's
+    probabilities.
+    """
+
+    class Settings(Section):
+        """Keys of token_distillation."""
+
+        teacher: str
+        """The folder of the teacher's run, which has the same vocabulary."""
+        weight: float = Field(0.5, ge=0.0, le=1.0)
+        """The paper's alpha."""
+
+    settings: Settings
+    _teacher: Objective
+
+    def start(self, config: Config, device: torch.device) -> None:
+        run = open_model(self.settings.teacher)
+        model, vocabulary = load_model(run, run.config())
+        own: Tokenizer | None = given_tokenizer(config)
+        if own is None or own.fingerprint != vocabulary.fingerprint:
+            raise InputError(
+                f"train.loss: token_distillation must have the vocabulary of {run}, but has another; set "
+                f"tokenizer.file to that of this run, and the tags of its corpora"
+            )
+        self._teacher = Objective(model.eval().requires_grad_(False).to(device), CrossEntropy(0.0))
+
+    def __call__(self, batch: Batch, forward: Forward) -> tuple[Tensor, Tensor]:
+        student = forward(batch)
+        if not self.settings.weight:
+            return student.cross_entropy(self.config.label_smoothing)
+        with torch.no_grad():
+            teacher = self._teacher.predictions(batch)
+        return student.summed(partial(self._of_tokens, student), teacher)
+
+    def _of_tokens(
+        self, student: Predictions, targets_C: Tensor, log_p_CV: Tensor, log_teacher_CV: Tensor
+    ) -> Tensor:
+        nll_C = student.smoothed_nll(targets_C, log_p_CV, self.config.label_smoothing)
+        weight = self.settings.weight
+        return (1 - weight) * nll_C - weight * (log_teacher_CV.exp() * log_p_CV).sum(dim=-1)
