@@ -14,7 +14,7 @@ STRANGER = ROOT / "tests/companions/stranger"
 CONFIG = {
     **TINY,
     "model": {**TINY["model"], "attention": {"score": "sigmoid"}},
-    "train": {**TINY["train"], "loss": "focal"},
+    "train": {**TINY["train"], "loss": "focal", "loss_settings": {"gamma": 1.0}},
     "decode": {"stages": ["vowels"]},
 }
 
@@ -45,7 +45,7 @@ def test_without_it_a_run_names_what_is_missing(cli, tmp_path):
     status, _, err = cli("train", tmp_path / "tiny.yaml")
     assert status == 2
     assert "`model.attention.score` must be" in err and "but is 'sigmoid'" in err
-    assert "`train.loss` must be 'cross_entropy', but is 'focal'" in err
+    assert "`train.loss` must be 'cross_entropy', 'custom', " in err and "but is 'focal'" in err
     assert "`decode.stages.0` must be a name that an installed companion brings, but is 'vowels'" in err
 
 

@@ -118,6 +118,10 @@ class TrainConfig(Section):
     """auto, cpu, cuda, cuda:N or mps."""
     log_every: Changeable[Positive] = 100
     """Updates between lines of metrics.jsonl."""
+    log_gradients: Changeable[bool] = False
+    """Log the length of each layer's gradient, and the update's share of its weights, every log_every
+    updates. On a GPU, updates are then no CUDA graphs.
+    """
     loggers: Changeable[list[LoggerName]] = Field([])
     """Send metrics.jsonl also to tensorboard (files in the run's folder) or wandb (Weights & Biases,
     which receives the config and sample translations; WANDB_MODE=offline keeps them local), or to

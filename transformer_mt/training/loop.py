@@ -131,8 +131,9 @@ def _update(run: Run) -> None:
     if not run.pending:
         run.pending_since = time.perf_counter()
     batches, rate = run.batches.next_update(), learning_rate(progress.step + 1, config)
-    run.pending.append(run.updater.update(batches, rate))
     progress.step += 1
+    by_layer = config.log_gradients and _due(run, config.log_every)
+    run.pending.append(run.updater.update(batches, rate, by_layer))
     sync_intervals = (
         config.log_every,
         config.validate_every,
@@ -165,7 +166,7 @@ def _collect_results(run: Run) -> None:
     run.estimate.updated(len(results), seconds)
     for line in run.estimate.announcement(progress.step, run.config.train, run.device.type == "cpu"):
         say(line)
-    last = results[-1]
+    last = run.newest_result = results[-1]
     ppl = math.exp(min(100.0, last.nll / last.num_tokens)) if not last.skipped else math.nan
     speed, left = sum(result.num_tokens for result in results) / seconds, announcements.time_left(run)
     run.metrics_log.advance(

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from transformer_mt.model.variants.attention_scores import Score
+from transformer_mt.settings.section import Section
 from transformer_mt.training.update.loss_kinds import Loss
 from transformer_mt.translation.stages.stage import Stage
 
@@ -18,12 +19,17 @@ class Sigmoid(Score):
 
 
 class Focal(Loss):
-    """(1 - p)^2 -log p (Lin et al. 2017, equation 4): tokens that are right already count less."""
+    """(1 - p)^gamma times -log p (Lin et al. 2017, equation 4): tokens that are right already count less."""
+
+    class Settings(Section):
+        gamma: float = 2.0
 
     def __call__(self, batch, forward):
-        predicted = forward(batch)
-        nll_R = predicted.nll()
-        return ((1 - (-nll_R).exp()) ** 2 * nll_R).sum(), nll_R.detach().sum()
+        return forward(batch).summed(self.of_tokens)
+
+    def of_tokens(self, targets, log_probs):
+        nll = -log_probs.gather(1, targets[:, None])[:, 0]
+        return (1 - (-nll).exp()) ** self.settings.gamma * nll
 
 
 class Vowels(Stage):

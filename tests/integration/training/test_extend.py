@@ -9,9 +9,10 @@ import pytest
 from tests.conftest import ROOT
 from transformer_mt import Translator
 from transformer_mt.errors import InputError
+from transformer_mt.files import read_objects
 
 PAGE = (ROOT / "docs/how_to/extend.md").read_text(encoding="utf-8")
-*_, SCORE, METRIC, CORPUS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+*_, SCORE, LOSS, METRIC, CORPUS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 SMALLER = (
     '"model.d_model=32", "model.d_ff=64", "train.max_updates=3", "train.batch_tokens=600", '
     '"tokenizer.vocab_size=450", "data.train.size=800", '
@@ -44,6 +45,29 @@ def test_a_model_is_trained_with_a_score_of_the_program(program, cli, tmp_path):
     for words in (["evaluate", "runs/laplace"], ["translate", "runs/laplace", "x"]):
         status, _, err = cli(*words, cwd=tmp_path)
         assert status == 2 and "must be given its class in Python" in err
+
+
+def test_a_model_is_trained_with_a_loss_of_the_program(program, cli, tmp_path):
+    code = LOSS.replace('["train.loss', f'[{SMALLER}"train.log_every=1", "train.loss')
+    program(code)
+    plain = code.replace('0.2"', '0.0", "train.label_smoothing=0.0"').replace("runs/confident", "runs/plain")
+    usual = plain.replace(', "train.loss_settings.weight=0.0"', "").replace("=custom", "=cross_entropy")
+    program(plain)
+    program(usual.replace("runs/plain", "runs/usual").replace(", loss=Confident", ""))
+    losses = [
+        [
+            entry["loss"]
+            for entry in read_objects(tmp_path / f"runs/{name}/metrics.jsonl")
+            if "grad_norm" in entry
+        ]
+        for name in ("confident", "plain", "usual")
+    ]
+    assert losses[1] == pytest.approx(losses[2], rel=1e-3) and losses[0] != pytest.approx(losses[1], rel=1e-3)
+    assert cli("translate", "runs/confident", "x", cwd=tmp_path)[0] == 0
+    status, _, err = cli("train", "runs/confident/config.yaml", "--out", "runs/confident", cwd=tmp_path)
+    assert (
+        status == 2 and "`train.loss: custom` must be given its class in Python: train(config, loss=" in err
+    )
 
 
 def test_a_metric_of_the_program_scores(program, tiny_run, tmp_path):

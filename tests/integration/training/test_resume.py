@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 from tests.conftest import TINY
 from tests.helpers.command import WarmProcess, run_command
+from tests.helpers.companions import needs
 from transformer_mt import checkpoint
 
 
@@ -203,6 +204,8 @@ DENOISED = {
         DENOISED,
         {"bpe_dropout": 0.1, "guided_alignment": {"weight": 0.05}},
         {"bpe_dropout": 0.1, "data": {"terms": {"share": 0.5}}},
+        pytest.param({"loss": "simcut", "log_gradients": True}, marks=needs("lab")),
+        pytest.param({"loss": "r_drop", "accumulate": 2}, marks=needs("lab")),
         *(
             pytest.param(change, marks=pytest.mark.slow)
             for change in (

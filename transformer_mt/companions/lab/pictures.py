@@ -27,7 +27,8 @@ def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, p
     each, in one picture.
 
     Runs of one name, such as the seeds of a variant, are drawn alike. Of many names the first and the best
-    are coloured, and all are ranked by their best validation score in a panel of their own.
+    are coloured, and all are ranked by their best validation score in a panel of their own. One run that
+    logged its gradients has panels of these and of the changes of its layers.
     """
     best: dict[str, list[float]] = {}
     metric = metric_of([entry for _, entries in runs for entry in events_of(entries, "valid")])
@@ -43,8 +44,10 @@ def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, p
     ranking = sorted(measured_names, key=lambda name: mean(best[name]), reverse=not is_error)
     coloured = list(dict.fromkeys([names[0], *ranking, *names]))[:_MOST_COLOURED]
     colours = {name: f"C{number}" for number, name in enumerate(coloured)}
-    figure = new_figure(8 + 5 * is_ranked, max(9, 0.2 * len(names)) if is_ranked else 9)
-    grid = figure.add_gridspec(3, 1 + is_ranked, width_ratios=[3, 1][: 1 + is_ranked])
+    has_layers = len(runs) == 1 and any("change_by_layer" in entry for entry in runs[0][1])
+    rows = 5 if has_layers else 3
+    figure = new_figure(8 + 5 * is_ranked, max(9, 0.2 * len(names)) if is_ranked else 3 * rows)
+    grid = figure.add_gridspec(rows, 1 + is_ranked, width_ratios=[3, 1][: 1 + is_ranked])
     losses = figure.add_subplot(grid[0, 0])
     metrics, rates = (figure.add_subplot(grid[row, 0], sharex=losses) for row in (1, 2))
     named: set[str] = set()
@@ -61,14 +64,34 @@ def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, p
     metrics.set_ylabel(f"validation {metric} (greedy)")
     rates.set_ylabel("learning rate")
     units = {"tokens": "target tokens", "minutes": "minutes of training", "hours": "hours of training"}
-    rates.set_xlabel(units.get(against, against))
     losses.legend(frameon=False, fontsize=8)
     panels = [losses, metrics, rates]
+    if has_layers:
+        panels += [figure.add_subplot(grid[row, 0], sharex=losses) for row in (3, 4)]
+        _layers(panels[3:], events_of(runs[0][1], "train"), against)
+    panels[-1].set_xlabel(units.get(against, against))
     if is_ranked:
         panels.append(_ranking(figure.add_subplot(grid[:, 1]), ranking, best, colours, metric))
     for axes in panels:
         without_frame(axes)
     figure.savefig(path, dpi=110)
+
+
+def _layers(panels: Sequence[Any], entries: Sequence[dict[str, Any]], against: str) -> None:
+    """The length of each layer's gradient, and its change as a share of its weights."""
+    from matplotlib import colormaps
+
+    logged = [entry for entry in entries if "change_by_layer" in entry]
+    x, layers = [_x_of(entry, against) for entry in logged], list(logged[0]["change_by_layer"])
+    for axes, key, label in zip(
+        panels, ("grad_norm", "change"), ("gradient by layer", "change by layer (share of its weights)")
+    ):
+        for number, layer in enumerate(layers):
+            values = [entry[f"{key}_by_layer"].get(layer, math.nan) for entry in logged]
+            axes.plot(x, values, color=colormaps["turbo"](number / len(layers)), lw=0.9, label=layer)
+        axes.set_yscale("log")
+        axes.set_ylabel(label)
+    panels[0].legend(frameon=False, fontsize=6, ncols=2)
 
 
 def _ranking(

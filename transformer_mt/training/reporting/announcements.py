@@ -1,5 +1,7 @@
 """The lines that a training prints of itself, and what it logs with them."""
 
+from typing import Any
+
 from transformer_mt.config.packable import why_padded
 from transformer_mt.evaluation.metrics import tokenised_note
 from transformer_mt.memory import peak_memory
@@ -74,8 +76,13 @@ def early_end(run: Run) -> None:
 def log(run: Run) -> None:
     """Say and log the updates since the last such line."""
     progress = run.progress
-    facts = progress.window.summary()
+    facts: dict[str, Any] = progress.window.summary()
     rate = learning_rate(progress.step, run.config.train)
+    if run.newest_result is not None and (layers := run.newest_result.layers):
+        facts |= {
+            f"{name}_by_layer": {layer: values[i] for layer, values in layers.items()}
+            for i, name in enumerate(("grad_norm", "change"))
+        }
     run.metrics_log.write(
         "train",
         step=progress.step,

@@ -82,6 +82,9 @@ def scalars(entry: Entry) -> dict[str, float]:
     if event == "train":
         names = ("loss", "ppl", "learning_rate", "grad_norm", "tokens_per_second", "memory_mb", "epoch")
         values = {f"train/{name}": entry[name] for name in names if name in entry}
+        for name in ("grad_norm", "change"):
+            of_layers = entry.get(f"{name}_by_layer", {})
+            values |= {f"{name}/{layer}": value for layer, value in of_layers.items()}
     elif event in ("valid", "average"):
         values = _validation_scalars(event, entry)
         for scores in entry.get("sets", []):

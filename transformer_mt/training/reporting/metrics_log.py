@@ -76,4 +76,6 @@ class MetricsLog:
 
 
 def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(inner) for key, inner in value.items()}
     return float(f"{value:.7g}") if isinstance(value, float) else value

@@ -32,7 +32,7 @@ from transformer_mt.training.state.random_state import random_states, restore_ra
 from transformer_mt.training.state.time_estimate import TimeEstimate
 from transformer_mt.training.update.adaptation import is_partial, split, whole
 from transformer_mt.training.update.optimizer import load_optimizer_tensors, optimizer_tensors
-from transformer_mt.training.update.step import PendingResult, Updater
+from transformer_mt.training.update.step import PendingResult, Updater, UpdateResult
 
 
 @dataclass
@@ -56,6 +56,7 @@ class Run:
     saved_step: int | None = None
     saved_at: float = field(default_factory=time.monotonic)
     """When the last checkpoint was written."""
+    newest_result: UpdateResult | None = None
     pending: list[PendingResult] = field(default_factory=list)
     """Updates whose results were not read from the device yet."""
     pending_since: float = 0.0

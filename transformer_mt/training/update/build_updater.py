@@ -66,8 +66,12 @@ def build_updater(
         threads = gradient_threads(config, device, dtype)
     kind = Updater
     if may_capture and alone and train.packed is True:
-        if dtype == torch.float16 or not loss.captured:
-            what = "in float16" if dtype == torch.float16 else f"with loss: {train.loss}"
+        reasons = {
+            "in float16": dtype == torch.float16,
+            f"with loss: {train.loss}": not loss.captured,
+            "with log_gradients": train.log_gradients,
+        }
+        if what := next((reason for reason, holds in reasons.items() if holds), None):
             say(f"note: updates {what} are not captured as CUDA graphs, so small models train slower")
         else:
             kind = CapturedUpdater
@@ -81,6 +85,7 @@ def build_updater(
         train.micro_batch_tokens,
         threads,
         may_halve,
+        train.log_gradients,
     )
 
 

@@ -40,7 +40,8 @@ class CapturedUpdater(Updater):
     def _set_learning_rate(self, rate: float) -> None:
         self._rate.fill_(rate)
 
-    def update(self, batches: Sequence[Batch], learning_rate: float) -> PendingResult:
+    def update(self, batches: Sequence[Batch], learning_rate: float, by_layer: bool = False) -> PendingResult:
+        assert not by_layer, "a graph measures no layers"
         pieces = self._small_enough(batches)
         sizes = {piece.src.shape for piece in pieces}
         if sizes != {self._size}:

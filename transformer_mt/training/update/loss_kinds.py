@@ -59,15 +59,6 @@ class Predictions:
             mean_C = (log_probs_CV * is_written_V).sum(dim=-1) / is_written_V.sum()
         return (1 - smoothing) * nll_C - smoothing * mean_C
 
-    def log_probs(self) -> Tensor:
-        """(R, V) log-probabilities of the vocabulary, in float32."""
-        return self.output(self.hidden_RD).float().log_softmax(dim=-1)
-
-    def nll(self) -> Tensor:
-        """(R,) negative log-likelihoods of the targets; 0 where a target counts nothing."""
-        nll_R = -self.log_probs().gather(1, self.targets_R[:, None])[:, 0]
-        return nll_R if self.is_real_R is None else nll_R * self.is_real_R
-
 
 class Forward(Protocol):
     """Computes the model."""

@@ -23,6 +23,7 @@ from transformer_mt.training.parallel.distributed import Ranks, needs_equal_pass
 from transformer_mt.training.parallel.sharding import full_tensor
 from transformer_mt.training.update.compiled import CompiledLayers
 from transformer_mt.training.update.gradient_threads import GradientThreads
+from transformer_mt.training.update.layer_norms import LayerNorms
 from transformer_mt.training.update.loss import guided_alignment_loss
 from transformer_mt.training.update.loss_kinds import Loss, Predictions
 from transformer_mt.training.update.weight_copies import WeightCopies
@@ -41,19 +42,26 @@ class UpdateResult:
     """Length of the gradient before clipping."""
     skipped: bool
     """The gradient was not finite: nothing was changed."""
+    layers: dict[str, list[float]] | None = None
+    """Of each layer the length of the gradient and the relative change (layer_norms.py), if asked for."""
 
 
 class PendingResult:
     """The result of an update that the device may still compute; `result` waits for it."""
 
-    def __init__(self, values: Tensor, num_tokens: int, ranks: Ranks) -> None:
-        self._values, self._num_tokens, self._ranks = values, num_tokens, ranks
+    def __init__(
+        self, values: Tensor, num_tokens: int, ranks: Ranks, layers: dict[str, Tensor] | None = None
+    ) -> None:
+        self._values, self._num_tokens, self._ranks, self._layers = values, num_tokens, ranks, layers
 
     def result(self) -> UpdateResult:
         """Loss and nll are summed over the ranks: a collective operation."""
         loss, nll, grad_norm, finite = self._values.tolist()
         loss, nll = self._ranks.sum(loss, nll)
-        return UpdateResult(loss, nll, self._num_tokens, grad_norm, skipped=not finite)
+        layers = None
+        if self._layers is not None:
+            layers = {name: values.tolist() for name, values in self._layers.items()}
+        return UpdateResult(loss, nll, self._num_tokens, grad_norm, not finite, layers)
 
 
 class Objective(nn.Module):
@@ -148,26 +156,29 @@ class Updater:
         micro_batch_tokens: int = 0,
         threads: int = 1,
         may_halve: bool = True,
+        measures_layers: bool = False,
     ) -> None:
         """`objective` is an Objective, wrapped by `wrap_distributed` or not; batches of more than
         `micro_batch_tokens` positions are computed in parts, unless it is 0. With several `threads` of a CPU
         (`gradient_threads`) each computes a part of a batch. `may_halve`: whether batches are computed in
-        parts from when the memory is not enough for one.
+        parts from when the memory is not enough for one. `measures_layers`: whether updates may be asked to
+        measure each layer.
         """
         self._objective, self.optimizer, self._ranks = objective, optimizer, ranks
         self._parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
         self._device, self.dtype = device, dtype
         self._max_grad_norm, self._may_halve = max_grad_norm, may_halve
         self.micro_batch_tokens = micro_batch_tokens
+        self._layer_norms = LayerNorms(objective) if measures_layers else None
         self._threads = None
         if threads > 1 and ranks.size == 1:
             self._threads = GradientThreads(objective, self._parameters, dtype, threads)
         # Loss scaling for float16 only: its smallest gradients would underflow.
         self.scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16, init_scale=2.0**14)
 
-    def update(self, batches: Sequence[Batch], learning_rate: float) -> PendingResult:
+    def update(self, batches: Sequence[Batch], learning_rate: float, by_layer: bool = False) -> PendingResult:
         """One update from all the batches of all the ranks: the same as from one batch of all their
-        sentences.
+        sentences. `by_layer`: also measure each layer.
 
         Does not wait for the device.
         """
@@ -176,15 +187,20 @@ class Updater:
         while (sums := self._gradients(pieces, num_tokens)) is None:
             pieces = self._halved(pieces)
         self._set_learning_rate(learning_rate)
-        return PendingResult(self._finish(*sums), num_tokens, self._ranks)
+        norms = self._layer_norms if by_layer else None
+        values = self._finish(*sums, norms=norms)
+        layers = None if norms is None else dict(zip(norms.names, norms.after_step()))
+        return PendingResult(values, num_tokens, self._ranks, layers)
 
     def _set_learning_rate(self, rate: float) -> None:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
 
-    def _finish(self, loss: Tensor, nll: Tensor) -> Tensor:
+    def _finish(self, loss: Tensor, nll: Tensor, *, norms: LayerNorms | None = None) -> Tensor:
         """Clip the gradients, step and free them. Returns (loss, nll, length of the gradient, finite)."""
         self.scaler.unscale_(self.optimizer)
+        if norms is not None:
+            norms.before_step()
         limit = self._max_grad_norm or float("inf")
         grad_norm = full_tensor(torch.nn.utils.clip_grad_norm_(self._parameters, limit))
         # A loss that is not finite has no finite gradient; equal on all ranks

@@ -216,6 +216,15 @@ def test_curves_bear_names_that_differ_and_leave_out_half_a_line(tiny_run, tmp_p
     assert drawn == ["rotary/seed-1", "alibi/seed-1", "seed-1"]
 
 
+def test_curves_of_a_run_that_logged_its_gradients_show_its_layers(tmp_path):
+    valid = [{"event": "valid", "step": 2, "loss": 1.0, "scores": [{"name": "BLEU", "value": 1.0}]}]
+    logged = {"grad_norm_by_layer": {"encoder.0": 0.1}, "change_by_layer": {"encoder.0": 0.01}}
+    train = [{"event": "train", "step": step, "learning_rate": 0.1} for step in (1, 2)]
+    for name, entries in (("a", train), ("b", [entry | logged for entry in train])):
+        pictures.curves([("x", [*entries, *valid])], "updates", tmp_path / f"{name}.png")
+    assert size(tmp_path / "b.png")[1] > 1.5 * size(tmp_path / "a.png")[1]
+
+
 def test_curves_of_several_runs(tiny_run, tmp_path, cli):
     for against in ("updates", "tokens", "minutes", "hours"):
         picture = tmp_path / f"{against}.png"
