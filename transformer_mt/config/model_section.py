@@ -18,6 +18,7 @@ else:
         "position", "sinusoidal", "sinusoidal_fairseq", "learned", "relative", "rotary", "alibi", "none"
     )
 ONLY_RECURRENT = ("concat", "location")
+_SCORES_WITHOUT_HEADS = {"scaled_dot", "dot", "euclidean"}
 _CROSS_WINDOW, _RELATIVE_DISTANCE = 10, 16
 
 
@@ -100,18 +101,32 @@ class ModelConfig(Section):
     """Inner width of the position-wise feed-forward network."""
     num_heads: Positive = 8
     """Attention heads, which split d_model."""
+    num_kv_heads: Positive | None = None
+    """Heads of keys and values, each shared by a group of num_heads: a smaller cache in translation; default:
+    num_heads.
+    """
+    qk_norm: bool = False
+    """RMSNorm on the queries and keys of each head."""
     num_encoder_layers: Positive = 6
     """Depth of the encoder."""
     num_decoder_layers: Positive = 6
     """Depth of the decoder."""
+    share_layers: bool = False
+    """One layer's weights for all layers of the encoder, and one's for those of the decoder (Universal
+    Transformer).
+    """
     dropout: Changeable[Probability] = 0.1
     """Dropout on embeddings and on the output of each sublayer (the paper's P_drop)."""
     attention_dropout: Changeable[Probability] = 0.0
     """Dropout on attention weights."""
     ffn_dropout: Changeable[Probability] = 0.0
     """Dropout inside the feed-forward network, after the activation."""
+    layer_drop: Changeable[Probability] = 0.0
+    """Probability that a sentence leaves out a layer in training."""
     norm: Literal["pre", "post"] = "pre"
-    """LayerNorm before each sublayer (trains reliably) or after the residual sum (the paper)."""
+    """The norm before each sublayer (trains reliably) or after the residual sum (the paper)."""
+    norm_kind: Literal["layer", "rms"] = "layer"
+    """LayerNorm (the paper), or RMSNorm, which has no mean and no bias."""
     activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
     """The non-linearity of the feed-forward network; swiglu has a third matrix of the same size."""
     position: PositionKind = "sinusoidal"
@@ -167,8 +182,13 @@ class ModelConfig(Section):
     def _check_recurrent(self) -> None:
         if self.decoder_start == "eos":
             raise ValueError("model.decoder_start must be bos with kind: recurrent, but is eos")
-        if self.embedding_norm:
-            raise ValueError("model.embedding_norm must be false with kind: recurrent, but is true")
+        for key in ("embedding_norm", "num_kv_heads", "qk_norm", "share_layers", "layer_drop", "norm_kind"):
+            value, usual = getattr(self, key), type(self).model_fields[key].default
+            if value != usual:
+                said = str(usual).lower() if usual is not None else "left out"
+                raise ValueError(
+                    f"model.{key} must be {said} with kind: recurrent, but is {str(value).lower()}"
+                )
         if self.position not in ("sinusoidal", "none"):  # sinusoidal is the default
             raise ValueError(
                 "model.position must be none with kind: recurrent, which reads in order, but is "
@@ -201,6 +221,11 @@ class ModelConfig(Section):
             raise ValueError(
                 f"model.num_heads must divide model.d_model ({self.d_model}), but is {self.num_heads}"
             )
+        if self.num_heads % (self.num_kv_heads or 1):
+            raise ValueError(
+                f"model.num_kv_heads must divide model.num_heads ({self.num_heads}), but is "
+                f"{self.num_kv_heads}"
+            )
         head_width = self.d_model // self.num_heads
         if self.position == "rotary" and head_width % 2:
             raise ValueError(
@@ -215,6 +240,12 @@ class ModelConfig(Section):
         if self.recurrent != RecurrentConfig():
             raise ValueError("model.recurrent must be left out without kind: recurrent, but is given")
         scores = self.attention.scores()
+        for score in {scores.encoder, scores.decoder, scores.cross} - _SCORES_WITHOUT_HEADS:
+            if self.num_kv_heads not in (None, self.num_heads):
+                raise ValueError(
+                    f"model.num_kv_heads must be left out with attention.score: {score}, which has weights "
+                    f"for each head, but is {self.num_kv_heads}"
+                )
         inside = {"rotary": ("scaled_dot", "dot", "cosine", "euclidean"), "relative": ("scaled_dot", "dot")}
         for side in ("encoder", "decoder", "cross"):
             score = getattr(scores, side)

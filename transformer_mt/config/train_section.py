@@ -140,9 +140,13 @@ class TrainConfig(Section):
     keep_checkpoints: Changeable[Positive] = 3
     """Newest checkpoints to keep, besides the best."""
     average_checkpoints: Changeable[Positive] = 5
-    """Checkpoints whose weights are averaged at the end; 1 turns it off."""
-    average: Changeable[Literal["last", "best"]] = "last"
-    """Average the newest checkpoints or those that validated best."""
+    """Checkpoints whose weights are averaged at the end; 1 turns it off. Not used with average: ema."""
+    average: Changeable[Literal["last", "best", "ema"]] = "last"
+    """Average the newest checkpoints, those that validated best, or, with ema, the weights of all updates (an
+    exponential moving average).
+    """
+    ema_decay: Changeable[Probability] = 0.999
+    """The share of the moving average that stays at each update."""
     export: Changeable[bool] = True
     """When training is finished, export the model into the run's folder if CTranslate2 is installed;
     commands on a CPU search with it.
@@ -199,6 +203,10 @@ class TrainConfig(Section):
             raise ValueError(f"train.freeze must be left out with model.kind: {config.model.kind}")
         if self.packed is True and (reason := why_padded(config.model, self, config.data)):
             raise ValueError(f"train.packed must be auto or false where {reason}, but is true")
+        if config.model.share_layers and (self.parallel == "fsdp" or self.lora.rank):
+            key, value = ("parallel", "fsdp") if self.parallel == "fsdp" else ("lora.rank", self.lora.rank)
+            must = "ddp" if key == "parallel" else 0
+            raise ValueError(f"train.{key} must be {must} with model.share_layers: true, but is {value}")
         longest = config.data.max_length
         for key, tokens in (("update_tokens", self.update_tokens), ("batch_tokens", self.batch_tokens)):
             if tokens != "auto" and 0 < tokens < longest:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from transformer_mt.model.kernels.dropout import dropout as drop
 from transformer_mt.model.kernels.fast_attention import fast_attention
 from transformer_mt.model.masks import Positions
+from transformer_mt.model.norm import RMSNorm
 from transformer_mt.model.recorder import AttentionRecorder
 
 
@@ -46,24 +47,37 @@ class MultiHeadAttention(nn.Module):
     Keys and values are made apart from the queries, so that a decoder can keep them from step to step.
     """
 
-    def __init__(self, d_model: int, num_heads: int, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        num_kv_heads: int | None = None,
+        qk_norm: bool = False,
+    ) -> None:
+        """`num_kv_heads`: heads of keys and values, each for a group of the queries' heads (Ainslie et al.
+        2023); default: one for each. `qk_norm`: normalise queries and keys (Henry et al. 2020), by RMSNorm.
+        """
         super().__init__()
         if d_model % num_heads:
             raise ValueError(f"`num_heads` must divide `d_model` ({d_model}), but is {num_heads}.")
-        self.num_heads = num_heads
+        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads or num_heads
         self.dropout = dropout
-        self.query = self.projection(d_model)
-        self.key = self.projection(d_model)
-        self.value = self.projection(d_model)
-        self.output = self.projection(d_model)
+        head_width = d_model // num_heads
+        self.query = self.projection(d_model, d_model)
+        self.key = self.projection(d_model, self.num_kv_heads * head_width)
+        self.value = self.projection(d_model, self.num_kv_heads * head_width)
+        self.output = self.projection(d_model, d_model)
+        self.query_norm, self.key_norm = (RMSNorm(head_width) if qk_norm else None for _ in range(2))
 
-    def projection(self, d_model: int) -> nn.Linear:
+    def projection(self, d_model: int, width: int) -> nn.Linear:
         """One of W^Q, W^K, W^V and W^O, of all heads together."""
-        return nn.Linear(d_model, d_model)
+        return nn.Linear(d_model, width)
 
     def keys_values(self, x_BSD: Tensor, positions: Positions | None = None) -> tuple[Tensor, Tensor]:
         """The (keys BHSK, values BHSK) of the inputs, at 0, 1, 2 ... or at `positions.queries`."""
-        return self._split(self.key(x_BSD)), self._split(self.value(x_BSD))
+        k_BHSK, v_BHSK = (self._split(part(x_BSD), self.num_kv_heads) for part in (self.key, self.value))
+        return k_BHSK if self.key_norm is None else self.key_norm(k_BHSK), v_BHSK
 
     def forward(
         self,
@@ -83,7 +97,8 @@ class MultiHeadAttention(nn.Module):
         if recorder is not None and recorder.wants(self):
             recorder.add(self, self.weights(x_BTD, k_BHSK, mask, causal, positions))
         dropout = self.dropout if self.training else 0.0
-        q_BHTK = self._split(self.query(x_BTD)).to(k_BHSK.dtype)
+        q_BHTK = self.queries(x_BTD).to(k_BHSK.dtype)
+        k_BHSK, v_BHSK = self.for_all_heads(k_BHSK), self.for_all_heads(v_BHSK)
         heads_BHTK = fast_attention(q_BHTK, k_BHSK, v_BHSK, mask, dropout, causal)
         return self._project(heads_BHTK, x_BTD)
 
@@ -99,12 +114,23 @@ class MultiHeadAttention(nn.Module):
 
         Rows sum to one; not so under a Gaussian (local_p), and where nothing may be seen they are zero.
         """
-        return attention_weights(self._split(self.query(x_BTD)).to(k_BHSK.dtype), k_BHSK, mask, causal)
+        q_BHTK = self.queries(x_BTD).to(k_BHSK.dtype)
+        return attention_weights(q_BHTK, self.for_all_heads(k_BHSK), mask, causal)
 
-    def _split(self, x_BTD: Tensor) -> Tensor:
+    def queries(self, x_BTD: Tensor) -> Tensor:
+        """BTD -> BHTK"""
+        q_BHTK = self._split(self.query(x_BTD), self.num_heads)
+        return q_BHTK if self.query_norm is None else self.query_norm(q_BHTK)
+
+    def for_all_heads(self, x_BHSK: Tensor) -> Tensor:
+        """Keys or values with those of each group repeated for its queries' heads."""
+        groups = self.num_heads // x_BHSK.size(1)
+        return x_BHSK if groups == 1 else x_BHSK.repeat_interleave(groups, dim=1)
+
+    def _split(self, x_BTD: Tensor, num_heads: int) -> Tensor:
         # (B, T, D) -> (B, T, H, K) -> (B, H, T, K)
         B, T, D = x_BTD.shape
-        return x_BTD.view(B, T, self.num_heads, D // self.num_heads).transpose(1, 2)
+        return x_BTD.view(B, T, num_heads, D // num_heads).transpose(1, 2)
 
     def _join(self, x_BHTK: Tensor) -> Tensor:
         # (B, H, T, K) -> (B, T, H, K) -> (B, T, D)

@@ -1,7 +1,7 @@
 """From a config to a model: the only module where a kind is chosen by its name."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from transformer_mt.data.vocabulary.numbering import EOS
 from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.interface import TranslationModel, alignment_layer
 from transformer_mt.model.language_models import DecoderModel, EncoderModel, PredictionHead
+from transformer_mt.model.norm import RMSNorm
 from transformer_mt.model.positions import (
     LearnedPositions,
     NoPositions,
@@ -52,6 +53,7 @@ from transformer_mt.model.variants.recurrent import (
 from transformer_mt.model.variants.variants import PredictedCentre, VariantAttention
 
 Role = Literal["encoder", "decoder", "cross"]
+Layer = TypeVar("Layer", bound=nn.Module)
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
 
@@ -92,8 +94,11 @@ def _transformer(
             return GatedFeedForward(c.d_model, c.d_ff, c.ffn_dropout)
         return FeedForward(c.d_model, c.d_ff, _ACTIVATIONS[c.activation], c.ffn_dropout)
 
+    def norm() -> nn.Module:
+        return RMSNorm(c.d_model) if c.norm_kind == "rms" else nn.LayerNorm(c.d_model)
+
     def residual() -> Residual:
-        return Residual(c.d_model, c.norm == "pre", c.dropout)
+        return Residual(norm(), c.norm == "pre", c.dropout)
 
     def positions() -> nn.Module:
         if c.position == "learned":
@@ -102,18 +107,17 @@ def _transformer(
         return SinusoidalPositions(c.d_model, formula) if formula else NoPositions()
 
     def final_norm() -> nn.Module:
-        return nn.LayerNorm(c.d_model) if c.norm == "pre" else nn.Identity()
+        return norm() if c.norm == "pre" else nn.Identity()
 
     def embedding(tokens: nn.Embedding, first: int | None = None) -> Embedding:
-        norm = nn.LayerNorm(c.d_model) if c.embedding_norm else None
-        return Embedding(tokens, positions(), c.dropout, first, norm)
+        return Embedding(tokens, positions(), c.dropout, first, norm() if c.embedding_norm else None)
 
     def encoder() -> Encoder:
         layers = [
             EncoderLayer(build_attention(c, "encoder"), feed_forward(), residual)
             for _ in range(c.num_encoder_layers)
         ]
-        return Encoder(layers, final_norm())
+        return Encoder(_shared(layers, c.share_layers), final_norm(), c.layer_drop)
 
     def decoder(has_source: bool) -> Decoder:
         layers = [
@@ -125,7 +129,7 @@ def _transformer(
             )
             for _ in range(c.num_decoder_layers)
         ]
-        return Decoder(layers, final_norm())
+        return Decoder(_shared(layers, c.share_layers), final_norm(), c.layer_drop)
 
     if c.kind == "encoder":
         head = PredictionHead(c.d_model, _ACTIVATIONS.get(c.activation, F.gelu))
@@ -136,6 +140,17 @@ def _transformer(
     return Transformer(
         embedding(src_tokens), embedding(tgt_tokens, first), encoder(), decoder(has_source=True), output
     )
+
+
+def _shared(layers: list[Layer], is_shared: bool) -> list[Layer]:
+    """The layers of a stack; `is_shared`: with the parameters of the first one, as in the Universal
+    Transformer (Dehghani et al. 2019), without its halting.
+    """
+    for layer in layers[1:] if is_shared else ():
+        for name, parameter in layers[0].named_parameters():
+            module, _, own = name.rpartition(".")
+            setattr(layer.get_submodule(module), own, parameter)
+    return layers
 
 
 def _recurrent(
@@ -168,11 +183,12 @@ def build_attention(config: ModelConfig, role: Role) -> MultiHeadAttention:
     else:
         window, hard, position_bias = a.window, False, _position_bias(c)
     if score_kind == "scaled_dot" and not (position_bias or window or hard):
-        return MultiHeadAttention(c.d_model, c.num_heads, c.attention_dropout)
+        return MultiHeadAttention(c.d_model, c.num_heads, c.attention_dropout, c.num_kv_heads, c.qk_norm)
     score = _score(score_kind, c.num_heads, c.d_model // c.num_heads)
     return VariantAttention(
-        c.d_model, c.num_heads, c.attention_dropout, score, position_bias, window, centre, hard
-    )
+        c.d_model, c.num_heads, c.attention_dropout, score, position_bias, window, centre, hard,
+        c.num_kv_heads, c.qk_norm,
+    )  # fmt: skip
 
 
 def _position_bias(c: ModelConfig) -> PositionBias | None:

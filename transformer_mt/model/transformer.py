@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.cut_off import without_cut_off_tokens
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.model.kernels.dropout import Dropout
+from transformer_mt.model.kernels.dropout import Dropout, dropout
 from transformer_mt.model.masks import Layout, Packing, attend_to
 from transformer_mt.model.positions import LearnedPositions
 from transformer_mt.model.recorder import AttentionRecorder
@@ -54,13 +54,13 @@ class GatedFeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """x + Sublayer(x), with LayerNorm after the sum as in the paper (`post`) or before the
+    """x + Sublayer(x), with LayerNorm, or another norm, after the sum as in the paper (`post`) or before the
     sublayer (`pre`).
     """
 
-    def __init__(self, d_model: int, pre_norm: bool, dropout: float) -> None:
+    def __init__(self, norm: nn.Module, pre_norm: bool, dropout: float) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(d_model)
+        self.norm = norm
         self.pre_norm = pre_norm
         self.dropout = Dropout(dropout)
 
@@ -169,31 +169,47 @@ class DecoderLayer(nn.Module):
         return self.ffn_residual(x_BWD, self.feed_forward)
 
 
+class LayerDrop(nn.Module):
+    """Leaves out a layer with the probability p, in training, for each sentence or packed row by itself (Fan
+    et al. 2020, section 3). The layer is computed all the same: so all ranks and graphs compute alike.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, before_BTD: Tensor, after_BTD: Tensor) -> Tensor:
+        if not self.training or not self.p:
+            return after_BTD
+        is_kept_B11 = dropout(torch.ones_like(before_BTD[:, :1, :1]), self.p) > 0
+        return torch.where(is_kept_B11, after_BTD, before_BTD)
+
+
 class Encoder(nn.Module):
-    """A stack of encoder layers; with pre-norm a last LayerNorm, which post-norm layers have inside."""
+    """A stack of encoder layers; with pre-norm a last norm, which post-norm layers have inside."""
 
     layers: Sequence[EncoderLayer]
 
-    def __init__(self, layers: list[EncoderLayer], final_norm: nn.Module) -> None:
+    def __init__(self, layers: list[EncoderLayer], final_norm: nn.Module, layer_drop: float = 0.0) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)  # type: ignore[assignment]
-        self.final_norm = final_norm
+        self.final_norm, self.drop_layer = final_norm, LayerDrop(layer_drop)
 
     def forward(self, x_BSD: Tensor, mask: Tensor, recorder: AttentionRecorder | None = None) -> Tensor:
         for layer in self.layers:
-            x_BSD = layer(x_BSD, mask, recorder)
+            x_BSD = self.drop_layer(x_BSD, layer(x_BSD, mask, recorder))
         return self.final_norm(x_BSD)
 
 
 class Decoder(nn.Module):
-    """A stack of decoder layers; with pre-norm a last LayerNorm."""
+    """A stack of decoder layers; with pre-norm a last norm."""
 
     layers: Sequence[DecoderLayer]
 
-    def __init__(self, layers: list[DecoderLayer], final_norm: nn.Module) -> None:
+    def __init__(self, layers: list[DecoderLayer], final_norm: nn.Module, layer_drop: float = 0.0) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)  # type: ignore[assignment]
-        self.final_norm = final_norm
+        self.final_norm, self.drop_layer = final_norm, LayerDrop(layer_drop)
 
     def start(self, memory_BSD: Tensor, src_mask: Tensor) -> DecoderState:
         """The state before the first token, one row a sentence: each layer's keys and values of the source,
@@ -211,7 +227,7 @@ class Decoder(nn.Module):
         self_mask: Tensor | None = None,
     ) -> Tensor:
         for layer in self.layers:
-            x_BTD = layer(x_BTD, memory_BSD, mask, recorder, self_mask)
+            x_BTD = self.drop_layer(x_BTD, layer(x_BTD, memory_BSD, mask, recorder, self_mask))
         return self.final_norm(x_BTD)
 
     def step(

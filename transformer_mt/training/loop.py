@@ -141,6 +141,8 @@ def _update(run: Run) -> None:
         config.max_updates,
         _READ_EVERY,
     )
+    if run.moving_average is not None:
+        run.moving_average.update(progress.step)
     # Reading the loss after each update would wait for the device.
     if not is_asynchronous(run.device) or any(_due(run, every) for every in sync_intervals):
         _collect_results(run)

@@ -143,18 +143,16 @@ def finish(run: Run) -> None:
         chosen = "the weights that the training began with: no update scored better"
     weights: checkpoint.Tensors = _best_weights(run) if ranks.is_rank_zero else {}
     score, loss = progress.best_score, progress.best_loss
-    steps = ranks.broadcast(run.averaging.readable_steps(run.progress) if ranks.is_rank_zero else [])
-    if len(steps) > 1:
-        files = show_progress(map(run.averaging.file, steps), "averaging", len(steps), unit="checkpoints")
-        average = averaged(files, run.config.train, run.folder.frozen_file) if ranks.is_rank_zero else None
-        average = ranks.broadcast_tensors(average)
+    average, steps = _average(run)
+    if average is not None:
         run.load_trained(average, "the average")
         result = _validated(run)
         better = progress.average_is_better(result.score, result.deciding.loss)
         _record(run, result, "average", steps=steps, chosen=better)
         if better:
             weights, score, loss = run.weights(), result.score, result.deciding.loss
-            chosen = f"the average of updates {', '.join(f'{step:,}' for step in steps)}"
+            shown = ", ".join(f"{step:,}" for step in steps)
+            chosen = f"the average of updates {shown}" if steps else "the moving average of all updates"
     if ranks.is_rank_zero and not publish(run, weights, score, loss):
         chosen = "the model of an earlier training in this folder, which scored better"
     if ranks.is_rank_zero:
@@ -173,6 +171,21 @@ def finish(run: Run) -> None:
         write_text(run.folder.finished_file, f'{{"step": {progress.step}}}\n')
     usage = usage_of(run.config, os.path.relpath(run.folder.path))
     say(f"done: {run.folder} holds {chosen}; try: {usage}")
+
+
+def _average(run: Run) -> tuple[checkpoint.Tensors | None, list[int]]:
+    """The average of the checkpoints, with their steps, or the moving average; None without one. A collective
+    operation.
+    """
+    ranks = run.ranks
+    if run.moving_average is not None:
+        return ranks.broadcast_tensors(run.moving_average.weights(ranks.is_rank_zero)), []
+    steps = ranks.broadcast(run.averaging.readable_steps(run.progress) if ranks.is_rank_zero else [])
+    if len(steps) < 2:
+        return None, steps
+    files = show_progress(map(run.averaging.file, steps), "averaging", len(steps), unit="checkpoints")
+    average = averaged(files, run.config.train, run.folder.frozen_file) if ranks.is_rank_zero else None
+    return ranks.broadcast_tensors(average), steps
 
 
 def _calibrate(run: Run) -> None:

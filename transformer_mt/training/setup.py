@@ -41,6 +41,7 @@ from transformer_mt.training.run_data import (
     open_batches,
     prepare_data,
 )
+from transformer_mt.training.state.moving_average import MovingAverage
 from transformer_mt.training.state.parent import Parent, note_other_directions
 from transformer_mt.training.state.run import Run, model_for
 from transformer_mt.training.update.adaptation import adapt
@@ -131,6 +132,9 @@ def _open_run(written: Config, folder: RunFolder, fresh: bool, ranks: Ranks, hel
         metrics_log=MetricsLog(folder, active=ranks.is_rank_zero, loggers=config.train.loggers),
         ranks=ranks,
         lock=lock,
+        moving_average=MovingAverage(model, config.train.ema_decay)
+        if config.train.average == "ema"
+        else None,
     )
     if saved is not None:
         run.restore(saved)

@@ -110,10 +110,10 @@ def test_losses_gradients_rates_tokens_and_the_average_are_those_of_an_own_trans
     config = load_config(write_config(data=data, model=model, train=settings))
     seen, update = [], Updater.update
 
-    def recorded(self, batches, rate):
+    def recorded(self, batches, rate, by_layer):
         weights = {name: value.clone() for name, value in self._objective.model.state_dict().items()}
         seen.append((weights, list(batches), rate))
-        result = update(self, batches, rate)
+        result = update(self, batches, rate, by_layer)
         seen[-1] += ({name: value.clone() for name, value in self._objective.model.state_dict().items()},)
         return result
 

@@ -205,6 +205,7 @@ DENOISED = {
         {"bpe_dropout": 0.1, "guided_alignment": {"weight": 0.05}},
         {"bpe_dropout": 0.1, "data": {"terms": {"share": 0.5}}},
         pytest.param({"loss": "simcut", "log_gradients": True}, marks=needs("lab")),
+        {"average": "ema", "ema_decay": 0.9},
         pytest.param({"loss": "r_drop", "accumulate": 2}, marks=needs("lab")),
         *(
             pytest.param(change, marks=pytest.mark.slow)

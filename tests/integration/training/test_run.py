@@ -249,11 +249,11 @@ def test_a_run_that_goes_on_after_its_end_publishes_what_it_names(run):
 def test_a_run_cut_short_before_any_validation_still_ends_with_a_model(run):
     with pytest.raises(RuntimeError, match="enough"), pytest.MonkeyPatch.context() as patch:
 
-        def stop(self, batches, rate, original=Updater.update):
+        def stop(self, *arguments, original=Updater.update):
             if self.calls >= 8:
                 raise RuntimeError("enough")
             self.calls += 1
-            return original(self, batches, rate)
+            return original(self, *arguments)
 
         patch.setattr(Updater, "calls", 0, raising=False)
         patch.setattr(Updater, "update", stop)
@@ -439,7 +439,7 @@ def test_training_with_standard_error_closed(write_config, tmp_path):
 def test_a_compiler_that_is_not_there_is_told(run, monkeypatch):
     from torch._inductor.exc import InductorError
 
-    def broken(self, batches, rate):
+    def broken(self, *arguments):
         raise InductorError(RuntimeError("no C++ compiler"), None)
 
     monkeypatch.setattr(Updater, "update", broken)
@@ -587,6 +587,8 @@ def test_a_second_run_of_the_same_seed_is_the_same(run):
     [
         ["model.position=learned", "model.norm=post"],
         ["tokenizer.shared=false", "tokenizer.vocab_size=400", "model.activation=swiglu"],
+        ["model.norm_kind=rms", "model.qk_norm=true", "model.num_kv_heads=1", "train.average=ema"],
+        ["model.share_layers=true", "model.num_encoder_layers=3", "model.layer_drop=0.2"],
         [
             "tokenizer.kind=unigram",
             "model.tie_embeddings=false",

@@ -74,7 +74,9 @@ def test_multi_head_attention_is_heads_side_by_side():
     ]
     expected = project(attention.output, torch.from_numpy(np.concatenate(heads, -1)))
     with torch.no_grad():
-        attended = plain_attention(*(attention._split(torch.from_numpy(m)) for m in (q, k, v)), None)
+        attended = plain_attention(
+            *(attention._split(torch.from_numpy(m), attention.num_heads) for m in (q, k, v)), None
+        )
         np.testing.assert_allclose(attention.output(attention._join(attended)).numpy(), expected, atol=1e-12)
         single = attention.float()
         fast = single(x.float(), *single.keys_values(memory.float()))

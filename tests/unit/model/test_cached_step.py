@@ -34,6 +34,9 @@ def kinds():
     yield {"attention": {"score": {"encoder": "additive", "decoder": "cosine", "cross": "general"}}}
     yield {"activation": "swiglu"}
     yield {"activation": "gelu"}
+    for norm, position in itertools.product(("pre", "post"), POSITIONS):
+        yield {"norm": norm, "position": position, "num_kv_heads": 1, "qk_norm": True, "norm_kind": "rms"}
+    yield {"share_layers": True, "layer_drop": 0.3}
     for cell, decoder, score, look in itertools.product(
         ("lstm", "gru"), ("bahdanau", "luong"), ONLY_RECURRENT, (*LOOKS, {})
     ):

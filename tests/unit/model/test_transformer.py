@@ -65,7 +65,7 @@ def test_weights_are_those_the_values_were_mixed_with():
     x, memory = torch.randn(2, 3, 16), torch.randn(2, 5, 16)
     keys, values = attention.keys_values(memory)
     mask = attend_to(torch.tensor([[True] * 5, [True] * 3 + [False] * 2]))
-    weights = attention_weights(attention._split(attention.query(x)), keys, mask)
+    weights = attention_weights(attention._split(attention.query(x), attention.num_heads), keys, mask)
     assert torch.allclose(weights.sum(-1), torch.ones(2, 2, 3))
     assert (weights[1, :, :, 3:] == 0).all()
     assert torch.allclose(

@@ -20,6 +20,7 @@ KINDS = [
     {"output_bias": True},
     {"embedding_norm": True, "activation": "swiglu"},
     {"kind": "decoder"},
+    {"norm_kind": "rms", "qk_norm": True, "num_kv_heads": 1, "num_encoder_layers": 2, "share_layers": True},
 ]  # fmt: skip
 
 
@@ -35,7 +36,7 @@ def test_packed_sentences_have_the_loss_and_the_gradients_of_padded_ones(setting
         model.zero_grad(set_to_none=True)
     # Rotations, other scores and the sum for a bias of the output are computed in float32.
     is_rough = settings.get("position") == "rotary" or "output_bias" in settings
-    is_rough |= "score" in settings.get("attention", {})
+    is_rough |= "qk_norm" in settings or "score" in settings.get("attention", {})
     tolerance = 1e-5 if is_rough else 1e-12
     for packed in losses_and_gradients[1:]:
         for value, expected in zip(packed[:2], losses_and_gradients[0][:2]):  # summed in float32

@@ -36,7 +36,7 @@ class SourceAttention(VariantAttention):
     ) -> None:
         super().__init__(d_model, 1, dropout, score, None, window, centre, hard)
 
-    def projection(self, d_model: int) -> nn.Identity:  # type: ignore[override]
+    def projection(self, d_model: int, width: int) -> nn.Identity:  # type: ignore[override]
         return nn.Identity()
 
 

@@ -43,12 +43,14 @@ class VariantAttention(MultiHeadAttention):
         window: int = 0,
         centre: PredictedCentre | None = None,
         hard: bool = False,
+        num_kv_heads: int | None = None,
+        qk_norm: bool = False,
     ) -> None:
         """`window` w > 0: a query at position t sees the keys at t - w to t + w. With a `centre` it sees
         those around the predicted position, weighted by a Gaussian of standard deviation w / 2 (Luong et al.
         2015, section 3.2). `hard`: a query attends to one key, sampled during training.
         """
-        super().__init__(d_model, num_heads, dropout)
+        super().__init__(d_model, num_heads, dropout, num_kv_heads, qk_norm)
         self.score = score or ScaledDot()
         self.relation = position_bias or PositionBias()  # the name of its weights in saved models
         self.window, self.centre, self.hard = window, centre, hard
@@ -70,6 +72,7 @@ class VariantAttention(MultiHeadAttention):
         recorder: AttentionRecorder | None = None,
     ) -> Tensor:
         positions = positions or Positions.of(x_BTD.size(1), k_BHSK.size(2), x_BTD.device)
+        k_BHSK, v_BHSK = self.for_all_heads(k_BHSK), self.for_all_heads(v_BHSK)
         if recorder is not None and recorder.wants(self):
             recorder.add(self, self.weights(x_BTD, k_BHSK, mask, causal, positions))
         dropout = self.dropout if self.training else 0.0
@@ -121,7 +124,7 @@ class VariantAttention(MultiHeadAttention):
         positions: Positions | None = None,
     ) -> Tensor:
         positions = positions or Positions.of(x_BTD.size(1), k_BHSK.size(2), x_BTD.device)
-        return self._weights(x_BTD, k_BHSK, mask, causal, positions)
+        return self._weights(x_BTD, self.for_all_heads(k_BHSK), mask, causal, positions)
 
     def _weights(
         self, x_BTD: Tensor, k_BHSK: Tensor, mask: Tensor | None, causal: bool, positions: Positions
@@ -155,7 +158,7 @@ class VariantAttention(MultiHeadAttention):
         return torch.zeros_like(scores_BHTS).scatter_(-1, scores_BHTS.argmax(dim=-1, keepdim=True), 1.0)
 
     def _queries(self, x_BTD: Tensor, k_BHSK: Tensor, positions: Positions) -> Tensor:
-        return self.relation.rotate(self._split(self.query(x_BTD)), positions).to(k_BHSK.dtype)
+        return self.relation.rotate(self.queries(x_BTD), positions).to(k_BHSK.dtype)
 
     def _allowed(self, mask: Tensor | None, causal: bool, positions: Positions) -> Tensor | None:
         if causal:

@@ -22,7 +22,7 @@ class Averaging:
 
     def keep(self, path: Path, progress: Progress) -> None:
         """Link the weights of a new checkpoint, and drop those that are no longer wanted."""
-        if self._train.average_checkpoints == 1:
+        if self._train.average_checkpoints == 1 or self._train.average == "ema":
             return
         self._folder.mkdir(exist_ok=True)
         link = self._folder / f"{path.name}.safetensors"

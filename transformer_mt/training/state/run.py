@@ -27,6 +27,7 @@ from transformer_mt.training.parallel.sharding import full_weights, load_full_we
 from transformer_mt.training.reporting.metrics_log import MetricsLog
 from transformer_mt.training.state.averaging import Averaging
 from transformer_mt.training.state.config_changes import changed_keys
+from transformer_mt.training.state.moving_average import MovingAverage
 from transformer_mt.training.state.progress import Progress
 from transformer_mt.training.state.random_state import random_states, restore_random_states
 from transformer_mt.training.state.time_estimate import TimeEstimate
@@ -56,6 +57,8 @@ class Run:
     saved_step: int | None = None
     saved_at: float = field(default_factory=time.monotonic)
     """When the last checkpoint was written."""
+    moving_average: MovingAverage | None = None
+    """With train.average: ema."""
     newest_result: UpdateResult | None = None
     pending: list[PendingResult] = field(default_factory=list)
     """Updates whose results were not read from the device yet."""
@@ -111,6 +114,8 @@ class Run:
             tensors["optimizer"] = optimizer_tensors(
                 self.updater.optimizer, self.model, self.ranks.is_rank_zero
             )
+            if self.moving_average is not None:
+                tensors["moving_average"] = self.moving_average.weights(self.ranks.is_rank_zero)
         if not self.ranks.is_rank_zero:
             return
         try:
@@ -132,6 +137,8 @@ class Run:
         state = saved.state
         self.load_trained(saved.tensors["model"], str(saved.path))
         load_optimizer_tensors(self.updater.optimizer, self.model, saved.tensors.get("optimizer", {}))
+        if self.moving_average is not None:
+            self.moving_average.load(saved.tensors.get("moving_average", {}))
         if self.updater.scaler.is_enabled() and state["scaler"]:  # another precision has none
             self.updater.scaler.load_state_dict(state["scaler"])
         self._keep_micro_batches(state)

@@ -14,6 +14,7 @@ from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, UNK, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.interface import TranslationModel, alignment_layer
+from transformer_mt.model.norm import RMSNorm
 from transformer_mt.model.positions import LearnedPositions, NoPositions, fairseq_sinusoids, sinusoids
 from transformer_mt.model.transformer import (
     DecoderLayer,
@@ -51,6 +52,8 @@ def write_model(
         "ffn_glu": c.activation == "swiglu",
         "layernorm_embedding": c.embedding_norm,
         "relative_position": c.position == "relative",
+        "rms_norm": c.norm_kind == "rms",
+        "num_heads_kv": c.num_kv_heads,
         "rotary_dim": 0 if c.position == "rotary" else None,  # 0: the whole head
     }
     spec = TransformerSpec(
@@ -148,8 +151,10 @@ def _set_linear(linears: list[nn.Linear], spec: Any) -> None:
 
 
 def _set_norm(norm: nn.Module, spec: Any) -> None:
-    assert isinstance(norm, nn.LayerNorm)
-    spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
+    assert isinstance(norm, nn.LayerNorm | RMSNorm)
+    spec.gamma = _array(norm.weight)
+    if isinstance(norm, nn.LayerNorm):
+        spec.beta = _array(norm.bias)
 
 
 def _array(tensor: Any) -> np.ndarray:

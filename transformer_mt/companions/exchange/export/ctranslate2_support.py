@@ -26,6 +26,8 @@ def reasons_against(model: ModelConfig) -> list[str]:
     for side in ("encoder", "decoder", "cross"):
         if (score := getattr(scores, side)) != "scaled_dot":
             reasons.append(f"model.attention.score must be scaled_dot, but is {score} ({side})")
+    if model.qk_norm:  # tried with 4.8: its encoder and cross-attention compute something else
+        reasons.append("model.qk_norm must be false, but is true")
     for key, value in (("window", 0), ("cross", "global"), ("hard", False)):
         if (present := getattr(model.attention, key)) != value:
             reasons.append(f"model.attention.{key} must be {value}, but is {present}")

@@ -12,10 +12,12 @@ from transformer_mt.companions.exchange.export.fast_tokenizer import write_fast_
 from transformer_mt.companions.exchange.export.format import TrainedRun, num_positions
 from transformer_mt.companions.exchange.export.huggingface_tokenizer import orders, write_json
 from transformer_mt.companions.exchange.export.to_huggingface import (
+    LATER_BLOCKS,
     ToHuggingFace,
     class_of,
     import_transformers,
     model_config,
+    said,
 )
 from transformer_mt.companions.exchange.export.unproven import unproven_folder
 from transformer_mt.companions.exchange.layouts.bert_and_gpt import to_bert, to_gpt2
@@ -74,10 +76,11 @@ def _reasons_against(config: Config) -> list[str]:
         "model.attention.score": (set(c.attention.scores().model_dump().values()), {"scaled_dot"}),
         "model.attention.window": (c.attention.window, 0),
     }
+    needed |= {f"model.{key}": (getattr(c, key), usual) for key, usual in LATER_BLOCKS.items()}
     if not is_encoder:
         needed["model.output_bias"] = (c.output_bias, False)
     reasons = [
-        f"{key} must be {value}, but is {present}".replace("True", "true").replace("False", "false")
+        said(f"{key} must be {value}, but is {present}")
         for key, (present, value) in needed.items()
         if present != value
     ]

@@ -32,6 +32,15 @@ from transformer_mt.translation.result import Translation
 # What the search of transformers has, too; its limit of lengths is that of the longest source.
 _SETTINGS = ("beam", "length_penalty", "max_length", "max_length_ratio", "batch_tokens")
 _BATCH = 16
+LATER_BLOCKS = {"norm_kind": "layer", "qk_norm": False, "num_kv_heads": None, "share_layers": False}
+"""Keys of `model` that the models there lack, and what these must be."""
+
+
+def said(reason: str) -> str:
+    """A reason with values as YAML writes them."""
+    for value, word in (("True", "true"), ("False", "false"), ("None", "left out")):
+        reason = reason.replace(value, word)
+    return reason
 
 
 class ToHuggingFace:
@@ -72,6 +81,8 @@ class ToHuggingFace:
             "model.attention.cross": (model.attention.cross, "global", ""),
             "model.attention.hard": (model.attention.hard, False, ""),
         }
+        for key, usual in LATER_BLOCKS.items():
+            needed[f"model.{key}"] = (getattr(model, key), usual, "")
         is_bart = model.position == "learned"
         with_position = f" with position: {model.position}"
         needed["model.embedding_norm"] = (model.embedding_norm, is_bart, with_position)
@@ -92,9 +103,7 @@ class ToHuggingFace:
             needed["tokenizer.shared"] = (config.tokenizer.shared, True, where)
             needed["model.tie_embeddings"] = (model.tie_embeddings, True, where)
         reasons = [
-            f"{key} must be {value}{where}, but is {present}".replace("True", "true").replace(
-                "False", "false"
-            )
+            said(f"{key} must be {value}{where}, but is {present}")
             for key, (present, value, where) in needed.items()
             if present != value
         ]

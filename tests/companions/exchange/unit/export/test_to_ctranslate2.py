@@ -41,6 +41,9 @@ KINDS = [
     {"position": "none"},
     {"position": "rotary"},
     {"position": "relative", "relative_distance": 3},
+    {"norm_kind": "rms", "embedding_norm": True},
+    {"num_kv_heads": 2, "position": "rotary"},
+    {"num_kv_heads": 1, "norm": "post", "norm_kind": "rms", "share_layers": True},
     {"tie_embeddings": False, "num_encoder_layers": 3, "num_decoder_layers": 1},
 ]
 
@@ -247,6 +250,9 @@ def test_what_ctranslate2_cannot_run_is_said_before_weights_move(tokenizers, tmp
         "model.activation must be relu or gelu or silu or swiglu, but is tanh",
         "model.position must be sinusoidal or sinusoidal_fairseq or learned or relative or rotary or none, "
         "but is alibi",
+    ]
+    assert reasons_against(config.model.model_copy(update={"qk_norm": True})) == [
+        "model.qk_norm must be false, but is true"
     ]
     attention = AttentionConfig(
         score=ScoresConfig(cross="additive"), window=3, cross="local_m", cross_window=4, hard=True

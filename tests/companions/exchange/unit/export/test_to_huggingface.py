@@ -103,11 +103,16 @@ def test_what_transformers_cannot_hold_is_refused_with_all_reasons(untrained_run
     config = RunFolder(run).config()
     attention = AttentionConfig(score=ScoresConfig(cross="additive"), window=3, cross="local_m", hard=True)
     odd = {"attention": attention, "position": "sinusoidal", "activation": "relu", "norm": "post"}
+    odd |= {"norm_kind": "rms", "qk_norm": True, "num_kv_heads": 2, "share_layers": True}
     odd_config = config.model_copy(update={"model": config.model.model_copy(update=odd)})
     assert ToHuggingFace().reasons_against(odd_config) == [
         "model.attention.window must be 0, but is 3",
         "model.attention.cross must be global, but is local_m",
         "model.attention.hard must be false, but is true",
+        "model.norm_kind must be layer, but is rms",
+        "model.qk_norm must be false, but is true",
+        "model.num_kv_heads must be left out, but is 2",
+        "model.share_layers must be false, but is true",
         "model.attention.score must be scaled_dot, but is additive (cross)",
     ]
     unlike_bart = {"position": "learned", "norm": "post", "activation": "gelu"}
