@@ -26,7 +26,7 @@ SMALL = {
 # What the modules of a package may import from the project besides themselves and SMALL. A package inside
 # another is named with it; `model.build` stands apart, on top of the variants of the model.
 ALLOWED = {
-    "": {"config", "training", "translation"},
+    "": {"config", "training", "training.update", "translation"},
     "__main__": {"cli"},
     "text": set(),
     "settings": set(),
@@ -70,7 +70,8 @@ ALLOWED = {
     },
     "training.parallel": {"config"},
     "training.update": {
-        "config", "data.batches", "model", "model.kernels", "model.variants", "training.parallel",
+        "config", "data.batches", "data.vocabulary", "model", "model.kernels", "model.variants", "settings",
+        "training.parallel",
     },
     "training.reporting": {
         "config", "data.cleaning", "evaluation", "runs", "training.state", "training.update",

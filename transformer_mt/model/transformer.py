@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.cut_off import without_cut_off_tokens
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.model.kernels.dropout import Dropout, dropout
+from transformer_mt.model.kernels.dropout import Dropout
+from transformer_mt.model.layer_drop import LayerDrop
 from transformer_mt.model.masks import Layout, Packing, attend_to
 from transformer_mt.model.positions import LearnedPositions
 from transformer_mt.model.recorder import AttentionRecorder
@@ -167,22 +168,6 @@ class DecoderLayer(nn.Module):
         if self.cross_attention is not None:
             x_BWD = self.cross_residual(x_BWD, attend_to_source)
         return self.ffn_residual(x_BWD, self.feed_forward)
-
-
-class LayerDrop(nn.Module):
-    """Leaves out a layer with the probability p, in training, for each sentence or packed row by itself (Fan
-    et al. 2020, section 3). The layer is computed all the same: so all ranks and graphs compute alike.
-    """
-
-    def __init__(self, p: float) -> None:
-        super().__init__()
-        self.p = p
-
-    def forward(self, before_BTD: Tensor, after_BTD: Tensor) -> Tensor:
-        if not self.training or not self.p:
-            return after_BTD
-        is_kept_B11 = dropout(torch.ones_like(before_BTD[:, :1, :1]), self.p) > 0
-        return torch.where(is_kept_B11, after_BTD, before_BTD)
 
 
 class Encoder(nn.Module):

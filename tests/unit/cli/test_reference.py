@@ -42,7 +42,7 @@ def test_every_key_has_its_values_default_and_meaning():
     for row in (
         "| `train.warmup` † | integer ≥ 0 | `4000` | Updates over which",
         "| `decode.length_penalty` † | number ≥ 0.0, ≤ 10.0 | `1.0` | Exponent a of score",
-        "| `model.norm` | `pre`, `post` | `pre` | LayerNorm before",
+        "| `model.norm` | `pre`, `post` | `pre` | The norm before",
         "| `train.batch_tokens` | `auto` or integer > 0 | `4096` | ",
         "| `data.train` | a corpus or list of corpora | required | Training pairs:",
         "| `model.attention.score.cross` | `scaled_dot`, `dot`,",

@@ -33,7 +33,8 @@ from transformer_mt.training.state.random_state import random_states, restore_ra
 from transformer_mt.training.state.time_estimate import TimeEstimate
 from transformer_mt.training.update.adaptation import is_partial, split, whole
 from transformer_mt.training.update.optimizer import load_optimizer_tensors, optimizer_tensors
-from transformer_mt.training.update.step import PendingResult, Updater, UpdateResult
+from transformer_mt.training.update.step import Updater
+from transformer_mt.training.update.update_result import PendingResult, UpdateResult
 
 
 @dataclass

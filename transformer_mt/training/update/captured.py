@@ -15,7 +15,8 @@ from torch import Tensor
 from transformer_mt.data.batches.batch import Batch
 from transformer_mt.device import autocast, is_out_of_memory
 from transformer_mt.messages import say
-from transformer_mt.training.update.step import PendingResult, Updater
+from transformer_mt.training.update.step import Updater
+from transformer_mt.training.update.update_result import PendingResult
 
 # Updates of a size that are computed as usual before it is captured. They make the optimizer's state,
 # compiled code and the libraries' plans, so no other warm-up is needed: neither weights nor random state know

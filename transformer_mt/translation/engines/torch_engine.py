@@ -49,7 +49,7 @@ class TorchEngine:
         weight = next(model.parameters())
         self.device, self.dtype = weight.device, str(weight.dtype).removeprefix("torch.")
         self.is_on_cpu = self.device.type == "cpu"
-        self._ids = SpecialIds(bos=BOS, eos=EOS, never=(PAD, UNK, BOS, *tokenizer.never_written))
+        self.special_ids = SpecialIds(bos=BOS, eos=EOS, never=(PAD, UNK, BOS, *tokenizer.never_written))
 
     @classmethod
     def load(
@@ -82,7 +82,9 @@ class TorchEngine:
     def _continuing(self) -> list[int]:
         """The pieces inside words."""
         pieces = enumerate(self.tokenizer.all_pieces_tgt)
-        return [i for i, piece in pieces if LETTER.match(piece) and i not in self._ids.never and i != EOS]
+        return [
+            i for i, piece in pieces if LETTER.match(piece) and i not in self.special_ids.never and i != EOS
+        ]
 
     def check(self, settings: DecodeConfig) -> None:
         """All settings are possible."""
@@ -177,7 +179,7 @@ class TorchEngine:
             ]
             part = Distribution(settings.temperature, settings.top_k, settings.top_p)
             return sample(
-                model.step, state, limits, self._ids, generators, part, penalty, rules, check_every,
+                model.step, state, limits, self.special_ids, generators, part, penalty, rules, check_every,
                 self.device, first,
             )  # fmt: skip
         phrases, selection, most = [r.phrases for r in requests], None, n_best
@@ -187,7 +189,7 @@ class TorchEngine:
         of_beam = BeamSettings(
             settings.beam, penalty, rules, settings.stop_early, most, check_every, self.device
         )
-        return beam_search(model.step, state, limits, self._ids, of_beam, first, selection)
+        return beam_search(model.step, state, limits, self.special_ids, of_beam, first, selection)
 
     def _padded(self, rows: Iterable[Ids]) -> Tensor:
         """(B, longest), PAD after each row, on the device."""
