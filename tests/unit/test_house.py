@@ -26,7 +26,7 @@ SMALL = {
 # What the modules of a package may import from the project besides themselves and SMALL. A package inside
 # another is named with it; `model.build` stands apart, on top of the variants of the model.
 ALLOWED = {
-    "": {"config", "training", "training.update", "translation"},
+    "": {"config", "evaluation", "training", "training.update", "translation"},
     "__main__": {"cli"},
     "text": set(),
     "settings": set(),

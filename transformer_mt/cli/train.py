@@ -28,6 +28,11 @@ def add_arguments(parser: Parser) -> None:
         "--fresh", action="store_true", help="start over; the old run is moved aside, nothing is deleted"
     )
     parser.add_argument(
+        "--monitor",
+        metavar="NAME=COMMAND",
+        help="choose the best checkpoint by a command that stays: it prints a number for each JSON line",
+    )
+    parser.add_argument(
         "--gpus",
         metavar="N",
         type=positive,
@@ -60,11 +65,15 @@ def _train(arguments: argparse.Namespace) -> int:
 
         options = [f"--out={arguments.out}"] if arguments.out else []
         options += ["--fresh"] if arguments.fresh else []
+        options += [f"--monitor={arguments.monitor}"] if arguments.monitor else []
         exec_torchrun(arguments.gpus, ["train", arguments.config, *arguments.overrides, *options])
     say(f"{config.name}: loading PyTorch")  # takes seconds
     from transformer_mt.api import train
+    from transformer_mt.cli.options.set_options import named_command
+    from transformer_mt.evaluation.external_metric import StayingMetric
 
-    folder = train(config, arguments.out, arguments.fresh)
+    monitor = StayingMetric(*named_command("--monitor", arguments.monitor)) if arguments.monitor else None
+    folder = train(config, arguments.out, arguments.fresh, monitor=monitor)
     from transformer_mt.runs.after_training import after_training
 
     after_training(folder)

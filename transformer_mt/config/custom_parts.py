@@ -6,24 +6,28 @@ from contextvars import ContextVar
 from typing import Any
 
 from transformer_mt.companion import load
-from transformer_mt.errors import InputError
+from transformer_mt.errors import InputError, Setting
 
 MakeScore = Callable[[int, int], Any]
 """(heads, width of a head) -> a Score (model/variants/attention_scores.py); a subclass of Score is one."""
 
 _score: ContextVar[MakeScore | None] = ContextVar("custom_score", default=None)
 _loss: ContextVar[type | None] = ContextVar("custom_loss", default=None)
+_monitor: ContextVar[Any] = ContextVar("external_monitor", default=None)
 
 
 @contextmanager
-def using(score: MakeScore | None = None, loss: type | None = None) -> Iterator[None]:
-    """Models and trainings within it have these custom parts; None keeps that of a caller."""
-    tokens = _score.set(score or _score.get()), _loss.set(loss or _loss.get())
+def using(score: MakeScore | None = None, loss: type | None = None, monitor: Any = None) -> Iterator[None]:
+    """Models and trainings within it have these custom parts; None keeps that of a caller. `monitor` is the
+    Metric of `train.monitor: external`.
+    """
+    given: list[tuple[ContextVar[Any], Any]] = [(_score, score), (_loss, loss), (_monitor, monitor)]
+    tokens = [(variable, variable.set(part or variable.get())) for variable, part in given]
     try:
         yield
     finally:
-        _score.reset(tokens[0])
-        _loss.reset(tokens[1])
+        for variable, token in tokens:
+            variable.reset(token)
 
 
 def brought_score(kind: str, num_heads: int, head_width: int) -> Any:
@@ -41,6 +45,13 @@ def brought_score(kind: str, num_heads: int, head_width: int) -> Any:
 def brought_position(kind: str, num_heads: int, head_width: int) -> Any:
     """A new position bias of a companion."""
     return load("position", kind)(num_heads, head_width)
+
+
+def external_monitor() -> Any:
+    """The metric of `train.monitor: external`."""
+    if (metric := _monitor.get()) is None:
+        raise InputError("`train.monitor: external` must be given its metric, with ", Setting("monitor"))
+    return metric
 
 
 def brought_loss(kind: str) -> Any:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     LossName = str
     LoggerName = str
 else:
-    Monitored = names("metric", "loss", *METRICS)
+    Monitored = names("metric", "loss", "external", *METRICS)
     LossName = names("loss", "cross_entropy", "custom")
     LoggerName = names("logger", "tensorboard", "wandb")
 
@@ -153,7 +153,7 @@ class TrainConfig(Section):
     """
     monitor: Annotated[Changeable[Monitor], Mark.AFFECTS_SCORES] = "BLEU"
     """The score that selects the best checkpoint: loss, or a metric of greedy translations, as in
-    evaluate.metrics.
+    evaluate.metrics; external is that of `train --monitor NAME=COMMAND`.
     """
     monitor_set: Annotated[Changeable[str], Mark.AFFECTS_SCORES] = "mean"
     """With several validation sets: the name of the deciding one; mean weights all equally."""

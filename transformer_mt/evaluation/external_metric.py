@@ -1,17 +1,23 @@
 """A metric computed by a command in an environment of its own, such as COMET."""
 
+import contextlib
 import json
 import math
 import shlex
 import shutil
 import subprocess
+import threading
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.metric import MeanMetric, References, Statistics
+
+_MOST_SECONDS = 1800
 
 
 class ExternalMetric(MeanMetric):
@@ -45,6 +51,16 @@ class ExternalMetric(MeanMetric):
             json.dumps({"source": source, "translation": translation, "references": list(expected)})
             for source, translation, expected in rows
         ]
+        values = [self._number(line) for line in self._answers(lines)]
+        if len(values) != len(lines):
+            raise WorkError(
+                f"{self.name}: the command must print one number per sentence, but printed {len(values):,} "
+                f"for {len(lines):,}"
+            )
+        return np.array([(value, 1) for value in values], np.float64)
+
+    def _answers(self, lines: Sequence[str]) -> list[str]:
+        """The lines that the command prints for these."""
         try:
             done = subprocess.run(
                 self._words, input="".join(f"{line}\n" for line in lines).encode(), capture_output=True
@@ -57,13 +73,7 @@ class ExternalMetric(MeanMetric):
             said = done.stderr.decode(errors="replace").split("\n")
             last = next((line.strip() for line in reversed(said) if line.strip()), "no message")
             raise WorkError(f"{self.name}: the command failed with status {done.returncode}: {last}")
-        values = [self._number(line) for line in done.stdout.decode(errors="replace").splitlines()]
-        if len(values) != len(lines):
-            raise WorkError(
-                f"{self.name}: the command must print one number per sentence, but printed {len(values):,} "
-                f"for {len(lines):,}"
-            )
-        return np.array([(value, 1) for value in values], np.float64)
+        return done.stdout.decode(errors="replace").splitlines()
 
     def _number(self, line: str) -> float:
         try:
@@ -79,3 +89,40 @@ class ExternalMetric(MeanMetric):
     def signature(self, references: References) -> str:
         """The command, without the folders of its files."""
         return "command:" + " ".join(Path(word).name if "/" in word else word for word in self._words)
+
+
+class StayingMetric(ExternalMetric):
+    """The same by a process that stays for a whole training, so that it reads its own model once: after each
+    validation's sentences it gets an empty line, and must then have printed their numbers. The higher, the
+    better.
+    """
+
+    def __init__(self, name: str, command: str) -> None:
+        super().__init__(name, command)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def _answers(self, lines: Sequence[str]) -> list[str]:
+        """InputError if the command ends, or is silent for long: so the training is saved before it ends."""
+        if self._process is None or self._process.poll() is not None:
+            self._process = subprocess.Popen(self._words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            weakref.finalize(self, self._process.kill)
+        process, text = self._process, "".join(f"{line}\n" for line in [*lines, ""]).encode()
+        assert process.stdin and process.stdout, "both are pipes"
+        too_late = threading.Timer(_MOST_SECONDS, process.kill)
+        too_late.start()
+        writer = threading.Thread(target=_write, args=(process.stdin, text), daemon=True)
+        writer.start()  # a command that answers each line at once waits until it is read
+        answers = [process.stdout.readline().decode(errors="replace") for _ in lines]
+        too_late.cancel()
+        if lines and not answers[-1]:
+            raise InputError(
+                f"{self.name}: the command must answer each block of sentences, which an empty line ends, "
+                f"within {_MOST_SECONDS // 60} minutes, and stay until its input ends, but did not"
+            )
+        return answers
+
+
+def _write(pipe: IO[bytes], text: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError):  # said where the answers are missing
+        pipe.write(text)
+        pipe.flush()

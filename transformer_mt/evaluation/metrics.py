@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from transformer_mt.companion import load
+from transformer_mt.config.custom_parts import external_monitor
 from transformer_mt.config.evaluate_section import EvaluateConfig
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.evaluation.error_rates import ErrorRate, ExactMatch
@@ -53,6 +54,9 @@ def _build(name: str, rules: EvaluateConfig, target_lang: str) -> Metric:
         return ExactMatch(lowercase)
     if name in ("WER", "CER"):
         return ErrorRate(name, lowercase)
+    if name == "external":
+        monitor: Metric = external_monitor()
+        return monitor
     metric: Metric = load("metric", name)(rules, target_lang)
     return metric
 

@@ -167,9 +167,9 @@ def _monitored(result: SetScores, config: Config) -> float:
     monitor = config.train.monitor
     if monitor == "loss":
         return -result.loss
-    value = next(score.value for score in result.scores if score.name == monitor)
     (metric,) = build_metrics(config.evaluate, config.data.target_lang, [monitor])
-    return value if metric.higher_is_better else -value
+    value = next(score.value for score in result.scores if score.name == metric.name)
+    return -value if metric.higher_is_better is False else value
 
 
 def mean_of(sets: Sequence[SetScores]) -> SetScores:

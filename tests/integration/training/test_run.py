@@ -21,6 +21,7 @@ from transformer_mt.config import Config
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError, WorkError
+from transformer_mt.files import read_objects
 from transformer_mt.locks import lock_folder
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training import loop
@@ -180,6 +181,29 @@ def test_the_loss_can_be_what_is_watched(run):
     for entry in valid:
         assert entry["is_best"] == (best is None or entry["loss"] < best)
         best = min(best or entry["loss"], entry["loss"])
+
+
+def test_a_command_can_choose_the_best_checkpoint(write_config, tmp_path, cli):
+    """It likes short translations: the first, which says little. The same command has one process."""
+    program = tmp_path / "shortness.py"
+    program.write_text(
+        "import json, sys\nopen(sys.argv[1], 'a').write('started\\n')\n"
+        "for line in sys.stdin:\n    if line.strip():\n"
+        "        print(-len(json.loads(line)['translation']), flush=True)\n"
+    )
+    words = "train", write_config(train={"validate_every": 6}), "--out", tmp_path / "run"
+    status, _, err = cli(*words, "--monitor", f"shortness={sys.executable} {program} {tmp_path / 'log'}")
+    assert status == 0, err
+    assert (tmp_path / "log").read_text() == "started\n"
+    valid = [e for e in read_objects(tmp_path / "run/metrics.jsonl") if e["event"] == "valid"]
+    values = [entry["scores"][0]["value"] for entry in valid]
+    assert {entry["scores"][0]["name"] for entry in valid} == {"shortness"}
+    best = [entry["step"] for entry in valid if entry["is_best"]][-1]
+    assert values[best // 6 - 1] == max(values)
+    assert "monitor: external" in (tmp_path / "run/config.yaml").read_text()
+    status, _, err = cli("train", words[1], "train.monitor=external", "--out", tmp_path / "other")
+    assert status == 2 and "`train.monitor: external` must be given its metric, with --monitor" in err
+    assert cli("train", words[1], "--monitor", "x")[2].endswith("--monitor must be NAME=COMMAND, but is x\n")
 
 
 def test_scores_of_another_kind_are_not_compared(run, capfd):

@@ -11,7 +11,8 @@ import sentencepiece
 from transformer_mt.config.evaluate_section import METRICS, EvaluateConfig
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.evaluation.external_metric import ExternalMetric
+from transformer_mt.evaluation import external_metric
+from transformer_mt.evaluation.external_metric import ExternalMetric, StayingMetric
 from transformer_mt.evaluation.metrics import (
     build_metrics,
     corpus_scores,
@@ -242,6 +243,40 @@ def test_an_external_metric_is_the_mean_of_what_its_command_prints(tmp_path):
 def test_what_goes_wrong_in_the_command_is_said(tmp_path, body, error, message):
     with pytest.raises(error, match=f"words: the command {message}"):
         ExternalMetric("words", program(tmp_path, body)).score(SOURCES, HYPOTHESES, REFERENCES)
+
+
+BLOCKS = """
+import itertools
+print("one model is read", file=sys.stderr, flush=True)
+block = []
+for line in itertools.chain(sys.stdin, [""]):
+    if line.strip():
+        block.append(json.loads(line))
+    elif block:
+        print(*(len(row["translation"].split()) for row in block), sep="\\n", flush=True)
+        block = []
+"""
+
+
+@pytest.mark.parametrize(
+    "body", [BLOCKS, LENGTHS.replace("row = ", "if not line.strip(): continue\n    row = ")]
+)
+def test_a_command_that_stays_is_asked_again_and_again(tmp_path, capfd, body):
+    if body is not BLOCKS:
+        body = body.replace(".split()))", ".split()), flush=True)")
+    metric = StayingMetric("words", program(tmp_path, body))
+    assert [metric.score(SOURCES, HYPOTHESES, REFERENCES).value for _ in range(3)] == [6.0] * 3
+    many = 20_000  # more than a pipe holds
+    assert metric.score(["a"] * many, ["b c"] * many, [["d"]] * many).value == 2.0
+    assert capfd.readouterr().err.count("one model is read") == (body is BLOCKS)
+    assert ExternalMetric("words", program(tmp_path, body)).score(SOURCES, HYPOTHESES, REFERENCES).value == 6
+
+
+@pytest.mark.parametrize("body", ["sys.exit(1)", "sys.stdin.read()"])
+def test_a_command_that_ends_or_is_silent_is_said(tmp_path, monkeypatch, body):
+    monkeypatch.setattr(external_metric, "_MOST_SECONDS", 1)
+    with pytest.raises(InputError, match="words: the command must answer each block of sentences"):
+        StayingMetric("words", program(tmp_path, body)).score(SOURCES, HYPOTHESES, REFERENCES)
 
 
 def test_a_command_that_is_none_is_said():

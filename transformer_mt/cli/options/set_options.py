@@ -118,16 +118,19 @@ def _not_empty(tests: "list[EvaluationSet]") -> "list[EvaluationSet]":
     return tests
 
 
+def named_command(option: str, text: str) -> tuple[str, str]:
+    """The two of NAME=COMMAND."""
+    name, equals, command = text.partition("=")
+    if not equals or not name.strip():
+        raise InputError(f"{option} must be NAME=COMMAND, but is {text}")
+    return name.strip(), command
+
+
 def external_metrics(arguments: argparse.Namespace, others: Collection[str]) -> list["ExternalMetric"]:
     """The metrics of --external, whose names must not be those of the `others`."""
     from transformer_mt.evaluation.external_metric import ExternalMetric
 
-    scorers = []
-    for text in arguments.external:
-        name, equals, command = text.partition("=")
-        if not equals or not name.strip():
-            raise InputError(f"--external must be NAME=COMMAND, but is {text}")
-        scorers.append(ExternalMetric(name.strip(), command))
+    scorers = [ExternalMetric(*named_command("--external", text)) for text in arguments.external]
     if len({metric.name for metric in scorers}) < len(scorers):
         raise InputError("each --external must have its own name, but one occurs twice")
     if same := {metric.name for metric in scorers} & set(others):
