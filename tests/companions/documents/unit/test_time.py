@@ -38,6 +38,7 @@ SHAPES = {
         for name, part in {
             "breaks": "<w:r><w:br/></w:r>", "tabs": "<w:r><w:tab/></w:r>", "boxes": BOX,
             "bold": "<w:r><w:rPr/><w:t>a</w:t></w:r>", "pictures": "<w:r><w:drawing/></w:r>", "fields": FIELD,
+            "ruby": "<w:r><w:ruby><w:rt/><w:rubyBase><w:r><w:t>a</w:t></w:r></w:rubyBase></w:ruby></w:r>",
             "controls": "<w:sdt><w:sdtContent><w:r><w:t>a</w:t></w:r></w:sdtContent></w:sdt>",
         }.items()
     },
@@ -66,10 +67,16 @@ SHAPES = {
         for name, part in {
             "lines": "dog\n", "paragraphs": "dog\n\n", "links": "[dog](x) ", "open links": "[dog ",
             "bold": "**dog** ", "items": "- dog\n", "mathematics": "$dog ", "code": "`dog` cat ",
+            "orders": "{{< a >}}dog{{< /a >}} ", "lines of orders": "{{% a %}}\ndog\n\n",
+            "open orders": "{{< a ", "orders alone": "{{< a >}} dog ", "endless orders": "{%     ",
+            "open directives": "```{note}\n", "directives": "```{note} dog\ncat\n```\n\n",
+            "callouts": "> [!tip] dog\n> cat\n\n", "struck": "~~dog~~ cat ", "open struck": "~~dog ",
+            "footnotes": "dog[^a]\n\n[^a]: cat\n\n", "icons": ":dog: cat ",
         }.items()
     },
     "wrapped lines": ("wrapped", "{}", "dog cat\n"),
     "text": ("text", "{}", "dog\n"),
+    "json plurals": ("json", '[{{}"z": 0}]', '"a_one": "dog", "a_other": "dogs", '),
     "po entries": ("po", "{}", 'msgid "dog"\nmsgstr ""\n\n'),
     "po lines": ("po", 'msgid ""\n{}msgstr ""\n', '"dog\\n"\n'),
     "xliff units": ("xliff", "<xliff>{}</xliff>", "<trans-unit><source>dog</source></trans-unit>"),

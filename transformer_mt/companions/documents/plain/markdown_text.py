@@ -289,10 +289,12 @@ def _run(raw: str, children: Sequence[Any], added: set[str]) -> Iterator[Token]:
 
 
 def _texts(text: str) -> Iterator[Token]:
+    closed = set(re.findall(r"\{[{%][^\w/]{0,9}(?:/\s{0,9}|end)([\w-]+)", text))
+    """The names of orders that stand around text."""
     for i, part in enumerate(_ASIDE.split(text)):
         is_page = part.startswith("[[") and part.endswith("]]")
         order = re.match(r"\{[{%][^\w/]*(?:/\s*|end)?([\w-]+)", part)
-        is_alone = order and not re.search(rf"\{{[^\w/]*(?:/\s*|end){order[1]}\b", text)
+        is_alone = order is not None and order[1] not in closed
         if i % 2 and (is_page or is_alone or part.startswith(("$", "\\begin"))):
             yield Token("literal", part, "code", (Token("text", part),))
         elif part:

@@ -4,16 +4,17 @@ import re
 
 COMMENT = "<!-- -->"
 """In place of a line without text."""
-ORDER = r"\{\{[<%](?:(?!\}\})[^\n])*\}\}|\{%(?:(?!%\})[^\n])*%\}"
+ORDER = r"\{\{[<%](?:(?!\}\}|\{\{)[^\n])*\}\}|\{%(?:(?!%\}|\{%)[^\n])*%\}"
 """An order to Hugo, or to Jekyll."""
 _CODE = re.compile(r"^([ \t]*)(?:\{%-?|\{\{[<%])[ ]*(?:end|/[ ]*)?highlight\b[^\n]*$", re.MULTILINE)
 _DIRECTIVE = re.compile(
     r"""^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})\{
     (?:admonition|attention|caution|danger|dropdown|error|hint|important|note|seealso|tip|warning)
-    \}(?P<title>[^\n]*)(?P<options>(?:\n[ \t]*:[\w-]+:[^\n]*)*)\n(?P<text>.*?)^[ \t]*(?P=fence)[ \t]*$""",
-    re.MULTILINE | re.VERBOSE | re.DOTALL,
+    \}(?P<title>[^\n]*)(?P<options>(?:\n[ \t]*:[\w-]+:[^\n]*)*)\n
+    (?P<text>(?:[^\n]*\n){0,400}?)[ \t]*(?P=fence)[ \t]*$""",
+    re.MULTILINE | re.VERBOSE,
 )
-"""MyST's box, which would be code."""
+"""MyST's box of at most 400 lines, which would be code."""
 _LINE = re.compile(
     rf"""^(?P<indent>[ \t]*(?:>[> \t]*)?)(?:
         ===[!+]{{0,2}}[ ]+(?P<tab>"[^"\n]*")                                # Material for MkDocs: a tab
