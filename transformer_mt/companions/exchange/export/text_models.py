@@ -23,7 +23,7 @@ from transformer_mt.companions.exchange.export.unproven import unproven_folder
 from transformer_mt.companions.exchange.layouts.bert_and_gpt import to_bert, to_gpt2
 from transformer_mt.companions.exchange.layouts.huggingface import to_huggingface
 from transformer_mt.config import Config
-from transformer_mt.corpora.evaluation_sets import read_set
+from transformer_mt.corpora.evaluation_sets import evenly_spaced, read_set
 from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import check_is_new, write_text
@@ -96,7 +96,7 @@ def _texts(run: RunFolder, config: Config, probe: str | None) -> list[str]:
     else:
         valid = config.data.valid_sets[0]
         lines = (src for src, _ in read_set(valid, config.data.languages, run.path, "valid"))
-    texts = [text for _, text in zip(range(_PROBES), (line for line in lines if line.strip()))]
+    texts = evenly_spaced([line for line in lines if line.strip()], _PROBES)
     if not texts:
         raise InputError(f"{probe or run}: must have texts to compare the models on, but has none")
     return texts
