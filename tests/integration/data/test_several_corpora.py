@@ -158,7 +158,7 @@ def test_an_epoch_has_the_weights_and_an_update_the_size_of_the_config(write_con
 
 def test_no_search_writes_a_tag(run):
     translator = Translator.load(run, device="cpu")
-    assert translator.tokenizer.control_id("<other>") in translator.engine._ids.never
+    assert translator.tokenizer.control_id("<other>") in translator.engine.special_ids.never
 
 
 @pytest.mark.parametrize(

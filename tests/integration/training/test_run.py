@@ -248,8 +248,10 @@ def test_the_published_model_is_the_best_or_the_better_average(run):
 def test_the_best_checkpoints_can_be_averaged(run):
     _, entries = run("train.average=best", "train.average_checkpoints=2", "train.validate_every=6")
     valid = [entry for entry in entries if entry["event"] == "valid"]
-    valid.sort(key=lambda entry: (-entry["scores"][0]["value"], entry["loss"]))  # of equal scores the loss
-    best = sorted(entry["step"] for entry in valid[:2])
+    chosen = [entry["step"] for entry in valid if entry["is_best"]][-1]
+    others = [entry for entry in valid if entry["step"] != chosen]
+    others.sort(key=lambda entry: (-entry["scores"][0]["value"], entry["loss"]))  # of equal scores the loss
+    best = sorted([chosen, others[0]["step"]])
     assert next(entry for entry in entries if entry["event"] == "average")["steps"] == best
 
 
