@@ -54,6 +54,14 @@ def external_monitor() -> Any:
     return metric
 
 
+def may_be_packed(loss: str) -> bool:
+    """False for a loss that reads one sentence in a row. Of a program's that is not given, as where its model
+    translates, nothing is known.
+    """
+    kind: Any = None if loss == "cross_entropy" else _loss.get() if loss == "custom" else load("loss", loss)
+    return kind is None or bool(kind.packed)
+
+
 def brought_loss(kind: str) -> Any:
     """The class of a companion's loss, or of the program's for `custom`."""
     if kind != "custom":

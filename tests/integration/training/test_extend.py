@@ -7,9 +7,12 @@ import re
 import pytest
 
 from tests.conftest import ROOT
-from transformer_mt import Translator
+from transformer_mt import Translator, load_config, train
+from transformer_mt.config.custom_parts import using
+from transformer_mt.config.packable import why_padded
 from transformer_mt.errors import InputError
 from transformer_mt.files import read_objects
+from transformer_mt.training.update.loss_kinds import Loss
 
 PAGE = (ROOT / "docs/how_to/extend.md").read_text(encoding="utf-8")
 *_, SCORE, LOSS, METRIC, CORPUS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -68,6 +71,28 @@ def test_a_model_is_trained_with_a_loss_of_the_program(program, cli, tmp_path):
     assert (
         status == 2 and "`train.loss: custom` must be given its class in Python: train(config, loss=" in err
     )
+
+
+class OneSentenceInARow(Loss):
+    packed = False
+
+    def __call__(self, batch, forward):
+        return forward(batch).cross_entropy(0.0)
+
+
+def test_a_loss_that_cannot_be_packed_gets_padded_batches(write_config, tmp_path):
+    config = load_config(write_config(), ["train.max_updates=2", "train.loss=custom"])
+    folder = train(config, tmp_path / "run", loss=OneSentenceInARow)
+    assert load_config(folder / "config.yaml").train.packed is False
+    sections = config.model, config.train, config.data
+    assert why_padded(*sections) is None
+    with using(loss=OneSentenceInARow):
+        assert why_padded(*sections) == "train.loss is custom, which reads one sentence in a row"
+    packed = load_config(write_config(), ["train.loss=custom", "train.packed=true"])  # that of a run, say
+    wrong = pytest.raises(InputError, match="train.packed must be auto or false where train.loss is custom")
+    with using(loss=OneSentenceInARow), wrong:
+        load_config(write_config(), ["train.loss=custom", "train.packed=true"])
+    assert packed.train.packed is True
 
 
 def test_a_metric_of_the_program_scores(program, tiny_run, tmp_path):
