@@ -31,6 +31,7 @@ else:
     LoggerName = names("logger", "tensorboard", "wandb")
 
 
+_EMA_DECAY = 0.999
 _DEVICE = pattern(r"^(auto|cpu|cuda(:\d+)?|mps)$", "auto, cpu, cuda, cuda:N or mps")
 Monitor = Annotated[Monitored, BeforeValidator(metric_name)]
 
@@ -145,7 +146,7 @@ class TrainConfig(Section):
     """Average the newest checkpoints, those that validated best, or, with ema, the weights of all updates (an
     exponential moving average).
     """
-    ema_decay: Changeable[Probability] = 0.999
+    ema_decay: Changeable[Probability] = _EMA_DECAY
     """The share of the moving average that stays at each update."""
     export: Changeable[bool] = True
     """When training is finished, export the model into the run's folder if CTranslate2 is installed;
@@ -171,7 +172,11 @@ class TrainConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _check_loss(self) -> "TrainConfig":
+    def _check_loss_and_average(self) -> "TrainConfig":
+        if self.average != "ema" and self.ema_decay != _EMA_DECAY:
+            raise ValueError(
+                f"train.ema_decay must be left out without train.average: ema, but is {self.ema_decay}"
+            )
         if self.loss == "cross_entropy" and self.loss_settings:
             raise ValueError(
                 "train.loss_settings must be left out with loss: cross_entropy, which has none, but is given"

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tests.helpers.updates import batch_of, pairs, tiny_model
+from transformer_mt.config import TrainConfig
 from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.kernels.dropout import dropout_generator
@@ -143,7 +144,15 @@ def test_a_moving_average_is_its_formula():
         ),
     ],
 )
-def test_what_does_not_go_together_is_said(changes, message):
+def test_blocks_that_do_not_go_together_are_said(changes, message):
     with pytest.raises(ValueError) as error:
         ModelConfig.model_validate(changes)
     assert message in str(error.value)
+
+
+def test_a_decay_without_its_average_is_refused():
+    with pytest.raises(
+        ValueError, match="train.ema_decay must be left out without train.average: ema, but is 0.9"
+    ):
+        TrainConfig(ema_decay=0.9)
+    assert TrainConfig(average="ema", ema_decay=0.9).ema_decay == 0.9
