@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,18 @@ TINY = {
 def pytest_xdist_auto_num_workers() -> int:
     """One worker more than cores: tests also wait, for processes they start."""
     return usable_cores() + 1
+
+
+@pytest.fixture(autouse=True)
+def same_threads() -> Iterator[None]:
+    """A test leaves torch's threads as they were: with others a later one has other dropout masks, and its
+    forked children may wait for ever.
+    """
+    torch = sys.modules.get("torch")
+    before = torch.get_num_threads() if torch else None
+    yield
+    if torch and torch.get_num_threads() != before:
+        torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session", autouse=True)
