@@ -33,19 +33,19 @@ def test_gradients_and_changes_are_those_of_each_layers_weights():
     assert set(layers) == {"src_embedding", "encoder.0", "encoder.1", "encoder", "decoder.0", "decoder"}
     for layer, (gradient, change) in layers.items():
         start = f"{layer[:-2]}.layers.{layer[-1]}." if layer[-1].isdigit() else f"{layer}."
-        own = [
+        inside = [
             name for name in before
             if name.startswith(start) and (layer[-1].isdigit() or ".layers." not in name)
         ]  # fmt: skip
         lengths = [
-            torch.cat([tensor(name).flatten() for name in own]).norm().item()
+            torch.cat([tensor(name).flatten() for name in inside]).norm().item()
             for tensor in (
                 gradients.__getitem__,
                 lambda name: model.get_parameter(name) - before[name],
                 before.__getitem__,
             )
         ]
-        assert own and gradient == pytest.approx(lengths[0], rel=1e-4)
+        assert inside and gradient == pytest.approx(lengths[0], rel=1e-4)
         assert change == pytest.approx(lengths[1] / lengths[2], rel=1e-4)
     assert run.update([batch_of(pairs(9))], 0.01).result().layers is None
 

@@ -79,9 +79,9 @@ def test_an_update_is_the_same_in_any_layout(layout, loss):
     batches, settings = LAYOUTS[layout]
     times = round(sum(batch.num_tokens for batch in batches) / batch_of(ROWS).num_tokens)
     expected, weights = update([batch_of(ROWS * times)], loss)
-    result, found_weights = update(batches, loss, **settings)
+    result, weights_there = update(batches, loss, **settings)
     assert (result.num_tokens, result.skipped) == (expected.num_tokens, False)
     assert (result.loss, result.nll) == pytest.approx((expected.loss, expected.nll), rel=1e-5)
     assert result.grad_norm == pytest.approx(expected.grad_norm, rel=1e-4)
     for name, weight in weights.items():
-        torch.testing.assert_close(found_weights[name], weight, atol=2e-5, rtol=1e-4)
+        torch.testing.assert_close(weights_there[name], weight, atol=2e-5, rtol=1e-4)

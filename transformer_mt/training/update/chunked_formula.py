@@ -57,8 +57,9 @@ class _SummedFormula(torch.autograd.Function):
             nll = nll + (nll_C if is_real_R is None else nll_C * is_real_R[part]).sum()
             total = total + loss.detach()
             wanted = {i: tensor for i, tensor in enumerate(inputs) if needs[i] and tensor is not None}
-            found = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True) if wanted else ()
-            for i, gradient in zip(wanted, found):
+            leaves = list(wanted.values())
+            gradients = torch.autograd.grad(loss, leaves, allow_unused=True) if leaves else ()
+            for i, gradient in zip(wanted, gradients):
                 if gradient is not None:
                     (sums[i] if i % 3 else sums[i][part]).add_(gradient)  # type: ignore[index, union-attr]
         ctx.save_for_backward(*sums)

@@ -21,7 +21,7 @@ class UpdateResult:
     skipped: bool
     """The gradient was not finite: nothing was changed."""
     layers: dict[str, list[float]] | None = None
-    """Of each layer the length of the gradient and the relative change (layer_norms.py), if asked for."""
+    """The length of the gradient and the relative change of each layer (layer_norms.py), if asked for."""
 
 
 class PendingResult:

@@ -194,6 +194,13 @@ def test_plurals_of_android_have_the_forms_of_the_language(language, forms):
     assert in_capitals(f"<resources>{raw}</resources>".encode(), "android", language)[0].decode() == written
 
 
+def test_an_item_outside_of_plurals_is_a_text():
+    raw = b'<resources><array><item quantity="other">a dog</item></array></resources>'
+    assert in_capitals(raw, "android", "pl")[0] == raw.replace(b"a dog", b"A DOG")
+    alone = b'<resources><plurals name="n"><item quantity="one">a dog</item></plurals></resources>'
+    assert in_capitals(alone, "android", "ja")[0] == alone.replace(b"a dog", b"A DOG")
+
+
 def test_plurals_of_i18next_have_the_forms_of_the_language():
     raw = '{\n  "a_one": "a dog",\n  "a_other" : "dogs",\n  "b_ordinal_one": "x", "b_ordinal_other": "y"}'
     expected = raw.replace("a dog", "A DOG").replace('"dogs"', '"DOGS"').replace('"x"', '"X"')

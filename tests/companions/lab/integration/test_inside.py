@@ -70,14 +70,14 @@ def test_each_step_has_the_best_continuations_of_the_beam(translator, plain):
 
 def test_gradients_are_those_of_the_log_likelihood(tiny_run, plain):
     model, src, tgt_in, tgt_out = plain
-    found = gradients(str(tiny_run), [(SOURCE, TARGET)] * 2)
+    given = gradients(str(tiny_run), [(SOURCE, TARGET)] * 2)
     logits = model(src, torch.ones_like(src, dtype=torch.bool), tgt_in)[0]
     loss = 2 * torch.nn.functional.cross_entropy(logits, tgt_out[0], reduction="sum")
     names = dict(model.named_parameters())
-    own = torch.autograd.grad(loss, list(names.values()))
-    assert found.keys() == names.keys()
-    for name, gradient in zip(names, own):
-        torch.testing.assert_close(found[name], gradient, atol=1e-4, rtol=1e-3)
+    expected = torch.autograd.grad(loss, list(names.values()))
+    assert given.keys() == names.keys()
+    for name, gradient in zip(names, expected):
+        torch.testing.assert_close(given[name], gradient, atol=1e-4, rtol=1e-3)
 
 
 def test_what_cannot_be_looked_into_is_said(tiny_run, untrained_run):

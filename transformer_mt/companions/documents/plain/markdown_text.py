@@ -232,7 +232,7 @@ def _run(raw: str, children: Sequence[Any], added: set[str]) -> Iterator[Token]:
             yield Token("object", raw[position:end])
             position = end
         elif kind == "s_open" and (end := raw.find(child.markup, position + len(child.markup))) > 0:
-            taken_out = next(n for n, other in enumerate(children[i:]) if other.type == "s_close")
+            taken_out = next((n for n, other in enumerate(children[i:]) if other.type == "s_close"), 0)
             inside = _run(raw[position + len(child.markup) : end], children[i + 1 : i + taken_out], added)
             end += len(child.markup)
             yield Token("object", raw[position:end], child.markup, tuple(inside))

@@ -56,6 +56,9 @@ def parse_android(text: str, target_lang: str, name: str) -> list[Piece]:
         )
     forms = forms_of_plural(target_lang) if "<plurals" in text else []
     pieces: list[Piece] = []
+    needless: set[str] = set()
+    only_there: list[str] = []
+    """The forms of a plural that the target language lacks, and those that only it has."""
     position = 0
     while position < len(tokens):
         token = tokens[position]
@@ -71,11 +74,12 @@ def parse_android(text: str, target_lang: str, name: str) -> list[Piece]:
         elif token.name == "plurals":
             items = {item.attribute("quantity") for item in tokens[position:end] if item.kind == "start"}
             only_there = [form for form in forms if form not in items]
+            needless = set(FORMS) - set(forms) if "other" in items else set()
         elif token.name in _TEXTS:
             form, content = token.attribute("quantity"), tokens[position:end]
             gap = tokens[position - 2].raw if not tokens[position - 2].raw.strip() else ""
             position = end
-            if form in FORMS and form not in forms:
+            if form in needless:
                 del pieces[-1 - bool(gap) :]
                 position += 1
                 continue

@@ -56,7 +56,7 @@ class _Value(NamedTuple):
     """Its position, without its quotes."""
     key: str
     siblings: AbstractSet[str]
-    """The keys beside it, its own included."""
+    """The keys of the object that it stands in."""
 
 
 @dataclass
