@@ -58,7 +58,11 @@ FEATURES = {
     "ends of lines": Feature({"translation.stages.ends", "translation.stages.line_edges"}, {"match_ends"}),
     "flags": Feature({"translation.stages.problem_flags"}, users={"companions.lab.breakdown"}),
     "confidence": Feature(
-        {"translation.stages.confidence"}, users={"evaluation.calibration", "translation.translator"}
+        {"translation.stages.confidence", "translation.expected_quality"},
+        users={
+            "cli.evaluate", "cli.translate", "companions.documents.translate_file", "evaluation.calibration",
+            "evaluation.set_evaluation", "translation.translator",
+        },
     ),
     "augmentation": Feature(
         {"data.changes.augmentation", "config.augment", "text.text_changes", "text.typos"},

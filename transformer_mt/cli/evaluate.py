@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from transformer_mt.evaluation.run_evaluation import RunEvaluation
     from transformer_mt.evaluation.seen_share import SeenShare
     from transformer_mt.runs.folder import RunFolder
+    from transformer_mt.translation.expected_quality import Expected
 
 _OF_TRANSLATIONS = (
     "source", "reference", "external", "robust", "tag", "ensemble", "engine", "dtype", "glossary", "memory",
@@ -142,7 +143,7 @@ def _score(
     """Print the scores of each set, and what else is asked for."""
     for test, evaluation in run.evaluations(tests, external, hand):
         what = f"{test.title}, {evaluation.search}, by {run.translator.engine_in_words}"
-        _print_scores(arguments, test, evaluation.seen, evaluation.scores, what)
+        _print_scores(arguments, test, evaluation.seen, evaluation.scores, what, evaluation.expected)
     try:
         for after_evaluation in hooks("after_evaluation"):
             after_evaluation(arguments, run, tests)
@@ -159,8 +160,9 @@ def _print_scores(
     seen: "SeenShare | None",
     scores: "Sequence[Score]",
     what: str,
+    expected: "Expected | None" = None,
 ) -> None:
-    """Print the scores of a set, which is `what` in words."""
+    """Print the scores of a set, which is `what` in words, and the one that was `expected`."""
     if arguments.json:
         facts = {
             "test": test.name,
@@ -168,11 +170,13 @@ def _print_scores(
             "sentences": len(test.sentences),
             "seen": seen and vars(seen),
             "scores": [vars(score) for score in scores],
+            "expected": expected and vars(expected),
         }
         print(json.dumps(facts, ensure_ascii=False), flush=True)
     else:
         lines = [seen.in_words] if seen and seen.count else []
-        print("\n  ".join([f"{test.name}: {what}", *lines, *map(str, scores)]), flush=True)
+        without = [f"{expected} by the model's confidence alone"] if expected else []
+        print("\n  ".join([f"{test.name}: {what}", *lines, *map(str, scores), *without]), flush=True)
 
 
 def _update_report(folder: "RunFolder", config: "Config") -> None:

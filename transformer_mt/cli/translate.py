@@ -117,6 +117,8 @@ def _translate(arguments: argparse.Namespace) -> int:
 
 
 def _translate_lines(request: TranslateRequest) -> None:
+    from transformer_mt.translation.expected_quality import ExpectedQuality
+
     with ExitStack() as files:
         chunks = _chunks(request, files)
         options = _options(request)
@@ -138,15 +140,18 @@ def _translate_lines(request: TranslateRequest) -> None:
         first_task = next(work, None)
         remember = memory_out(request, translator, files)
         output, end = _open_output(request, translator, files), _line_end(request)
-        bar = _progress(request, done, files)
+        bar, quality = _progress(request, done, files), ExpectedQuality(translator.resources.calibration)
         for task in chain([first_task] if first_task else [], work):
             results = translator.stream(task.lines, task.options(options))
             for number, result in enumerate(results, start=task.first):
                 _write(_format(number, result, request), number, result.problems, output, end)
                 output.flush()  # a caller may wait for this line
+                quality.add(result)
                 if "unchanged" not in result.flags:
                     remember(result.source, result.translation)
                 bar(1)
+    if request.json and (expected := quality.expected):
+        say(f"{expected} of the whole text, by the confidence of {expected.sentences:,} lines")
     if request.output:
         resume.end(Path(request.output))
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from transformer_mt.config import EvaluateConfig
 from transformer_mt.corpora.corpus import EvaluationSentence
 from transformer_mt.corpora.evaluation_sets import evenly_spaced
+from transformer_mt.evaluation.metric import Metric, Statistics
 from transformer_mt.evaluation.metrics import build_metrics
 from transformer_mt.files import write_text
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.result import Options
-from transformer_mt.translation.stages.confidence import Calibration
+from transformer_mt.translation.stages.confidence import Calibration, TextErrors
 from transformer_mt.translation.translator import Translator
 
 LEAST = 50
@@ -45,7 +46,7 @@ class Fit:
     """For each part: the mean confidence, the mean plain probability and the mean chrF."""
 
     def save(self, folder: RunFolder) -> None:
-        facts = {**vars(self.calibration), **{k: v for k, v in vars(self).items() if k != "calibration"}}
+        facts = {**asdict(self.calibration), **{k: v for k, v in vars(self).items() if k != "calibration"}}
         write_text(folder.calibration_file, json.dumps(facts, indent=1) + "\n")
 
 
@@ -64,7 +65,12 @@ def calibrate(
     statistics = chrf.statistics(sources, [result.translation for result in results], references)
     quality = np.array([chrf.sentence_value(row) for row in statistics.tolist()]) / 100
     per_piece = np.array([result.log_prob / max(1, result.num_pieces) for result in results])
-    return fit(per_piece, quality)
+    fitted = fit(per_piece, quality)
+    lengths = np.array([len(result.translation) for result in results], np.float64)
+    confidence = np.array([fitted.calibration.confidence(value, 1) for value in per_piece])
+    held_out = slice(1, None, 2)
+    errors = text_errors(chrf, statistics[held_out], confidence[held_out], lengths[held_out])
+    return replace(fitted, calibration=replace(fitted.calibration, errors=errors))
 
 
 def fit(per_piece: Values, quality: Values) -> Fit:
@@ -80,6 +86,28 @@ def fit(per_piece: Values, quality: Values) -> Fit:
     parts = np.array_split(np.argsort(held_out, kind="stable"), _BINS)
     bins = [(float(held_out[i].mean()), float(plain[i].mean()), float(true[i].mean())) for i in parts]
     return Fit(calibration, len(x), expected_error(plain, true), expected_error(held_out, true), bins)
+
+
+def text_errors(
+    chrf: Metric, statistics: Statistics, confidence: Values, lengths: Values
+) -> TextErrors | None:
+    """The errors of texts of consecutive lines, as many texts as each has lines; None where most are empty.
+    [lines] each; the statistics are of chrF. The variance of a text's error is
+    `drift`² + `spread`² sum(lengths²) / sum(lengths)².
+    """
+    quality = np.array([chrf.sentence_value(row) for row in statistics.tolist()]) / 100
+    spread = float((quality - confidence).std())
+    texts = np.array_split(np.arange(len(lengths)), round(len(lengths) ** 0.5))
+    texts = [text for text in texts if lengths[text].sum()]
+    if len(texts) < 2:
+        return None
+    values = np.array([chrf.value(statistics[text].sum(axis=0).tolist()) / 100 for text in texts])
+    errors = values - [np.average(confidence[text], weights=lengths[text]) for text in texts]
+    of_lines = [(lengths[text] ** 2).sum() / lengths[text].sum() ** 2 for text in texts]
+    shared = max(0.0, float(errors.var(ddof=1) - spread**2 * np.mean(of_lines)))
+    # The mean of these texts is not that of all texts, nor is what the confidence was fitted on.
+    unknown = 2 * float(errors.var(ddof=1)) / len(texts)
+    return TextErrors(float(errors.mean()), spread, (shared + unknown) ** 0.5)
 
 
 def expected_error(confidence: Values, quality: Values) -> float:

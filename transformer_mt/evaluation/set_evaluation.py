@@ -17,6 +17,7 @@ from transformer_mt.files import digest, write_text
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.translation.expected_quality import Expected, ExpectedQuality
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
 from transformer_mt.version import RESULTS
@@ -46,6 +47,8 @@ class Evaluation:
     """A digest of the model's; None where something other than this model alone translated, in float32 or as
     it was exported.
     """
+    expected: Expected | None = None
+    """The chrF that the model's own confidence, without the references, lets expect."""
     seen: SeenShare | None = None
     """The part of the set that is known to what translated."""
 
@@ -102,6 +105,9 @@ def evaluate(
         say(problem)
     if len(problems) > _SHOWN_PROBLEMS:
         say(f"and {len(problems) - _SHOWN_PROBLEMS:,} more such lines")
+    quality = ExpectedQuality(translator.resources.calibration)
+    for result in results:
+        quality.add(result)
     translations = [result.translation for result in results]
     scores = corpus_scores(metrics, sources, translations, references)
     languages = translator.source_lang, translator.target_lang
@@ -122,4 +128,5 @@ def evaluate(
     ]
     languages = test.languages or languages
     decode = translator.decode.model_dump()
-    return Evaluation(scores, rows, translator.decode.in_words, decode, tag, languages, weights)
+    search = translator.decode.in_words
+    return Evaluation(scores, rows, search, decode, tag, languages, weights, quality.expected)

@@ -9,6 +9,7 @@ from tests.conftest import no_learning_curves
 from tests.helpers.companions import needs
 from transformer_mt.api import train
 from transformer_mt.config import load_config
+from transformer_mt.corpora import toy
 from transformer_mt.translation import retry
 from transformer_mt.translation.translator import Translator
 
@@ -50,6 +51,20 @@ def test_each_line_has_a_confidence(calibrated, cli):
         x = facts["intercept"] + facts["slope"] * row["log_prob"] / (len(row["tokens"]) + 1)
         assert row["confidence"] == pytest.approx(1 / (1 + 2.718281828**-x), abs=1e-4)
         assert ("low_confidence" in row["flags"]) == (row["confidence"] < facts["low"])
+
+
+def test_the_chrf_of_a_whole_text_is_expected_with_bounds(calibrated, tmp_path, cli):
+    for name, side in zip(("src", "ref"), zip(*toy.generate("test", 60))):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
+    words = ["evaluate", calibrated, "--source", tmp_path / "src", "--reference", tmp_path / "ref"]
+    (row,) = [json.loads(line) for line in cli(*words, "--json")[1].splitlines()]
+    expected, chrf = row["expected"], {score["name"]: score["value"] for score in row["scores"]}["chrF"]
+    assert expected["low"] <= chrf <= expected["high"] and expected["sentences"] == 60
+    assert f"expected chrF {expected['chrf']:.1f} [" in cli(*words)[1]
+    status, out, err = cli("translate", calibrated, "--json", "-i", tmp_path / "src")
+    said = f"{expected['chrf']:.1f} [{expected['low']:.1f}, {expected['high']:.1f}] of the whole text"
+    assert f"expected chrF {said}, by the confidence of 60 lines" in err and len(out.splitlines()) == 60
+    assert "expected chrF" not in cli("translate", calibrated, "-i", tmp_path / "src")[2]
 
 
 @needs("exchange")

@@ -35,8 +35,13 @@ class Part:
     written: str
     problems: list[str] = field(default_factory=list)
     """Sentences about the text's translation."""
-    pairs: list[tuple[str, str]] = field(default_factory=list)
-    """The text, and those within its markup, with their translations."""
+    results: list[Translation] = field(default_factory=list)
+    """The translations of the text, and of those within its markup."""
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The texts with their translations."""
+        return [(of.source, of.translation) for of in self.results if "unchanged" not in of.flags]
 
 
 def parse(
@@ -100,9 +105,6 @@ def translate_pieces(
         results = repeated.results(parts, translator, options)
         for i, text in enumerate(chunk, start=start):
             of_text = list(islice(results, 1 + len(text.inner)))
-            pairs = [
-                (result.source, result.translation) for result in of_text if "unchanged" not in result.flags
-            ]
             written, unplaced = write(text, [result.n_best[0] for result in of_text])
             if text.text.strip() and not of_text[0].translation.strip():
                 yield Part(
@@ -111,7 +113,7 @@ def translate_pieces(
                 continue
             unplaced += _lost_parts(text, of_text[0])
             problems = [problem for result in of_text for problem in [*result.problems, *warnings_of(result)]]
-            yield Part(markup[i] + written, [*problems, *unplaced], pairs)
+            yield Part(markup[i] + written, [*problems, *unplaced], of_text)
         start += len(chunk)
     if done <= len(texts):
         yield Part(markup[-1])

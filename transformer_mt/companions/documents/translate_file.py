@@ -2,13 +2,14 @@
 
 import argparse
 import hashlib
+import json
 import re
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import takewhile
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from transformer_mt.cli.options.arguments import Parser
 from transformer_mt.cli.options.model_options import load_translator
@@ -23,6 +24,9 @@ from transformer_mt.messages import say
 
 if TYPE_CHECKING:
     from transformer_mt.companions.documents.read import Document
+
+_SHOWN = ("source", "translation", "confidence", "flags")
+"""The facts that --json shows of each translation."""
 
 
 def add_options(parser: Parser) -> None:
@@ -40,6 +44,7 @@ def translate(request: TranslateRequest, format: str) -> None:
     _check_options(request, format)
     from transformer_mt.companions.documents.document_translation import translate_pieces
     from transformer_mt.companions.documents.read import read_document
+    from transformer_mt.translation.expected_quality import ExpectedQuality
     from transformer_mt.translation.result import Options
 
     name, raw = _read(request)
@@ -61,6 +66,7 @@ def translate(request: TranslateRequest, format: str) -> None:
         if resumed is not None:
             say(f"{request.output}: resuming after {min(done, total):,} of {total:,} texts")
         bar = _progress(total, min(done, total), request, files)
+        quality = ExpectedQuality(translator.resources.calibration)
         parts = translate_pieces(
             translator, document.pieces, request.tag, request.protect, done, request.retry
         )
@@ -70,17 +76,34 @@ def translate(request: TranslateRequest, format: str) -> None:
             output.write(part.written)
             for pair in part.pairs:
                 remember(*pair)
+            if request.json and part.results:
+                rows = [{key: vars(result)[key] for key in _SHOWN} for result in part.results]
+                _print({"text": number, "parts": rows, "problems": part.problems})
+            for result in part.results:
+                quality.add(result)
             bar(number <= total)
         output.end()
+    if request.json:
+        _print({"document": name, "texts": total, "expected": (of := quality.expected) and vars(of)})
+
+
+def _print(facts: dict[str, Any]) -> None:
+    """Write a line of JSON, at once."""
+    sys.stdout.write(json.dumps(facts, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
 
 
 def _check_options(request: TranslateRequest, format: str) -> None:
     given = {
         "--n-best": request.n_best > 1,
-        "--json": request.json,
         "--prefix": request.prefix is not None,
         "--prefixes": request.prefixes is not None,
     }
+    if request.json and (not request.output or request.resume):
+        raise InputError(
+            "--json prints what is known about each text of a document: give --output FILE for the document, "
+            "and leave out --resume"
+        )
     if format in OFFICE and not request.output:
         raise InputError(f"a .{format} document must be written to a file; give --output FILE")
     if wrong := next((option for option, is_given in given.items() if is_given), None):

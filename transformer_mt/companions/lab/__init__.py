@@ -20,6 +20,7 @@ companion = Companion(
         "sweep": Command(f"{_HERE}.commands.sweep", "compare variants of a config", "train"),
         "plot": Command(f"{_HERE}.commands.plot_pictures", "plot attention or learning curves", "research"),
         "compare": Command(f"{_HERE}.commands.compare_systems", "compare systems on test sets", "research"),
+        "rerank": Command(f"{_HERE}.commands.rerank", "choose among candidates by a metric", "research"),
     },
     kinds={
         "loss": {

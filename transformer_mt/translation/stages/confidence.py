@@ -8,6 +8,20 @@ from transformer_mt.translation.result import Translation
 from transformer_mt.translation.stages.stage import Stage
 from transformer_mt.translation.units import TranslatedLine
 
+_OF_TEXTS = ("shift", "spread", "drift")
+
+
+@dataclass(frozen=True)
+class TextErrors:
+    """The distance of the chrF of texts from the mean confidence of their lines, 0 to 1."""
+
+    shift: float
+    """Its mean."""
+    spread: float
+    """Standard deviation of the error of a line."""
+    drift: float
+    """Standard deviation of the error that the lines of a text share, with that of the fit."""
+
 
 @dataclass(frozen=True)
 class Calibration:
@@ -17,13 +31,17 @@ class Calibration:
     slope: float
     low: float
     """One in twenty translations of the validation set has a lower confidence; at most 0.5."""
+    errors: TextErrors | None = None
 
     @classmethod
     def load(cls, folder: RunFolder) -> "Calibration | None":
         """The calibration of the model in the folder; None if it has none."""
         try:
             facts = folder.calibration()
-            return cls(*(float(facts[key]) for key in ("intercept", "slope", "low")))
+            errors = facts.get("errors")
+            of_texts = TextErrors(*(float(errors[key]) for key in _OF_TEXTS)) if errors else None
+            intercept, slope, low = (float(facts[key]) for key in ("intercept", "slope", "low"))
+            return cls(intercept, slope, low, of_texts)
         except (ValueError, KeyError, TypeError):
             return None
 

@@ -2,8 +2,10 @@
 
 import gzip
 import io
+import json
 import random
 import re
+import shutil
 
 import pytest
 from lxml import html as lxml_html
@@ -168,7 +170,11 @@ def test_protect_takes_flags_as_with_lines(tiny_run, cli):
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["--json"], "--json requires --format text, but the format is html"),
+        (["--json"], "--json prints what is known about each text of a document: give --output FILE"),
+        (
+            ["--json", "-o", "out.html", "--resume"],
+            "give --output FILE for the document, and leave out --resume",
+        ),
         (["--n-best", "2"], "--n-best requires --format text, but the format is html"),
         (["--prefix", "Der"], "--prefix requires --format text, but the format is html"),
     ],
@@ -176,6 +182,31 @@ def test_protect_takes_flags_as_with_lines(tiny_run, cli):
 def test_options_of_lines_are_refused(tiny_run, page, cli, words, message):
     status, printed, err = cli("translate", tiny_run, "-i", page, *words)
     assert (status, printed) == (2, "") and message in err
+
+
+def test_json_tells_how_much_each_text_may_be_trusted(tiny_run, tmp_path, cli):
+    """Beside the document: a line for each text, and one for the document with the chrF to expect."""
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    facts = {"intercept": 1.0, "slope": 1.0, "low": 0.2}
+    errors = {"shift": 0.01, "spread": 0.1, "drift": 0.02}
+    (run / "calibration.json").write_text(json.dumps({**facts, "errors": errors}), encoding="utf-8")
+    (tmp_path / "a.html").write_text(
+        "<p>A dog.</p><p>A dog.</p><p>A <b>cat</b> sees it.</p>", encoding="utf-8"
+    )
+    words = ["translate", run, "-i", tmp_path / "a.html", "-o", tmp_path / "b.html", "--json"]
+    status, printed, err = cli(*words)
+    assert status == 0 and (tmp_path / "b.html").read_text(encoding="utf-8").count("<p>") == 3, err
+    *texts, whole = [json.loads(line) for line in printed.splitlines()]
+    assert [text["text"] for text in texts] == [1, 2, 3]
+    confidence = [text["parts"][0]["confidence"] for text in texts]
+    assert texts[0]["parts"][0]["source"] == "A dog." and confidence[0] == confidence[1]
+    lengths = [len(text["parts"][0]["translation"]) for text in texts]
+    mean = sum(of * length for of, length in zip(confidence, lengths)) / sum(lengths)
+    assert whole["texts"] == 3 and whole["expected"]["sentences"] == 3
+    assert whole["expected"]["chrf"] == pytest.approx(100 * mean + 1, abs=0.01)
+    assert whole["expected"]["low"] < whole["expected"]["chrf"] < whole["expected"]["high"]
+    (run / "calibration.json").unlink()
+    assert json.loads(cli(*words)[1].splitlines()[-1])["expected"] is None
 
 
 @pytest.mark.parametrize(

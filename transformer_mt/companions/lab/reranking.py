@@ -1,0 +1,69 @@
+"""Choose among the candidates of each line by a metric: the best by itself, or the one most like the others.
+
+The latter is minimum Bayes risk (Eikema and Aziz 2020) with any metric as its utility (Freitag et al. 2022).
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice, permutations
+from pathlib import Path
+from typing import NamedTuple
+
+from transformer_mt.errors import InputError
+from transformer_mt.evaluation.metric import Metric
+from transformer_mt.evaluation.outputs import rows_of
+
+_BLOCK = 100
+"""Lines that are scored together: of 32 candidates each, 99,200 comparisons."""
+
+
+class Line(NamedTuple):
+    """A source and its different candidates."""
+
+    source: str
+    candidates: list[str]
+
+
+class Choice(NamedTuple):
+    """The candidate of a line that was chosen."""
+
+    source: str
+    translation: str
+    score: float | None
+    """None for an only candidate, which is not scored."""
+
+
+def read_candidates(files: Sequence[Path]) -> list[Line]:
+    """The lines of the files that `translate --json` writes, one file for each system."""
+    lines: list[Line] = []
+    for file in files:
+        rows = list(rows_of(file))
+        lines = lines or [Line(str(row.get("source")), []) for row in rows]
+        if [str(row.get("source")) for row in rows] != [line.source for line in lines]:
+            raise InputError(f"{file}: must have the sources of {files[0]}, line by line, but has others")
+        for line, row in zip(lines, rows):
+            texts = [row["translation"], *(one["translation"] for one in row.get("n_best", ()))]
+            line.candidates.extend(text for text in dict.fromkeys(texts) if text not in line.candidates)
+    return lines
+
+
+def choices(lines: Sequence[Line], metric: Metric, by_risk: bool) -> Iterator[Choice]:
+    """The choice of each line. The score of a candidate is the metric's without a reference, or `by_risk`
+    its mean with each other candidate as the reference.
+    """
+    for start in range(0, len(lines), _BLOCK):
+        block = lines[start : start + _BLOCK]
+        rows = [
+            (source, text, others)
+            for source, texts in block
+            if len(texts) > 1
+            for text, *others in permutations(texts, 2 if by_risk else 1)
+        ]
+        scores = map(metric.sentence_value, metric.statistics(*zip(*rows)).tolist()) if rows else iter(())
+        for source, texts in block:
+            if len(texts) == 1:
+                yield Choice(source, texts[0], None)
+                continue
+            each = len(texts) - 1 if by_risk else 1
+            means = [sum(islice(scores, each)) / each for _ in texts]
+            best = max(range(len(texts)), key=means.__getitem__)
+            yield Choice(source, texts[best], means[best])
