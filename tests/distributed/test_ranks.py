@@ -429,6 +429,16 @@ def test_a_typo_is_told_once_before_any_process_starts(folder, one):
     assert "max_updates" in line
 
 
+def test_a_mistake_of_all_processes_ends_with_their_line_and_status(folder, one):
+    """torchrun would add its own traceback, and end with status 1."""
+    words = ["train", "tiny.yaml", "--gpus", "2", "data.max_length=3", "--out", "short"]
+    result = torchrun(folder, 1, *words)
+    assert result.status == 2 and "Traceback" not in result.err
+    assert (
+        "rank 0: toy train: no training pair is left after cleaning; raise data.max_length (3):" in result.err
+    )
+
+
 def test_fsdp_alone_is_refused_in_one_line(folder, one):
     for words in (["--out", "alone"], ["--out", str(one), "--fresh"]):
         result = run(folder, 1, "train", "tiny.yaml", *words, "train.parallel=fsdp")

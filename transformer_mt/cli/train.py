@@ -61,12 +61,12 @@ def _train(arguments: argparse.Namespace) -> int:
     if arguments.is_process:
         start_with_tcmalloc()
     if arguments.gpus > 1 and "WORLD_SIZE" not in os.environ:
-        from transformer_mt.training.parallel.distributed import exec_torchrun
+        from transformer_mt.training.parallel.distributed import run_ranks
 
         options = [f"--out={arguments.out}"] if arguments.out else []
         options += ["--fresh"] if arguments.fresh else []
         options += [f"--monitor={arguments.monitor}"] if arguments.monitor else []
-        exec_torchrun(arguments.gpus, ["train", arguments.config, *arguments.overrides, *options])
+        return run_ranks(arguments.gpus, ["train", arguments.config, *arguments.overrides, *options])
     say(f"{config.name}: loading PyTorch")  # takes seconds
     from transformer_mt.api import train
     from transformer_mt.cli.options.set_options import named_command

@@ -1,8 +1,8 @@
 """The YAML's `data.augment`: how often training pairs are changed to how people also write."""
 
-from pydantic import model_validator
+from collections.abc import Iterator
 
-from transformer_mt.settings.section import Probability, Section
+from transformer_mt.settings.section import Conflict, Probability, Section
 
 
 class AugmentConfig(Section):
@@ -19,14 +19,12 @@ class AugmentConfig(Section):
     typos: Probability = 0.0
     """The source with misspelled words."""
 
-    @model_validator(mode="after")
-    def _one_case(self) -> "AugmentConfig":
+    def conflicts(self) -> Iterator[Conflict]:
         if (total := self.upper + self.title + self.lower) > 1:
-            raise ValueError(
+            yield (
                 "data.augment.upper, title and lower must sum to at most 1, as a pair gets one of them, "
                 f"but are {total:g}"
             )
-        return self
 
     @property
     def is_on(self) -> bool:

@@ -1,6 +1,6 @@
 """The YAML's `data` section: which sentence pairs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -15,7 +15,7 @@ from transformer_mt.corpora.hub import HubCorpus
 from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.settings.language import Language
 from transformer_mt.settings.objective import BY_KIND, MASK, OF_TEXT, Objective, label_piece
-from transformer_mt.settings.section import Changeable, Location, Positive, Section, names, one_of
+from transformer_mt.settings.section import Changeable, Conflict, Location, Positive, Section, names, one_of
 from transformer_mt.settings.terms_section import AS, TERM, TERM_END, TermsConfig
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ class NewPiecesConfig(Section):
     size: Annotated[int, Field(ge=8, le=1_000_000)] = 2000
     """Size of the learnt vocabulary; only tokens that the parent lacks are added."""
 
-    def fits(self, config: Any) -> None:
+    def conflicts_with(self, config: Any) -> Iterator[Conflict]:
         key = "new_languages" if config.data.new_languages else "new_pieces.text" if self.text else None
         if key is not None and config.init_from is None:
-            raise ValueError(f"data.{key} must be left out without init_from, which it extends")
+            yield f"data.{key} must be left out without init_from, which it extends"
 
 
 class DataConfig(Section):
@@ -169,39 +169,36 @@ class DataConfig(Section):
                 data[key] = complete(data[key])
         return data
 
-    @model_validator(mode="after")
-    def _check_corpora(self) -> "DataConfig":
+    def conflicts(self) -> Iterator[Conflict]:
         if not self.entries:
-            raise ValueError("data.train must be a corpus or a list of corpora, but is an empty list")
+            yield "data.train must be a corpus or a list of corpora, but is an empty list"
+            return
         names = [entry.name for entry in self.entries if entry.name]
         if len(set(names)) < len(names):
-            raise ValueError(
-                f"the names of the corpora in data.train must differ, but are {', '.join(names)}"
-            )
+            yield (f"the names of the corpora in data.train must differ, but are {', '.join(names)}")
         if any(entry.has_several_references for entry in self.entries):
-            raise ValueError("data.train must not have several references, which only test sets have")
+            yield "data.train must not have several references, which only test sets have"
         if not self.valid_sets:
-            raise ValueError("data.valid must be a set or a list of sets, but is an empty list")
+            yield "data.valid must be a set or a list of sets, but is an empty list"
         names = [corpus.name for corpus in self.valid_sets if corpus.name]
         if len(set(names)) < len(names):
-            raise ValueError(f"the names of the sets in data.valid must differ, but are {', '.join(names)}")
+            yield f"the names of the sets in data.valid must differ, but are {', '.join(names)}"
         if self.language and (self.source_lang, self.target_lang) != (self.language, self.language):
-            raise ValueError("data.language must be left out with data.source_lang and data.target_lang")
+            yield "data.language must be left out with data.source_lang and data.target_lang"
         if self.directions:
-            self._check_languages()
+            yield from self._of_languages()
         for key, corpora in (("data.valid", self.valid_sets), ("data.test", self.test)):
             if any(corpus.weight != 1.0 for corpus in corpora):
-                raise ValueError(f"{key} must not have a weight, which only training corpora have")
+                yield f"{key} must not have a weight, which only training corpora have"
             if any(corpus.synthetic for corpus in corpora):
-                raise ValueError(f"{key} must not be synthetic: scores need text by people")
+                yield f"{key} must not be synthetic: scores need text by people"
             if any(corpus.filter for corpus in corpora):
-                raise ValueError(f"{key} must not have a filter: the whole set is scored")
+                yield f"{key} must not have a filter: the whole set is scored"
             if sum(corpus.is_held_out for corpus in corpora) > 1:
-                raise ValueError(f"{key} must have at most one from_train, but has several")
-        self._check_objectives()
-        return self
+                yield f"{key} must have at most one from_train, but has several"
+        yield from self._of_objectives()
 
-    def _check_objectives(self) -> None:
+    def _of_objectives(self) -> Iterator[Conflict]:
         trained = (
             ("data.valid", self.valid_sets, self.objectives),
             ("data.test", self.test, [self.main_objective]),
@@ -209,46 +206,46 @@ class DataConfig(Section):
         for key, corpora, objectives in trained:
             for corpus in corpora:
                 if (objective := self.objective_of(corpus)) not in objectives:
-                    raise ValueError(
+                    yield (
                         f"{key} must have the objective of a training corpus ({', '.join(objectives)}), but "
                         f"{corpus.describe()} has {objective}"
                     )
 
-    def fits(self, config: Any) -> None:
+    def conflicts_with(self, config: Any) -> Iterator[Conflict]:
         if self.language_pieces == "both" and not config.tokenizer.shared and not config.init_from:
-            raise ValueError("tokenizer.shared must be true with data.language_pieces: both, but is false")
+            yield "tokenizer.shared must be true with data.language_pieces: both, but is false"
         if config.init_from and "kind" not in config.model.model_fields_set:
             return  # the kind is the parent's; checked again with it
         kind = config.model.kind
         separate = [corpus for corpus in (*self.valid_sets, *self.test) if not corpus.is_held_out]
         sets = [*self.entries, *separate]
         if wrong := next((corpus for corpus in sets if corpus.objective not in BY_KIND[kind]), None):
-            raise ValueError(
+            yield (
                 f"objective must be {' or '.join(BY_KIND[kind])} with model.kind: {kind}, but "
                 f"{wrong.title} has {wrong.objective}"
             )
         if kind in ("encoder", "decoder"):
-            self._fits_half(config, kind, sets)
+            yield from self._of_half(config, kind, sets)
         if self.augment.is_on and "classification" in self.objectives:
-            raise ValueError("data.augment must be left out with objective: classification")
+            yield "data.augment must be left out with objective: classification"
         if ("classification" in self.objectives) != bool(self.labels):
-            raise ValueError("data.labels must be the labels of corpora with objective: classification")
+            yield "data.labels must be the labels of corpora with objective: classification"
 
-    def _fits_half(self, config: Any, kind: str, sets: Sequence[Any]) -> None:
-        """ValueError unless the section goes with an encoder or a decoder alone."""
+    def _of_half(self, config: Any, kind: str, sets: Sequence[Any]) -> Iterator[Conflict]:
+        """The conflicts with an encoder or a decoder alone."""
         if not (config.tokenizer.shared or config.init_from):
-            raise ValueError(f"tokenizer.shared must be true with model.kind: {kind}, but is false")
+            yield f"tokenizer.shared must be true with model.kind: {kind}, but is false"
         if tag := next((corpus.tag for corpus in sets if corpus.tag), None):
-            raise ValueError(f"tag must be left out with model.kind: {kind}, but is {tag}")
+            yield f"tag must be left out with model.kind: {kind}, but is {tag}"
         if self.language_pieces in (True, "both"):
-            raise ValueError(
+            yield (
                 f"data.language_pieces must be auto or false with model.kind: {kind}, but is "
                 f"{str(self.language_pieces).lower()}"
             )
 
-    def _check_languages(self) -> None:
+    def _of_languages(self) -> Iterator[Conflict]:
         if self.language_pieces is False and len(self.targets) > 1 and not all(e.tag for e in self.entries):
-            raise ValueError(
+            yield (
                 f"data.language_pieces must be auto or true with several target languages "
                 f"({', '.join(self.targets)}) unless each training corpus has a tag, but is false: nothing "
                 "would select a language"
@@ -257,7 +254,7 @@ class DataConfig(Section):
         if len(self.targets) == 1 and not any(corpus.reverse for corpus in [*self.entries, *sets]):
             return  # codes may differ where columns are called otherwise
         if self.languages not in self.directions:
-            raise ValueError(
+            yield (
                 f"data.source_lang and data.target_lang must be those of a training corpus, but none is "
                 f"{self.source_lang} to {self.target_lang}"
             )
@@ -266,11 +263,11 @@ class DataConfig(Section):
                 if corpus.is_held_out:
                     if len(self.targets) == 1:
                         continue
-                    raise ValueError(
+                    yield (
                         f"{key} must be corpora of their own with several target languages, but is from_train"
                     )
                 if (target := self.languages_of(corpus)[1]) not in self.targets:
-                    raise ValueError(
+                    yield (
                         f"{key} must be translated into a language of the training corpora "
                         f"({', '.join(self.targets)}), but a set is into {target}"
                     )

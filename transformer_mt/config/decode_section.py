@@ -1,14 +1,16 @@
 """The YAML's `decode` section: the search."""
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from transformer_mt.errors import InputError, Setting
+from transformer_mt.errors import Setting
 from transformer_mt.settings.section import (
     AutoOrBool,
     AutoOrPositive,
+    Conflict,
     Mark,
     NonNegative,
     OnlyForSearches,
@@ -109,28 +111,26 @@ class DecodeConfig(Section):
         # vocabulary's scores take a quarter of the memory.
         return min(max(2**13, gpu_memory // (16 * vocab_size)), 2**18)
 
-    @model_validator(mode="after")
-    def _check_search(self) -> "DecodeConfig":
+    def conflicts(self) -> Iterator[Conflict]:
         of_sampling = {"samples": 1, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
         for key, default in of_sampling.items() if self.search == "beam" else ():
             if (value := getattr(self, key)) != default:
-                raise InputError(
+                yield (
                     _key(key), f" must be {default} with ", _key("search", self.search),
                     f", but is {value}; it needs ", _key("search", "sample"),
                 )  # fmt: skip
         if self.search == "mbr" and self.samples < 2:
-            raise InputError(
+            yield (
                 _key("samples"), " must be at least 2 with ", _key("search", "mbr"),
                 f", but is {self.samples}; 32 is usual",
             )  # fmt: skip
         if self.max_length and self.min_length > self.max_length:
-            raise InputError(
+            yield (
                 _key("min_length"), " must be at most ", _key("max_length"),
                 f" ({self.max_length}), but is {self.min_length}",
             )  # fmt: skip
         if any(not word.strip() for word in self.banned):
-            raise InputError(_key("banned"), " must hold words, but one of them is empty")
-        return self
+            yield _key("banned"), " must hold words, but one of them is empty"
 
 
 def _key(name: str, value: Any = None) -> Setting:

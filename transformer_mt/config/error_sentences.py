@@ -1,14 +1,15 @@
 """Validation errors as sentences: where it was set, what must be, what is, the nearest right name."""
 
 import difflib
+import re
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from transformer_mt.config.keys import CORPORA, keys
 from transformer_mt.corpora.corpus_kinds import SETS
-from transformer_mt.errors import Setting, UserError
-from transformer_mt.settings.section import PATTERNS
+from transformer_mt.errors import Setting
+from transformer_mt.settings.section import PATTERNS, Conflicts
 
 _TAGS = ("a score", "ScoresConfig", "a run's folder", "PublicModel", "Halves")
 """Names of the kinds of a value, which pydantic puts into the path of a mistake."""
@@ -21,6 +22,15 @@ OTHER_NAMES = {
             "batch_size", "max_tokens", "token_batch", "tokens_per_batch",
         ),
         "`train.max_epochs`": ("epochs", "num_epochs", "num_train_epochs"),
+        "`train.loss` (such as r_drop, with its `train.loss_settings`)": (
+            "rdrop", "r_drop", "reg_alpha", "simcut", "criterion",
+        ),
+        "`train.average: ema` with `train.ema_decay`": ("ema", "use_ema", "moving_average"),
+        "`train.schedule`": ("scheduler", "lr_scheduler", "lr_schedule", "decay_method"),
+        "`train.optimizer`": ("optim",),
+        "`train.validate_every` (updates)": ("eval_every", "eval_steps", "valid_steps", "valid_freq"),
+        "`train.activation_checkpointing`": ("gradient_checkpointing", "checkpoint_activations"),
+        "`train.lora.rank`": ("lora_rank", "lora_r"),
         "`train.max_updates`": (
             "max_steps", "train_steps", "num_steps",
         ),
@@ -37,6 +47,10 @@ OTHER_NAMES = {
         "`model.d_model`": ("hidden_size", "embedding_dim", "embed_dim", "dim", "rnn_size"),
         "`model.d_ff`": ("ffn_dim", "ff_size", "dim_feedforward", "transformer_ff", "ffn_embed_dim"),
         "`model.position`": ("positional_encoding", "position_encoding", "pos_enc"),
+        "`model.position: rotary`": ("rope", "use_rope", "rotary"),
+        "`model.norm_kind: rms`": ("rmsnorm", "rms_norm", "use_rmsnorm"),
+        "`model.num_kv_heads`": ("gqa", "num_key_value_heads", "n_kv_heads"),
+        "`tokenizer.kind`": ("type", "model_type", "tokenizer_type"),
         "`tokenizer.vocab_size`": ("vocabulary_size", "num_merges", "bpe_size", "symbols"),
         "`decode.beam`": ("beam_size", "num_beams", "beam_width"),
         "`decode.length_penalty`": ("lenpen", "len_penalty"),
@@ -44,8 +58,22 @@ OTHER_NAMES = {
         "`--out DIR` on the command line": ("output_dir", "save_dir", "model_dir", "out"),
     }.items()
     for name in names
+} | {
+    name: right
+    for right, names in {
+        "there are no mixtures of experts; `model.d_ff` makes the layers wider": (
+            "moe", "experts", "num_experts", "num_local_experts", "n_experts",
+        ),
+        "the fastest attention of the device is chosen without a key": (
+            "flash_attention", "use_flash_attention", "flash", "attn_implementation",
+        ),
+        "a file or a pattern of files is `file`, two parallel files are `source` and `target`": (
+            "files", "path", "data_files",
+        ),
+    }.items()
+    for name in names
 }  # fmt: skip
-"""Our names of other toolkits' keys."""
+"""Our names of other toolkits' keys, or what stands for what is not here."""
 
 OTHER_VALUES = {
     name: right
@@ -81,8 +109,16 @@ OVERRIDDEN = "command line"
 """The location of a value that is in no file."""
 
 
-def sentence(error: Any, where: dict[str, str], section: type[BaseModel]) -> list[str | Setting]:
-    """One line: where it was set, what must be, what is, the nearest right name."""
+def sentences(
+    error: ValidationError, where: dict[str, str], section: type[BaseModel]
+) -> list[list[str | Setting]]:
+    """A line for each mistake: where it was set, what must be, what is, the nearest right name."""
+    lines = [line for problem in error.errors() for line in _lines(problem, where, section)]
+    return list({"".join(map(str, line)): line for line in lines}.values())
+
+
+def _lines(error: Any, where: dict[str, str], section: type[BaseModel]) -> list[list[str | Setting]]:
+    """The lines of one error of pydantic: a section has one for all its conflicts."""
     # pydantic puts the tags of unions into the path; ours are the corpus kinds and the members of unions.
     loc = [str(part) for part in error["loc"]]
     if loc[:2] in (["data", "train"], ["data", "valid"]) and loc[2:3] in (["one"], ["list"]):
@@ -103,8 +139,9 @@ def sentence(error: Any, where: dict[str, str], section: type[BaseModel]) -> lis
     start = f"{location}: " if location else ""
     if kind == "value_error":  # raised by a validator of ours
         raised = error["ctx"]["error"]
-        return [start, *(raised.parts if isinstance(raised, UserError) else [str(raised)])]
-    return [start, Setting(dotted), _problem(error, loc, section)]
+        lines = raised.lines if isinstance(raised, Conflicts) else [[str(raised)]]
+        return [[start, *line] for line in lines]
+    return [[start, Setting(dotted), _problem(error, loc, section)]]
 
 
 def _problem(error: Any, loc: list[str], section: type[BaseModel]) -> str:
@@ -112,10 +149,13 @@ def _problem(error: Any, loc: list[str], section: type[BaseModel]) -> str:
     kind, value = error["type"], error["input"]
     if kind == "extra_forbidden":
         return f" is not a key{_nearest(loc, section)}"
+    if kind == "invalid_key":
+        return " is not a key; a comma ends a value, so a number has a point: 0.001"
     if kind == "missing":
         return " must be given"
     if kind == "corpus_kind":
-        return f" {error['msg']}, but is {value!r}"
+        near = OTHER_NAMES.get(next(iter(value), "")) if isinstance(value, dict) else None
+        return f" {error['msg']}, but is {value!r}{f'; {near}' if near else ''}"
     if kind in ("must_be", "bool_type", "bool_parsing"):
         near = f"; did you mean {str(value).lower()}?" if str(value).lower() in ("true", "false") else ""
         return f" {error['msg'] if kind == 'must_be' else 'must be true or false'}, but is {value!r}{near}"
@@ -123,8 +163,16 @@ def _problem(error: Any, loc: list[str], section: type[BaseModel]) -> str:
         return f" must be a section of keys, but is {'empty' if value is None else repr(value)}"
     if kind == "string_pattern_mismatch":
         return f" must be {PATTERNS[error['ctx']['pattern']]}, but is {value!r}"
-    must = error["msg"].replace("Input should be", "must be").replace("should have", "must have")
+    if kind in ("too_short", "too_long"):
+        least, most = error["ctx"].get("min_length"), error["ctx"].get("max_length")
+        limit = f"at least {least}" if kind == "too_short" else f"at most {most}"
+        return f" must have {limit} values, but is {value!r}"
+    must = _MUST.get(kind.partition("_")[0], error["msg"].replace("Input should be", "must be"))
+    if value is None:
+        return f" {must}, but is empty; leave the key out for its default"
     near = ""
+    if isinstance(value, str) and re.fullmatch(r"\d+,\d+", value) and must in _MUST.values():
+        near = f"; write {value.replace(',', '.')}"
     if kind == "literal_error":
         options = [word.strip("'") for word in error["ctx"]["expected"].replace(" or ", ", ").split(", ")]
         word = str(value).lower().replace("-", "_")
@@ -136,6 +184,16 @@ def _problem(error: Any, loc: list[str], section: type[BaseModel]) -> str:
     return f" {must}, but is {value!r}{near}"
 
 
+_MUST = {
+    "int": "must be a whole number",
+    "float": "must be a number",
+    "string": "must be text",
+    "list": "must be a list",
+    "dict": "must be a mapping of keys to values",
+}
+"""The kind of value that a key must have, by the first word of pydantic's error."""
+
+
 def _is_corpus(loc: list[str]) -> bool:
     lists = (["data", "train"], ["data", "valid"], ["data", "test"])
     is_item = loc[:2] in lists and len(loc) == 3 and loc[2].isdigit()
@@ -143,12 +201,16 @@ def _is_corpus(loc: list[str]) -> bool:
 
 
 def _nearest(loc: list[str], section: type[BaseModel]) -> str:
-    """`; did you mean ...?` for an unknown key: by meaning for the usual names of other toolkits, then
-    its very name elsewhere, then the nearest spelling among its neighbours, then anywhere.
+    """`; did you mean ...?` for an unknown key: written with its dots, then by meaning for the usual names of
+    other toolkits, then its very name elsewhere, then the nearest spelling among its neighbours, then
+    anywhere.
     """
+    every = [dotted for dotted, _, _ in keys(section)]
+    if ".".join(loc) in every:  # written with its dots
+        above, _, last = loc[-1].rpartition(".")
+        return f"; sections are nested: {above.replace('.', ': {')}: {{{last}: ...}}{'}' * above.count('.')}"
     if loc[-1] in OTHER_NAMES:
         return f"; {OTHER_NAMES[loc[-1]]}"
-    every = [dotted for dotted, _, _ in keys(section)]
     parent = ".".join(loc[:-1])
     neighbours = [k.rpartition(".")[2] for k in every if k.rpartition(".")[0] == parent]
     match = difflib.get_close_matches(loc[-1], neighbours, n=1, cutoff=0.75)
@@ -156,5 +218,7 @@ def _nearest(loc: list[str], section: type[BaseModel]) -> str:
     if match and not elsewhere:
         return f"; did you mean `{'.'.join([*loc[:-1], match[0]])}`?"
     elsewhere = [key for key in elsewhere if key != ".".join(loc)]
-    match = elsewhere[:1] or difflib.get_close_matches(".".join(loc), every, n=1, cutoff=0.8)
-    return f"; did you mean `{match[0]}`?" if match else ""
+    if not elsewhere:
+        by_last = {k.rpartition(".")[2]: k for k in reversed(every)}
+        elsewhere = [by_last[near] for near in difflib.get_close_matches(loc[-1], by_last, 1, 0.8)]
+    return f"; did you mean `{elsewhere[0]}`?" if elsewhere else ""

@@ -1,11 +1,12 @@
 """The YAML's `train.guided_alignment`: one head of the cross-attention learns word alignments."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
-from transformer_mt.settings.section import AutoOrPositive, Location, Section
+from transformer_mt.settings.section import AutoOrPositive, Conflict, Location, Section
 
 
 class GuidedAlignmentConfig(Section):
@@ -32,19 +33,19 @@ class GuidedAlignmentConfig(Section):
         """The decoder layer whose first head learns to align words; None where none does."""
         return self.layer if self.weight else None
 
-    def fits(self, config: Any) -> None:
+    def conflicts_with(self, config: Any) -> Iterator[Conflict]:
         corpora = sum(entry.objective == "translation" for entry in config.data.entries)
         if self.files and not needs_links(config):
-            raise ValueError("train.guided_alignment.file must be left out where nothing uses alignments")
+            yield "train.guided_alignment.file must be left out where nothing uses alignments"
         if self.files and len(self.files) != corpora:
-            raise ValueError(
+            yield (
                 f"train.guided_alignment.file must be one file per training corpus of translations "
                 f"({corpora}), but is {len(self.files)}"
             )
         if not self.weight:
             return
         if config.model.kind != "transformer":
-            raise ValueError(
+            yield (
                 f"train.guided_alignment.weight must be 0 with model.kind: {config.model.kind}, but is "
                 f"{self.weight:g}"
             )
@@ -52,7 +53,7 @@ class GuidedAlignmentConfig(Section):
         if is_the_parents or self.layer == "auto":
             return
         if self.layer > (layers := config.model.num_decoder_layers):
-            raise ValueError(
+            yield (
                 f"train.guided_alignment.layer must be at most model.num_decoder_layers ({layers}), but is "
                 f"{self.layer}"
             )

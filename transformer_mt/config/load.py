@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from transformer_mt.config.error_sentences import OVERRIDDEN, sentence
+from transformer_mt.config.error_sentences import OVERRIDDEN, sentences
 from transformer_mt.config.keys import CORPORA
 from transformer_mt.config.root import NAME_PATTERN, Config
 from transformer_mt.config.yaml_loader import Loader
@@ -20,6 +20,14 @@ from transformer_mt.files import missing
 
 _WHOLE = (*CORPORA, "init_from", "data.new_languages")
 """Keys that are replaced and not merged: the keys of two kinds of a value are no kind of it."""
+
+_YAML_PROBLEMS = {
+    "mapping values are not allowed here": "the keys of a section must begin in the same column",
+    "'\\t' that cannot start any token": "lines must be indented with spaces, not with tabs",
+    "expected <block end>": "the keys of a section must begin in the same column",
+    "could not find expected ':'": "a key must be followed by a colon and a space",
+}
+"""Problems of PyYAML in our words."""
 
 Kind = typing.TypeVar("Kind", bound=BaseModel)
 
@@ -60,9 +68,7 @@ def load_yaml(kind: type[Kind], path: str | Path, overrides: list[str] | tuple[s
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        lines = [sentence(problem, where, kind) for problem in error.errors()]
-        distinct = {"".join(map(str, line)): line for line in lines}.values()
-        parts = [part for line in distinct for part in ["\n", *line]]
+        parts = [part for line in sentences(error, where, kind) for part in ["\n", *line]]
         raise InputError(*parts[1:]) from None
 
 
@@ -120,8 +126,14 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
             f"{path}: a value must not contain itself; look at its &anchors and *aliases"
         ) from None
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise InputError(f"{path}:{line}: this is not YAML: {error.problem or error.context}") from None
+        mark, problem = error.problem_mark, error.problem or error.context or ""
+        snippet = (mark and mark.get_snippet()) or ""
+        place = f"\n{snippet}" if snippet.strip(" ^\n") else ""
+        problem = next((ours for theirs, ours in _YAML_PROBLEMS.items() if theirs in problem), problem)
+        line = mark.line + 1 if mark else 1
+        raise InputError(f"{path}:{line}: this is not YAML: {problem}{place}") from None
+    except InputError:
+        raise
     except (
         yaml.YAMLError,
         ValueError,

@@ -1,10 +1,11 @@
 """The YAML's `train.lora`: little is trained beside a frozen model."""
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from pydantic import Field
 
-from transformer_mt.settings.section import NonNegative, Section
+from transformer_mt.settings.section import Conflict, NonNegative, Section
 
 
 class LoraConfig(Section):
@@ -19,10 +20,8 @@ class LoraConfig(Section):
     modules: list[Literal["attention", "feed_forward"]] = Field(["attention", "feed_forward"], min_length=1)
     """Adapted sublayers."""
 
-    def fits(self, config: Any) -> None:
+    def conflicts_with(self, config: Any) -> Iterator[Conflict]:
         if self.rank and config.init_from is None:
-            raise ValueError(
-                "train.lora.rank must be left out without init_from, which names the frozen model"
-            )
+            yield ("train.lora.rank must be left out without init_from, which names the frozen model")
         if self.rank and config.model.kind != "transformer":
-            raise ValueError(f"train.lora.rank must be left out with model.kind: {config.model.kind}")
+            yield f"train.lora.rank must be left out with model.kind: {config.model.kind}"

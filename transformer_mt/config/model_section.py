@@ -1,10 +1,19 @@
 """The keys of the YAML's `model` section, and which of them go together."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Discriminator, Tag, field_validator, model_validator
+from pydantic import Discriminator, Tag, field_validator
 
-from transformer_mt.settings.section import Changeable, NonNegative, Positive, Probability, Section, names
+from transformer_mt.settings.section import (
+    Changeable,
+    Conflict,
+    NonNegative,
+    Positive,
+    Probability,
+    Section,
+    names,
+)
 
 if TYPE_CHECKING:
     ScoreKind = str
@@ -157,45 +166,36 @@ class ModelConfig(Section):
             return self.attention.scores().cross == "location"
         return self.position == "learned"
 
-    @model_validator(mode="after")
-    def _check_combinations(self) -> "ModelConfig":
+    def conflicts(self) -> Iterator[Conflict]:
         if self.attention.hard and self.attention.cross == "local_p":
-            raise ValueError(
+            yield (
                 "model.attention.hard must be false with cross: local_p, which weighs many keys, but is true"
             )
         window, distance = self.attention.cross_window, self.relative_distance
         if self.attention.cross == "global" and window != _CROSS_WINDOW:
-            raise ValueError(
+            yield (
                 "model.attention.cross_window must be left out without cross: local_m or local_p, but is "
                 f"{window}"
             )
         if self.position != "relative" and distance != _RELATIVE_DISTANCE:
-            raise ValueError(
-                f"model.relative_distance must be left out without position: relative, but is {distance}"
-            )
-        if self.kind == "recurrent":
-            self._check_recurrent()
-        else:
-            self._check_transformer()
-        return self
+            yield (f"model.relative_distance must be left out without position: relative, but is {distance}")
+        yield from self._of_recurrent() if self.kind == "recurrent" else self._of_transformer()
 
-    def _check_recurrent(self) -> None:
+    def _of_recurrent(self) -> Iterator[Conflict]:
         if self.decoder_start == "eos":
-            raise ValueError("model.decoder_start must be bos with kind: recurrent, but is eos")
+            yield "model.decoder_start must be bos with kind: recurrent, but is eos"
         for key in ("embedding_norm", "num_kv_heads", "qk_norm", "share_layers", "layer_drop", "norm_kind"):
             value, usual = getattr(self, key), type(self).model_fields[key].default
             if value != usual:
                 said = str(usual).lower() if usual is not None else "left out"
-                raise ValueError(
-                    f"model.{key} must be {said} with kind: recurrent, but is {str(value).lower()}"
-                )
+                yield (f"model.{key} must be {said} with kind: recurrent, but is {str(value).lower()}")
         if self.position not in ("sinusoidal", "none"):  # sinusoidal is the default
-            raise ValueError(
+            yield (
                 "model.position must be none with kind: recurrent, which reads in order, but is "
                 f"{self.position}"
             )
         if self.attention.window:
-            raise ValueError(
+            yield (
                 "model.attention.window must be 0 with kind: recurrent, which has no self-attention, "
                 f"but is {self.attention.window}"
             )
@@ -204,45 +204,45 @@ class ModelConfig(Section):
             "scaled_dot",
             "scaled_dot",
         ):
-            raise ValueError(
+            yield (
                 "model.attention.score must be one score, or cross alone, with kind: recurrent, which has "
                 "no self-attention"
             )
         if self.d_model % 2:
-            raise ValueError(
+            yield (
                 "model.d_model must be even with kind: recurrent, whose encoder's directions share it, but "
                 f"is {self.d_model}"
             )
 
-    def _check_transformer(self) -> None:
+    def _of_transformer(self) -> Iterator[Conflict]:
         if self.decoder_start == "eos" and self.kind != "transformer":
-            raise ValueError(f"model.decoder_start must be bos with kind: {self.kind}, but is eos")
-        if self.d_model % self.num_heads:
-            raise ValueError(
-                f"model.num_heads must divide model.d_model ({self.d_model}), but is {self.num_heads}"
+            yield f"model.decoder_start must be bos with kind: {self.kind}, but is eos"
+        heads, head_width = self.num_heads, self.d_model // self.num_heads
+        multiple = 2 * heads if self.position == "rotary" else heads
+        above = (self.d_model // multiple + 1) * multiple
+        near = f"use d_model {above}" if above == multiple else f"use d_model {above - multiple} or {above}"
+        if self.d_model % heads:
+            yield f"model.num_heads must divide model.d_model ({self.d_model}), but is {heads}; {near}"
+        elif self.position == "rotary" and head_width % 2:
+            yield (
+                "model.d_model / model.num_heads must be even for rotary positions, but is "
+                f"{self.d_model} / {heads} = {head_width}; {near}"
             )
         if self.num_heads % (self.num_kv_heads or 1):
-            raise ValueError(
+            yield (
                 f"model.num_kv_heads must divide model.num_heads ({self.num_heads}), but is "
                 f"{self.num_kv_heads}"
             )
-        head_width = self.d_model // self.num_heads
-        if self.position == "rotary" and head_width % 2:
-            raise ValueError(
-                f"model.d_model / model.num_heads must be even for rotary positions, but is {head_width}"
-            )
         if self.position.startswith("sinusoidal") and self.d_model % 2:
-            raise ValueError(f"model.d_model must be even for sinusoidal positions, but is {self.d_model}")
+            yield f"model.d_model must be even for sinusoidal positions, but is {self.d_model}"
         if self.position == "sinusoidal_fairseq" and self.d_model < 4:
-            raise ValueError(
-                f"model.d_model must be at least 4 with fairseq's sinusoids, but is {self.d_model}"
-            )
+            yield (f"model.d_model must be at least 4 with fairseq's sinusoids, but is {self.d_model}")
         if self.recurrent != RecurrentConfig():
-            raise ValueError("model.recurrent must be left out without kind: recurrent, but is given")
+            yield "model.recurrent must be left out without kind: recurrent, but is given"
         scores = self.attention.scores()
         for score in {scores.encoder, scores.decoder, scores.cross} - _SCORES_WITHOUT_HEADS:
             if self.num_kv_heads not in (None, self.num_heads):
-                raise ValueError(
+                yield (
                     f"model.num_kv_heads must be left out with attention.score: {score}, which has weights "
                     f"for each head, but is {self.num_kv_heads}"
                 )
@@ -250,12 +250,12 @@ class ModelConfig(Section):
         for side in ("encoder", "decoder", "cross"):
             score = getattr(scores, side)
             if score in ONLY_RECURRENT:
-                raise ValueError(
+                yield (
                     f"model.attention.score must not be {' or '.join(ONLY_RECURRENT)} with kind: "
                     f"transformer, but is {score} ({side}); it needs kind: recurrent"
                 )
             if side != "cross" and self.position in inside and score not in inside[self.position]:
-                raise ValueError(
+                yield (
                     f"model.attention.score must be {', '.join(inside[self.position])} with {self.position} "
                     f"positions, but is {score} ({side})"
                 )

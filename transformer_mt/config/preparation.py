@@ -1,10 +1,9 @@
 """The YAML's `data.preparation`: where and by what the data are prepared. None of it changes them."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pydantic import model_validator
-
-from transformer_mt.settings.section import Section, names
+from transformer_mt.settings.section import Conflict, Section, names
 
 if TYPE_CHECKING:
     EngineName = str
@@ -24,11 +23,9 @@ class PreparationConfig(Section):
     by default the cache.
     """
 
-    @model_validator(mode="after")
-    def _engine_fits(self) -> "PreparationConfig":
+    def conflicts(self) -> Iterator[Conflict]:
         if self.engine != "local" and self.folder is None:
-            raise ValueError(
+            yield (
                 f"engine: {self.engine} needs the key folder: a path that all machines see, or a URL such as "
                 "s3://bucket/prepared"
             )
-        return self

@@ -1,10 +1,11 @@
 """The beginnings of a training other than a run: a model of the Hugging Face hub, or halves of two runs."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag
 
-from transformer_mt.settings.section import Section, one_of
+from transformer_mt.settings.section import Conflict, Section, one_of
 
 
 class PublicModel(Section):
@@ -29,11 +30,9 @@ class Halves(Section):
     decoder: str | None = Field(None, min_length=1)
     """A run with model.kind: decoder."""
 
-    @model_validator(mode="after")
-    def _has_one(self) -> "Halves":
+    def conflicts(self) -> Iterator[Conflict]:
         if self.encoder is None and self.decoder is None:
-            raise ValueError("init_from must name an encoder, a decoder or both, but names none")
-        return self
+            yield "init_from must name an encoder, a decoder or both, but names none"
 
     @property
     def folders(self) -> dict[str, str]:

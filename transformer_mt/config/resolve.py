@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from transformer_mt.config.error_sentences import sentence
+from transformer_mt.config.error_sentences import sentences
 from transformer_mt.config.keys import flat, marks
 from transformer_mt.config.packable import why_padded
 from transformer_mt.config.root import Config
@@ -99,9 +99,10 @@ def _check_again(config: Config) -> None:
     try:
         Config.model_validate(config.model_dump())
     except ValidationError as error:
-        reasons = [problem["msg"].removeprefix("Value error, ") for problem in error.errors()]
         because = "init_from" if config.init_from else "tokenizer.file"
-        raise InputError("\n".join(f"{reason}, as in `{because}`" for reason in reasons)) from None
+        lines = sentences(error, {}, Config)
+        parts = [part for line in lines for part in ("\n", *line, f", as in `{because}`")]
+        raise InputError(*parts[1:]) from None
 
 
 def with_checkpoint(config: Config, checkpoint: Config) -> Config:
@@ -236,7 +237,7 @@ def with_keys_of(config: Config, other: Config, sections: Sequence[str]) -> Conf
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        parts = [part for problem in error.errors() for part in ["\n", *sentence(problem, {}, Config)]]
+        parts = [part for line in sentences(error, {}, Config) for part in ["\n", *line]]
         raise InputError(*parts[1:]) from None
 
 

@@ -1,8 +1,9 @@
 """A whole config: all sections, and what must fit between them. `load.py` reads it, `dump.py` writes it."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from transformer_mt.config.data_section import DataConfig
 from transformer_mt.config.decode_section import DecodeConfig
@@ -11,7 +12,7 @@ from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.config.public_model import Beginning
 from transformer_mt.config.tokenizer_section import TokenizerConfig
 from transformer_mt.config.train_section import TrainConfig
-from transformer_mt.settings.section import Changeable, Section, pattern
+from transformer_mt.settings.section import Changeable, Conflict, Section, pattern
 
 NAME_PATTERN = pattern(r"^\w[\w.+-]*$", "letters, digits and, after the first, the marks . + -")
 """Names of what has a folder: runs/NAME."""
@@ -42,11 +43,9 @@ class Config(Section):
     evaluate: Changeable[EvaluateConfig] = EvaluateConfig()
     """The scores."""
 
-    @model_validator(mode="after")
-    def _sections_fit(self) -> "Config":
+    def conflicts(self) -> Iterator[Conflict]:
         waiting: list[Section] = [self.data, self.tokenizer, self.model, self.train, self.decode]
         for section in waiting:
-            section.fits(self)
+            yield from section.conflicts_with(self)
             values = (getattr(section, name) for name in type(section).model_fields)
             waiting += [value for value in values if isinstance(value, Section)]
-        return self

@@ -1,10 +1,11 @@
 """The YAML's `tokenizer` section."""
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from transformer_mt.settings.section import Changeable, Probability, Section
+from transformer_mt.settings.section import Changeable, Conflict, Probability, Section
 
 
 def _check_file(file: Any) -> Any:
@@ -54,13 +55,11 @@ class TokenizerConfig(Section):
             self.model_fields_set.discard("normalization")
         return self
 
-    @model_validator(mode="after")
-    def _only_bpe_has_dropout(self) -> "TokenizerConfig":
+    def conflicts(self) -> Iterator[Conflict]:
         if self.bpe_dropout and self.kind != "bpe" and not self.file:
-            raise ValueError(
+            yield (
                 f"tokenizer.bpe_dropout must be 0.0 with tokenizer.kind: {self.kind}, but is "
                 f"{self.bpe_dropout}"
             )
         if self.kind == "word" and self.byte_fallback:
-            raise ValueError("tokenizer.byte_fallback must be false with tokenizer.kind: word, but is true")
-        return self
+            yield "tokenizer.byte_fallback must be false with tokenizer.kind: word, but is true"

@@ -1,8 +1,9 @@
 """The YAML's `train` section."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
 from transformer_mt.config.evaluate_section import METRICS, metric_name
 from transformer_mt.config.guided_alignment import GuidedAlignmentConfig
@@ -12,6 +13,7 @@ from transformer_mt.settings.section import (
     AutoOrBool,
     AutoOrPositive,
     Changeable,
+    Conflict,
     Mark,
     NonNegative,
     Positive,
@@ -161,58 +163,40 @@ class TrainConfig(Section):
     patience: Changeable[NonNegative] = 10
     """End training after this many validations without a new best; 0: never."""
 
-    @model_validator(mode="after")
-    def _something_is_trained(self) -> "TrainConfig":
+    def conflicts(self) -> Iterator[Conflict]:
         if len(set(self.freeze)) == 3:
-            raise ValueError("train.freeze must leave something to be trained, but names all parts")
+            yield "train.freeze must leave something to be trained, but names all parts"
         if self.lora.rank and {"encoder", "decoder"} <= set(self.freeze):  # where its matrices would be
-            raise ValueError(
-                "train.freeze must leave the encoder or the decoder to train.lora, but names both"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _check_loss_and_average(self) -> "TrainConfig":
+            yield ("train.freeze must leave the encoder or the decoder to train.lora, but names both")
         if self.average != "ema" and self.ema_decay != _EMA_DECAY:
-            raise ValueError(
-                f"train.ema_decay must be left out without train.average: ema, but is {self.ema_decay}"
-            )
+            yield (f"train.ema_decay must be left out without train.average: ema, but is {self.ema_decay}")
         if self.loss == "cross_entropy" and self.loss_settings:
-            raise ValueError(
+            yield (
                 "train.loss_settings must be left out with loss: cross_entropy, which has none, but is given"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _check_update_size(self) -> "TrainConfig":
         if self.update_tokens and self.accumulate != 1:
-            raise ValueError(
+            yield (
                 "train.accumulate must be 1 with train.update_tokens, which sets the size of the update, "
                 f"but is {self.accumulate}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _check_fsdp_weights(self) -> "TrainConfig":
         if self.fsdp_weights == "bf16" and self.parallel != "fsdp":
-            raise ValueError(
+            yield (
                 "train.fsdp_weights must be fp32 without train.parallel: fsdp, which sends weights, "
                 "but is bf16"
             )
-        return self
 
-    def fits(self, config: Any) -> None:
+    def conflicts_with(self, config: Any) -> Iterator[Conflict]:
         if self.freeze and config.init_from is None:
-            raise ValueError("train.freeze must be left out without init_from, which names the frozen model")
+            yield "train.freeze must be left out without init_from, which names the frozen model"
         if self.freeze and config.model.kind != "transformer":
-            raise ValueError(f"train.freeze must be left out with model.kind: {config.model.kind}")
+            yield f"train.freeze must be left out with model.kind: {config.model.kind}"
         if self.packed is True and (reason := why_padded(config.model, self, config.data)):
-            raise ValueError(f"train.packed must be auto or false where {reason}, but is true")
+            yield f"train.packed must be auto or false where {reason}, but is true"
         if config.model.share_layers and (self.parallel == "fsdp" or self.lora.rank):
             key, value = ("parallel", "fsdp") if self.parallel == "fsdp" else ("lora.rank", self.lora.rank)
             must = "ddp" if key == "parallel" else 0
-            raise ValueError(f"train.{key} must be {must} with model.share_layers: true, but is {value}")
+            yield f"train.{key} must be {must} with model.share_layers: true, but is {value}"
         longest = config.data.max_length
         for key, tokens in (("update_tokens", self.update_tokens), ("batch_tokens", self.batch_tokens)):
             if tokens != "auto" and 0 < tokens < longest:
-                raise ValueError(f"train.{key} must be at least data.max_length ({longest}), but is {tokens}")
+                yield f"train.{key} must be at least data.max_length ({longest}), but is {tokens}"

@@ -37,8 +37,9 @@ def kind_of(corpus: Any) -> str | None:
         return type(corpus).__name__
     if not isinstance(corpus, dict):
         return None
-    kinds = (kind for kind in reversed(SETS) if corpus.keys() & set(kind.KEYS))
-    return next(kinds, HubCorpus).__name__
+    kinds = [kind.__name__ for kind in reversed(SETS) if corpus.keys() & set(kind.KEYS)]
+    is_slice = corpus.keys() & (HubCorpus.model_fields.keys() - Corpus.model_fields.keys())
+    return next(iter(kinds), HubCorpus.__name__ if is_slice else None)
 
 
 def _one_of(kinds: tuple[type[AnySet], ...]) -> Any:

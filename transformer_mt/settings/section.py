@@ -2,7 +2,7 @@
 
 import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
@@ -17,10 +17,12 @@ from pydantic import (
     ValidationInfo,
     WrapValidator,
     field_validator,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
 from transformer_mt.companion import Kind, brought
+from transformer_mt.errors import Setting
 
 Positive = Annotated[int, Field(gt=0)]
 NonNegative = Annotated[int, Field(ge=0)]
@@ -95,6 +97,18 @@ THOUSANDS = r"^\d+(\.\d+)?[kKM]$"
 """Whole numbers in thousands and millions."""
 
 
+Conflict = str | tuple[str | Setting, ...]
+"""A combination of values that is not possible, as a sentence."""
+
+
+class Conflicts(ValueError):
+    """A section has combinations of values that are not possible."""
+
+    def __init__(self, conflicts: list[Conflict]) -> None:
+        self.lines = [[line] if isinstance(line, str) else list(line) for line in conflicts]
+        super().__init__("\n".join("".join(map(str, line)) for line in self.lines))
+
+
 class Section(BaseModel):
     """Strict: no unknown keys, no silent conversions. Frozen: a config never changes under a run."""
 
@@ -112,8 +126,19 @@ class Section(BaseModel):
         number = Decimal(value[:-1]) * (1_000_000 if value[-1] == "M" else 1_000)
         return int(number) if number == int(number) else value
 
-    def fits(self, config: Any) -> None:
-        """ValueError unless the section goes with the others of the whole config."""
+    def conflicts(self) -> Iterator[Conflict]:
+        """A sentence for each combination of values that is not possible."""
+        yield from ()
+
+    def conflicts_with(self, config: Any) -> Iterator[Conflict]:
+        """The same for combinations with the other sections of the whole config."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _has_no_conflicts(self) -> "typing.Self":
+        if conflicts := list(self.conflicts()):
+            raise Conflicts(conflicts)
+        return self
 
 
 def members(annotation: Any) -> list[Any]:

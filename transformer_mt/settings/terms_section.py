@@ -1,10 +1,11 @@
 """The YAML's `data.terms`: sources in which the translations of terms follow them."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import Field
 
-from transformer_mt.settings.section import Location, Probability, Section
+from transformer_mt.settings.section import Conflict, Location, Probability, Section
 
 TERM, AS, TERM_END = "<term>", "<as>", "</term>"
 """The control pieces around a term and its translation: `<term> source words <as> target words </term>`."""
@@ -21,12 +22,12 @@ class TermsConfig(Section):
     any glossary.
     """
 
-    def fits(self, config: Any) -> None:
+    def conflicts_with(self, config: Any) -> Iterator[Conflict]:
         if not self.share:
             if self.file:
-                raise ValueError("data.terms.file must be left out with data.terms.share: 0")
+                yield "data.terms.file must be left out with data.terms.share: 0"
             return
         if not (config.tokenizer.shared or config.init_from):
-            raise ValueError("tokenizer.shared must be true with data.terms.share, but is false")
+            yield "tokenizer.shared must be true with data.terms.share, but is false"
         if "translation" not in config.data.objectives:
-            raise ValueError("data.terms.share must be 0 without training corpora of translations")
+            yield "data.terms.share must be 0 without training corpora of translations"

@@ -22,7 +22,7 @@ from transformer_mt.companions.lab.synthetic import (
 )
 from transformer_mt.config import Config, DataConfig, DecodeConfig
 from transformer_mt.config.dump import as_overrides
-from transformer_mt.config.error_sentences import sentence
+from transformer_mt.config.error_sentences import sentences
 from transformer_mt.config.load import load_config, load_yaml
 from transformer_mt.config.root import NAME_PATTERN
 from transformer_mt.corpora.corpus import TAG
@@ -249,7 +249,7 @@ def _check_search(path: Path, decode: dict[str, Any]) -> None:
     try:
         DecodeConfig.model_validate(decode)
     except ValidationError as error:
-        lines = [sentence(problem, {}, DecodeConfig) for problem in error.errors()]
+        lines = sentences(error, {}, DecodeConfig)
         raise InputError(
             *(part for line in lines for part in [f"{path}: decode: ", *line, "\n"][:-1])
         ) from None

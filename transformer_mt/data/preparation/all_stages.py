@@ -113,7 +113,11 @@ class Build:
         corpora = _sums(data, blocks)
         if not any(block.rows for block in blocks):
             names = ", ".join(entry.title for entry in data.entries)
-            raise InputError(f"{names}: no training pair is left after cleaning:\n{corpus_table(corpora)}")
+            is_long = sum(corpus.counts.get(drop_reasons.LONG, 0) for corpus in corpora)
+            hint = f"; raise data.max_length ({data.max_length})" if is_long else ""
+            raise InputError(
+                f"{names}: no training pair is left after cleaning{hint}:\n{corpus_table(corpora)}"
+            )
         fingerprints = [block.fingerprint for block in blocks]
         for number in range(len(data.valid_sets)):
             fingerprints.append(self.encode_validation(number, valid.get(number), tokenizer))

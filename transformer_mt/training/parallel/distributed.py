@@ -6,13 +6,13 @@ torch's all_gather_object would run code that other processes send.
 """
 
 import json
+import logging
 import os
-import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -31,21 +31,26 @@ _COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 LONG_TIMEOUT = timedelta(days=7)
 
 
-def exec_torchrun(processes: int, words: Sequence[str]) -> NoReturn:
-    """Replace this process by torchrun, which starts `transformer-mt WORDS` in `processes` processes on this
-    machine.
+def run_ranks(processes: int, words: Sequence[str]) -> int:
+    """Run `transformer-mt WORDS` in several processes on this machine, as torchrun does. Returns the status
+    of the first that fails, which has said why.
     """
+    from torch.distributed import run
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
     # torchrun kills processes 30 seconds after a signal, but a validation and then saving may take longer.
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "600")
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // processes)))
-    torchrun = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        f"--nproc-per-node={processes}",
-    ]
-    os.execv(sys.executable, [*torchrun, "-m", "transformer_mt", *words])
+    logging.disable()  # the processes say what happens
+    options = ["--standalone", f"--nproc-per-node={processes}", "-m", "transformer_mt", *words]
+    try:
+        run.run(run.parse_args(options))
+    except ChildFailedError as error:
+        return abs(error.get_first_failure()[1].exitcode)
+    except SignalException as error:
+        return 128 + int(error.sigval)
+    return 0
 
 
 class Ranks:

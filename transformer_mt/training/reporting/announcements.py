@@ -13,6 +13,9 @@ from transformer_mt.training.state.progress import LogWindow
 from transformer_mt.training.state.run import Run
 from transformer_mt.training.update.schedule import learning_rate
 
+_USUAL_RATE = 0.1
+"""Highest learning rate that is not doubted; the configs have 0.0005 to 0.012."""
+
 
 def start(run: Run) -> None:
     """Say and log what is trained on what."""
@@ -32,6 +35,11 @@ def start(run: Run) -> None:
     references = [targets[0] for valid in run.data.valid for _, targets in valid.sentences]
     if note := tokenised_note(references, config.evaluate.tokenize):
         say(note)
+    if config.train.learning_rate > _USUAL_RATE:
+        say(
+            f"note: train.learning_rate is {config.train.learning_rate:g}; Transformers seldom learn with "
+            f"more than {_USUAL_RATE:g} (it is the highest rate, not a factor of it)"
+        )
     if config.train.warmup >= config.train.max_updates:
         say(
             f"note: train.warmup ({config.train.warmup:,}) must be less than train.max_updates "

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from transformer_mt.config import Config, TrainConfig
-from transformer_mt.config.error_sentences import sentence
+from transformer_mt.config.error_sentences import sentences
 from transformer_mt.data.batches.batch import Batch
 from transformer_mt.errors import InputError
 from transformer_mt.model.interface import NEVER
@@ -85,7 +85,7 @@ class Loss:
         try:
             self.settings = self.Settings.model_validate(config.loss_settings)
         except ValidationError as error:
-            lines = [sentence(problem, {}, self.Settings) for problem in error.errors()]
+            lines = sentences(error, {}, self.Settings)
             parts = [part for line in lines for part in ("\n", "train.loss_settings: ", *line)]
             raise InputError(*parts[1:]) from None
 

@@ -143,7 +143,7 @@ def test_only_tokens_of_sentences_are_cut_off_and_only_within_the_block():
     [
         ({"weigt": 1.0}, "train.loss_settings: `weigt` is not a key; did you mean `weight`?"),
         ({"weight": -1.0}, "train.loss_settings: `weight` must be greater than or equal to 0, but is -1.0"),
-        ({"cut_off": "much"}, "train.loss_settings: `cut_off` must be a valid number, but is 'much'"),
+        ({"cut_off": "much"}, "train.loss_settings: `cut_off` must be a number, but is 'much'"),
     ],
 )
 def test_wrong_settings_are_told_in_one_line(settings, message):

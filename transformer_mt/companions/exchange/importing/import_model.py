@@ -20,7 +20,7 @@ from transformer_mt.companions.exchange.importing.model_kinds import is_ctransla
 from transformer_mt.companions.exchange.importing.named_languages import NO_LANGUAGES, Languages
 from transformer_mt.config import Config
 from transformer_mt.config.dump import dump_config
-from transformer_mt.config.error_sentences import sentence
+from transformer_mt.config.error_sentences import sentences
 from transformer_mt.corpora.seen_sentences import SeenSentences
 from transformer_mt.data.vocabulary.sentencepiece_file import tokenizer_settings
 from transformer_mt.errors import InputError, Setting
@@ -121,7 +121,7 @@ def _config(foreign: ForeignModel, folder: Path, name: str, languages: Languages
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        parts = [part for problem in error.errors() for part in ["\n", *sentence(problem, {}, Config)]]
+        parts = [part for line in sentences(error, {}, Config) for part in ["\n", *line]]
         raise InputError(f"{folder}: cannot be represented here:", *parts) from None
 
 
