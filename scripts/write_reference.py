@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from transformer_mt import Translator, load_config, train
+from transformer_mt import Translator, load_config, pipeline, train
 from transformer_mt.cli import build_parser
 from transformer_mt.cli.options.arguments import subcommands
 from transformer_mt.cli.options.model_options import add_search
@@ -265,7 +265,7 @@ def python_page() -> str:
     parts = [
         "# Python",
         GENERATED,
-        "```python\nfrom transformer_mt import Translator, load_config, train\n```",
+        "```python\nfrom transformer_mt import Translator, load_config, pipeline, train\n```",
     ]
     functions: list[tuple[str, Callable[..., Any]]] = [
         ("load_config", load_config),
@@ -273,6 +273,7 @@ def python_page() -> str:
         ("Translator.load", Translator.load),
         ("Translator.translate", Translator.translate),
         ("Translator.stream", Translator.stream),
+        ("pipeline", pipeline),
     ]
     for name, function in functions:
         parts += [f"## {name}", f"```python\n{_signature(name, function)}\n```", _sentence(function)]

@@ -49,9 +49,12 @@ def write_marian(
     bias: bool = True,
     kind: str = "unigram",
     scale: float = 3.0,
+    text: tuple[list[str], list[str]] | None = None,
+    pieces: int = 200,
     **changes: Any,
 ) -> Any:
-    """A Marian model in a folder as OPUS-MT's stand on the hub; returns it as MarianMTModel.
+    """A Marian model in a folder as OPUS-MT's stand on the hub; returns it as MarianMTModel. Each side has
+    about so many `pieces`, of the `text`.
 
     Some pieces of the source's SentencePiece model are not in the vocabulary, as there.
     """
@@ -60,8 +63,8 @@ def write_marian(
     folder.mkdir(parents=True)
     # A target with unknown characters would teach the model to write <unk>.
     models = [
-        sentencepiece_model(lines, kind, character_coverage=coverage)
-        for lines, coverage in zip(toy_lines(), (0.9995, 1.0))
+        sentencepiece_model(lines, kind, pieces, character_coverage=coverage)
+        for lines, coverage in zip(text or toy_lines(), (0.9995, 1.0))
     ]
     for name, model in zip(("source", "target"), models):
         (folder / f"{name}.spm").write_bytes(model)

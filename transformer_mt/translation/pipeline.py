@@ -1,0 +1,186 @@
+"""`pipeline("translation")`, which transformers had until version 5, with the models that are opened here."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pydantic import ValidationError
+
+from transformer_mt.config import DecodeConfig
+from transformer_mt.config.error_sentences import sentences
+from transformer_mt.errors import InputError
+from transformer_mt.runs.open_model import open_model
+from transformer_mt.translation.engines.engine import EngineRequest
+from transformer_mt.translation.translator import Translator
+
+_TASK = re.compile(r"translation(?:_(?P<source>[\w-]+?)_to_(?P<target>[\w-]+))?")
+_DECODE = {
+    "num_beams": "beam", "max_length": "max_length", "max_new_tokens": "max_length",
+    "min_length": "min_length", "min_new_tokens": "min_length", "length_penalty": "length_penalty",
+    "no_repeat_ngram_size": "no_repeat_ngram", "temperature": "temperature", "top_k": "top_k",
+    "top_p": "top_p",
+}  # fmt: skip
+"""Arguments of `generate` and the settings of the search that they are here."""
+_WITHOUT_EFFECT = frozenset({
+    "batch_size", "clean_up_tokenization_spaces", "framework", "model_kwargs", "num_workers", "return_text",
+    "revision", "token", "truncation", "trust_remote_code", "use_auth_token", "use_cache", "use_fast",
+})  # fmt: skip
+"""Arguments that change no translation here: batches are made by length, and long texts are divided."""
+_BLOCK = 256
+"""Texts of a generator that are translated together."""
+
+
+class TranslationPipeline:
+    """Translates texts as `transformers.TranslationPipeline` did."""
+
+    def __init__(self, translator: Translator, source: str | None, target: str | None, **search: Any) -> None:
+        """`search` holds arguments of each call."""
+        self.translator, self._source, self._target, self._search = translator, source, target, search
+
+    def __call__(
+        self,
+        inputs: str | Iterable[str],
+        *,
+        src_lang: str | None = None,
+        tgt_lang: str | None = None,
+        **search: Any,
+    ) -> Any:
+        """A list with {"translation_text": ...} of one text or of each text of a list, or with a list of
+        several of each with `num_return_sequences`; of a generator an iterator over such lists of its texts.
+
+        Raises InputError for arguments that have no meaning here.
+        """
+        given = {**self._search, **search}
+        several = int(given.pop("num_return_sequences", 1))
+        translator = self._directed(src_lang, tgt_lang, several, given)
+        if isinstance(inputs, str):
+            return next(_translated(translator, [inputs], several))
+        if not isinstance(inputs, list | tuple):
+            return _stream(translator, iter(inputs), several)
+        results = list(_translated(translator, list(inputs), several))
+        return results if several > 1 else [result[0] for result in results]
+
+    def _directed(
+        self, source: str | None, target: str | None, several: int, given: dict[str, Any]
+    ) -> Translator:
+        """The translator between the languages, with the settings of the call."""
+        targets = list(dict.fromkeys(target for _, target in self.translator.directions))
+        source, target = source or self._source, target or self._target
+        if target is None and len(targets) > 1:
+            raise InputError(f"tgt_lang must be one of {', '.join(targets)}, the model's target languages")
+        translator = self.translator.towards(target, source) if source or target else self.translator
+        return translator.with_settings(**_settings(translator.decode, several, given))
+
+
+def pipeline(
+    task: str | None = None,
+    model: Any = None,
+    tokenizer: Any = None,
+    *,
+    src_lang: str | None = None,
+    tgt_lang: str | None = None,
+    device: Any = None,
+    device_map: Any = None,
+    dtype: Any = None,
+    torch_dtype: Any = None,
+    **arguments: Any,
+) -> TranslationPipeline:
+    """The pipeline of a public model (its name on the hub, or its folder), of a run's folder or an export.
+
+    `task` is "translation" or "translation_en_to_de". A model or tokenizer object of transformers stands for
+    the folder or name it was loaded from. `device` is as there: a number of a GPU, -1 for the CPU, or a name.
+    """
+    match = _TASK.fullmatch(task or "translation")
+    if match is None:
+        raise InputError(f"task must be translation, or such as translation_en_to_de, but is {task}")
+    name = _name_of(model)
+    if name is None:
+        raise InputError(
+            "model must be the name of a public model, a run's folder or an export, but is left out; "
+            f"Helsinki-NLP/opus-mt-{match['source'] or 'en'}-{match['target'] or 'de'} is such a name"
+        )
+    if tokenizer is not None and _name_of(tokenizer) != name:
+        raise InputError(f"tokenizer must be that of the model ({name}), but is {_name_of(tokenizer)}")
+    source, target = src_lang or match["source"], tgt_lang or match["target"]
+    run = open_model(name, source, target)
+    chosen = (
+        "auto"
+        if device is None and device_map in (None, "auto")
+        else device_map
+        if device is None
+        else device
+    )
+    request = EngineRequest("auto", _device(chosen), _dtype(torch_dtype if dtype is None else dtype))
+    built = TranslationPipeline(Translator.of_run(run, request), source, target, **arguments)
+    if target is not None or len(built.translator.directions) == 1:
+        built._directed(None, None, 1, dict(arguments))  # mistakes are told now, not at the first text
+    return built
+
+
+def _settings(usual: DecodeConfig, several: int, given: dict[str, Any]) -> dict[str, Any]:
+    """Settings of the search from arguments of `generate`. InputError for those that have none."""
+    given = {key: value for key, value in given.items() if value is not None and key not in _WITHOUT_EFFECT}
+    given |= given.pop("generate_kwargs", {})
+    if given.pop("return_tensors", False):
+        raise InputError("return_tensors must be left out: a translation is a text")
+    if given.pop("repetition_penalty", 1.0) != 1.0:
+        raise InputError("repetition_penalty must be left out; no_repeat_ngram_size keeps from repeating")
+    settings: dict[str, Any] = {"stop_early": bool(given.pop("early_stopping", usual.stop_early))}
+    is_sampled = bool(given.pop("do_sample", False))
+    if unknown := [key for key in given if key not in _DECODE]:
+        raise InputError(f"{unknown[0]} must be one of {', '.join(_DECODE)} or left out")
+    if is_sampled:
+        settings |= {"search": "sample", "samples": given.pop("num_beams", several)}
+    else:  # without do_sample, transformers ignores what belongs to sampling
+        given = {key: value for key, value in given.items() if key not in ("temperature", "top_k", "top_p")}
+        settings["beam"] = given.pop("num_beams", max(several, usual.beam))
+    settings |= {_DECODE[key]: value for key, value in given.items()}
+    try:
+        checked = DecodeConfig.model_validate({**usual.model_dump(), **settings})
+    except ValidationError as error:
+        parts = [part for line in sentences(error, {}, DecodeConfig) for part in ["\n", *line]]
+        raise InputError(*parts[1:]) from None
+    return {key: getattr(checked, key) for key in settings}
+
+
+def _translated(translator: Translator, texts: list[str], several: int) -> Iterator[list[dict[str, str]]]:
+    """The translations of each text. Its lines are translated one by one."""
+    if wrong := [text for text in texts if not isinstance(text, str)]:
+        raise InputError(f"a text must be a string, but is {wrong[0]!r}")
+    lines = [text.split("\n") for text in texts]
+    results = iter(translator.translate([line for of_text in lines for line in of_text], n_best=several))
+    for of_text in lines:
+        texts_of = [[one.translation for one in next(results).n_best] for _ in of_text]
+        ranks = range(max(map(len, texts_of)))
+        joined = ["\n".join(of[min(rank, len(of) - 1)] for of in texts_of) for rank in ranks]
+        yield [{"translation_text": text} for text in joined]
+
+
+def _stream(translator: Translator, texts: Iterator[Any], several: int) -> Iterator[list[dict[str, str]]]:
+    """The translations of each text that a generator or a data set gives, in order."""
+    block: list[str] = []
+    for text in texts:
+        block.append(text)
+        if len(block) == _BLOCK:
+            yield from _translated(translator, block, several)
+            block = []
+    yield from _translated(translator, block, several) if block else ()
+
+
+def _name_of(model: Any) -> str | None:
+    """The folder or name of a model or tokenizer, or where an object of transformers was loaded from."""
+    loaded_from = getattr(model, "name_or_path", None)
+    return None if model is None else str(loaded_from or model)
+
+
+def _device(device: Any) -> str:
+    """A number of a GPU, -1, a name or a torch.device as a name."""
+    if isinstance(device, int):
+        return "cpu" if device < 0 else f"cuda:{device}"
+    return str(device)
+
+
+def _dtype(dtype: Any) -> str | None:
+    """A name or a torch.dtype as a name; auto is the usual one."""
+    name = str(dtype).removeprefix("torch.")
+    return None if dtype is None or name == "auto" else name
