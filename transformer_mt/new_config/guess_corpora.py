@@ -61,14 +61,17 @@ def guess_corpora(files: Sequence[str], source_lang: str, target_lang: str) -> l
         if suffix in _TABLES:
             guesses[number] = _table(path, suffix, languages)
         elif suffix in (".tmx", ".zip"):
-            guesses[number] = Guess(FileCorpus(file=path), f"{path}: its units in {' and '.join(languages)}")
+            guesses[number] = Guess(
+                FileCorpus(file=path), f"the pairs of {path} are its units in {' and '.join(languages)}"
+            )
         else:
             texts.append(path)
     for first, second in _paired(texts, languages):
         src, tgt = sorted((first, second), key=lambda text: text.side)
         by = " and ".join(dict.fromkeys((src.by, tgt.by)))
         assumed = (
-            f"{src.path} ({source_lang}) and {tgt.path} ({target_lang}): line by line; languages by {by}"
+            f"line n of {tgt.path} ({target_lang}) translates line n of {src.path} ({source_lang}); the "
+            f"languages are taken from {by}"
         )
         guesses[files.index(first.path)] = Guess(FilesCorpus(source=src.path, target=tgt.path), assumed)
     return [guesses[number] for number in sorted(guesses)]
@@ -155,10 +158,12 @@ def _table(path: str, suffix: str, languages: tuple[str, str]) -> Guess:
     if named := _by_name(list(rows[0].values() if delimiter else rows[0]), languages):
         # The columns are the two languages by default.
         columns = None if named == list(languages) else named
-        assumed = f"{path}: columns {named[0]} and {named[1]}, by their names"
+        assumed = f"the pairs of {path} are its columns {named[0]} and {named[1]}, by their names"
         return Guess(_corpus(path, columns, delimiter), assumed)
     if not delimiter and isinstance(rows[0].get("translation"), dict):
-        return Guess(_corpus(path, None, None), f"{path}: {' and '.join(languages)} of `translation`")
+        return Guess(
+            _corpus(path, None, None), f"the pairs of {path} are {' and '.join(languages)} of `translation`"
+        )
     chosen, shares = _by_text(rows[1:] or rows, languages)
     if min(shares) < 0.5:
         described = " and ".join(
@@ -180,8 +185,8 @@ def _table(path: str, suffix: str, languages: tuple[str, str]) -> Guess:
         if _are_names(names, [[str(row.get(column)) for row in rows[1:]] for column in chosen], languages):
             chosen = names
         else:
-            header = "no header; "
-    assumed = f"{path}: {header}columns {chosen[0]} and {chosen[1]}, by their text"
+            header = " (no header)"
+    assumed = f"the pairs of {path} are its columns {chosen[0]} and {chosen[1]}, by their text{header}"
     return Guess(_corpus(path, chosen, delimiter), assumed)
 
 

@@ -52,7 +52,7 @@ def read_files(
     terms = None if glossary is None else read_glossary(glossary, (source_lang, target_lang))
     guesses = guess_corpora(files, source_lang, target_lang)
     for guess in guesses:
-        say(f"assumed: {guess.assumed}")
+        say(f"Assuming that {guess.assumed}.")
     data = _read(source_lang, target_lang, guesses, folder)
     say(f"{data.pairs:,} pairs")
     if len(data.sample) < _FEWEST:

@@ -21,6 +21,7 @@ from transformer_mt.new_config.adapting import adapting_config
 from transformer_mt.new_config.denoising_config import FEW_PAIRS, denoising_file, write_denoising
 from transformer_mt.new_config.sizing import UNSEGMENTED_LEAST, Size, shortened, size_for, smaller
 from transformer_mt.new_config.user_files import BATCH_FILL, Data, held_out_set, read_files, sides_of
+from transformer_mt.other_programs import OtherPrograms
 from transformer_mt.progress_bar import duration
 from transformer_mt.settings.language import check_language
 from transformer_mt.text.unsegmented import count_unsegmented, has_no_word_spaces
@@ -89,12 +90,13 @@ def _write(
 ) -> float:
     """Write the config, and say how long its training will take. Returns the seconds of an update."""
     say("measuring this machine")
+    others = OtherPrograms()
     seconds = seconds_per_update(config, vocab_size, lengths)
     total = seconds * config.train.max_updates
     write_text(out, text)
     say(
         f"{out}: training will take about {duration(total)} on this machine ({config.train.max_updates:,} "
-        f"updates of {seconds:.2f} s), validations not counted"
+        f"updates of {seconds:.2f} s), validations not counted{others.note(total)}"
     )
     return seconds
 

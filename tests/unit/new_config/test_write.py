@@ -252,10 +252,13 @@ def test_the_config_reads_back_and_names_the_files(tmp_path, quick, said):
     assert config.data.valid.from_train.share == 0.05
     assert (config.data.augment.typos, config.data.augment.punctuation) == (0.1, 0.1)
     assert 256 < config.tokenizer.vocab_size <= 500  # the sizes for 10,000 pairs have more
-    assert said[0] == "assumed: all.en (en) and all.de (de): line by line; languages by their names"
+    assert said[0] == (
+        "Assuming that line n of all.de (de) translates line n of all.en (en); the languages are taken from "
+        "their names."
+    )
     assert said[1] == "400 pairs"
     updates = config.train.max_updates
-    assert said[-2].endswith(f"on this machine ({updates:,} updates of 0.10 s), validations not counted")
+    assert f"on this machine ({updates:,} updates of 0.10 s), validations not counted" in said[-2]
     text = (tmp_path / "mine.yaml").read_text(encoding="utf-8")
     assert text.count("#") >= 8 and all(len(line) <= 140 for line in text.split("\n"))
     with pytest.raises(InputError, match=r"mine.yaml: must not exist yet, but does"):

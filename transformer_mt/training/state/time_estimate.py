@@ -1,6 +1,7 @@
 """How long a training will take, measured while it runs."""
 
 from transformer_mt.config import TrainConfig
+from transformer_mt.other_programs import OtherPrograms
 from transformer_mt.progress_bar import duration, time_left
 
 # The estimate is made after this many updates, or earlier if they have taken this many seconds.
@@ -16,6 +17,7 @@ class TimeEstimate:
         self._updates, self._seconds = 0, 0.0
         self._validation: float | None = None
         self._announced = False
+        self._others = OtherPrograms()
 
     def updated(self, updates: int, seconds: float) -> None:
         """Add the time of some updates. The first ones are left out: they compile and fill caches."""
@@ -50,6 +52,7 @@ class TimeEstimate:
         lines = [
             f"about {duration(left)} for {train.max_updates - step:,} more updates of {per_update:.2f} s"
             + ("" if self._validation else ", without the validations")
+            + self._others.note(left)
         ]
         if on_cpu and left > _DAY:
             lines.append(

@@ -1,0 +1,36 @@
+"""A time that was measured beside other programs says what it would be alone."""
+
+import pytest
+
+from transformer_mt import other_programs
+from transformer_mt.other_programs import OtherPrograms
+
+
+@pytest.mark.parametrize(
+    "used, note",
+    [
+        (0.0, ""),
+        (3.0, ""),  # 0.3 of 4 cores
+        (20.0, "; other programs use 2.0 of 4 cores: alone about 5 min"),
+        (40.0, "; other programs use 4.0 of 4 cores: alone about 60 s"),
+    ],
+)
+def test_the_time_alone_is_said_where_others_use_many_cores(monkeypatch, used, note):
+    readings = iter([(100.0, 7.0), (110.0, 7.0 + used)])
+    monkeypatch.setattr(other_programs, "_used_by_others", lambda: next(readings))
+    monkeypatch.setattr(other_programs, "usable_cores", lambda: 4)
+    assert OtherPrograms().note(600.0) == note
+
+
+def test_a_busy_loop_of_this_process_is_not_others_work():
+    """Others may run while this test does: only its own second must not be counted."""
+    clock, used = other_programs._used_by_others()
+    while other_programs._used_by_others()[0] - clock < 1.0:
+        pass
+    later, used_later = other_programs._used_by_others()
+    assert -0.1 < used_later - used <= (later - clock) * (other_programs.usable_cores() - 0.5)
+
+
+def test_nothing_is_said_where_the_system_has_no_such_numbers(monkeypatch, tmp_path):
+    monkeypatch.setattr(other_programs, "Path", lambda name: tmp_path / "missing")
+    assert OtherPrograms().note(600.0) == ""
