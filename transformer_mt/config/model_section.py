@@ -54,7 +54,7 @@ class AttentionConfig(Section):
 
     score: Scores = "scaled_dot"
     """Attention score function, one for all attentions or one each: {encoder: ..., decoder: ..., cross: ...};
-    custom is a class of a Python program.
+    concat and location need kind: recurrent; custom is a class of a Python program.
     """
     window: NonNegative = 0
     """Local self-attention: the maximum distance that a position attends to; 0 is no limit."""
