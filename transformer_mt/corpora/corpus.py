@@ -5,14 +5,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing, sample_digest
 from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.settings.language import Language
 from transformer_mt.settings.objective import OF_TEXT, Objective
-from transformer_mt.settings.section import Section, pattern
+from transformer_mt.settings.section import Conflict, Section, pattern
 from transformer_mt.text.pair import Pair
 
 TAG = pattern(r"^(>?[^>\s]\S*|>)$", "one word that does not begin with >>")
@@ -68,15 +68,13 @@ class Corpus(Section):
     use all references of a sacreBLEU set, not only the first.
     """
 
-    @model_validator(mode="after")
-    def _text_has_a_language(self) -> "Corpus":
+    def conflicts(self) -> Iterator[Conflict]:
         if self.is_text and self.language is None:
-            raise ValueError(f"a corpus with objective: {self.objective} must have the key language")
+            yield f"a corpus with objective: {self.objective} must have the key language"
         if not self.is_text and self.language is not None:
-            raise ValueError(
+            yield (
                 f"language must be left out unless objective is {', '.join(OF_TEXT)}, but is {self.language}"
             )
-        return self
 
     @property
     def is_text(self) -> bool:

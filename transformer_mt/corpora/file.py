@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
 from transformer_mt.corpora.corpus import Corpus, Languages
 from transformer_mt.corpora.moses import read_moses_zip
@@ -15,12 +15,13 @@ from transformer_mt.corpora.tables import (
     TWO_COLUMNS,
     Columns,
     DamagedRows,
-    check_number_of_columns,
     read_rows,
+    wrong_number_of_columns,
 )
 from transformer_mt.corpora.tmx import read_tmx
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
+from transformer_mt.settings.section import Conflict
 from transformer_mt.text.compressed import COMPRESSED, without_compression
 from transformer_mt.text.pair import Pair
 
@@ -61,10 +62,9 @@ class FileCorpus(Corpus):
     or leave them out. `inspect` lists them.
     """
 
-    @model_validator(mode="after")
-    def _one_column_of_text(self) -> "FileCorpus":
-        check_number_of_columns(self.columns, self.is_text)
-        return self
+    def conflicts(self) -> Iterator[Conflict]:
+        yield from super().conflicts()
+        yield from wrong_number_of_columns(self.columns, self.is_text)
 
     @property
     def has_both_sides(self) -> bool:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from transformer_mt.corpora.corpus import Corpus, Languages
 from transformer_mt.corpora.hub_files import file_lists, rows_of_files
-from transformer_mt.corpora.tables import check_number_of_columns, pair_of
+from transformer_mt.corpora.tables import pair_of, wrong_number_of_columns
 from transformer_mt.errors import InputError
-from transformer_mt.settings.section import pattern
+from transformer_mt.settings.section import Conflict, pattern
 from transformer_mt.text.pair import Pair
 
 _SPLIT = pattern(
@@ -60,10 +60,9 @@ class HubCorpus(Corpus):
         folder = Path(self.hub)
         return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
 
-    @model_validator(mode="after")
-    def _one_column_of_text(self) -> "HubCorpus":
-        check_number_of_columns(self.columns, self.is_text)
-        return self
+    def conflicts(self) -> Iterator[Conflict]:
+        yield from super().conflicts()
+        yield from wrong_number_of_columns(self.columns, self.is_text)
 
     def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
         columns = self.columns or list(languages)

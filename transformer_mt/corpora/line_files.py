@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import BeforeValidator
 
 from transformer_mt.corpora.corpus import Corpus, EvaluationSentence, Languages, not_blank
 from transformer_mt.errors import InputError
+from transformer_mt.settings.section import Conflict
 from transformer_mt.text.lines import read_lines
 from transformer_mt.text.pair import Pair
 
@@ -40,11 +41,10 @@ class FilesCorpus(Corpus):
         """The files of translations."""
         return self.target if isinstance(self.target, list) else [self.target]
 
-    @model_validator(mode="after")
-    def _one_text_per_source(self) -> "FilesCorpus":
+    def conflicts(self) -> Iterator[Conflict]:
+        yield from super().conflicts()
         if self.reverse and isinstance(self.target, list):
-            raise ValueError("a set with several references must not have reverse: each source has one text")
-        return self
+            yield "a set with several references must not have reverse: each source has one text"
 
     def describe(self) -> str:
         return " + ".join([self.source, *self.targets])

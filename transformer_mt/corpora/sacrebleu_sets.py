@@ -5,10 +5,11 @@ import logging
 from collections.abc import Iterator
 from typing import ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from transformer_mt.corpora.corpus import Corpus, EvaluationSentence, Languages
 from transformer_mt.errors import InputError
+from transformer_mt.settings.section import Conflict
 from transformer_mt.text.lines import read_lines
 from transformer_mt.text.pair import Pair
 
@@ -22,14 +23,13 @@ class SacrebleuCorpus(Corpus):
     sacrebleu: str = Field(min_length=1)
     """Its name: `wmt14`, `wmt20`, `iwslt17`; `sacrebleu --list` shows all. The languages choose the pair."""
 
-    @model_validator(mode="after")
-    def _has_both_directions(self) -> "SacrebleuCorpus":
+    def conflicts(self) -> Iterator[Conflict]:
+        yield from super().conflicts()
         if self.reverse:
-            raise ValueError(
+            yield (
                 "a set of sacrebleu must have source_lang and target_lang instead of reverse: it has both "
                 "directions"
             )
-        return self
 
     def describe(self) -> str:
         return f"sacrebleu {self.sacrebleu}"

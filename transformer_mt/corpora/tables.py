@@ -25,11 +25,11 @@ _MOST_LINES = 100
 """Line breaks within a cell."""
 
 
-def check_number_of_columns(columns: Columns | list[str] | None, is_text: bool) -> None:
-    """ValueError unless they are two, or one of plain text."""
+def wrong_number_of_columns(columns: Columns | list[str] | None, is_text: bool) -> Iterator[str]:
+    """A sentence unless they are two, or one of plain text."""
     if columns is not None and len(columns) != 2 and not (is_text and len(columns) == 1):
         must = "the column of the text, or those of pairs" if is_text else TWO_COLUMNS
-        raise ValueError(f"columns must be {must}, but is {columns!r}")
+        yield f"columns must be {must}, but is {columns!r}"
 
 
 class DamagedRows:

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
-from pydantic import model_validator
-
 from transformer_mt.corpora.corpus import Corpus, Languages
+from transformer_mt.settings.section import Conflict
 from transformer_mt.text.compressed import without_compression
 from transformer_mt.text.lines import read_lines
 from transformer_mt.text.pair import Pair
@@ -23,18 +22,15 @@ class TextCorpus(Corpus):
     text: str
     """The file, one text a line."""
 
-    @model_validator(mode="after")
-    def _is_plain_text(self) -> "TextCorpus":
+    def conflicts(self) -> Iterator[Conflict]:
+        yield from super().conflicts()
         if not self.is_text:
-            raise ValueError(
-                f"objective must be denoise, masked_lm or causal_lm with text, but is {self.objective}"
-            )
+            yield (f"objective must be denoise, masked_lm or causal_lm with text, but is {self.objective}")
         if Path(without_compression(self.text)).suffix.lower() in _OTHER_FORMATS:
-            raise ValueError(
+            yield (
                 f"text must be a file of lines, but is {self.text}; for a column of text use file "
                 "instead, with columns: [NAME]"
             )
-        return self
 
     @property
     def has_both_sides(self) -> bool:

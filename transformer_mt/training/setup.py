@@ -46,6 +46,7 @@ from transformer_mt.training.state.parent import Parent, note_other_directions
 from transformer_mt.training.state.run import Run, model_for
 from transformer_mt.training.update.adaptation import adapt
 from transformer_mt.training.update.build_updater import build_updater
+from transformer_mt.training.update.schedule import learning_rate
 from transformer_mt.training.update.step import Updater
 
 
@@ -138,7 +139,12 @@ def _open_run(written: Config, folder: RunFolder, fresh: bool, ranks: Ranks, hel
     )
     if saved is not None:
         run.restore(saved)
-        say(f"resuming from {saved.path}: update {run.progress.step:,} of {run.config.train.max_updates:,}")
+        step, train = run.progress.step, run.config.train
+        say(f"resuming from {saved.path}: update {step:,} of {train.max_updates:,}")
+        planned = learning_rate(max(1, step), _config_of(saved, folder).train)
+        rate = learning_rate(max(1, step), train)
+        if abs(rate - planned) > 0.01 * planned:
+            say(f"the learning rate goes on at {rate:.2e}, not at {planned:.2e}: its schedule has changed")
     if ranks.is_rank_zero:
         if saved is None:
             data.tokenizer.save(folder.path)

@@ -14,6 +14,7 @@ from transformer_mt.files import read_objects
 from transformer_mt.messages import say
 from transformer_mt.training.state.averaging import Averaging
 from transformer_mt.training.state.progress import Progress
+from transformer_mt.training.update.schedule import learning_rate
 from transformer_mt.training.update.step import Updater
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -72,6 +73,18 @@ def test_a_checkpoint_older_than_the_minutes_is_replaced(config, tmp_path, monke
     steps.clear()
     train(changed(config, save_minutes=60.0), tmp_path / "seldom")
     assert set(steps) == {6, 12}
+
+
+def test_a_resumed_training_says_where_its_learning_rate_jumps(config, tmp_path, capfd):
+    keys = {"max_updates": 12, "schedule": "cosine", "warmup": 2}
+    folder = train(changed(config, **keys), tmp_path / "run")
+    capfd.readouterr()
+    train(changed(config, **{**keys, "max_updates": 24}), folder)
+    rates = [learning_rate(12, changed(config, **{**keys, "max_updates": n}).train) for n in (24, 12)]
+    said = capfd.readouterr().err
+    assert f"goes on at {rates[0]:.2e}, not at {rates[1]:.2e}: its schedule has changed" in said
+    train(changed(config, **{**keys, "max_updates": 24, "log_every": 3}), folder)
+    assert "learning rate goes on" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("keys", [{}, {"accumulate": 2}, {"update_tokens": 1500}], ids=str)

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import model_validator
-
 from transformer_mt.corpora.corpus import Corpus, Languages
 from transformer_mt.corpora.remote import facts_of, is_url
 from transformer_mt.errors import InputError
+from transformer_mt.settings.section import Conflict
 from transformer_mt.text.pair import Pair
 
 
@@ -21,11 +20,10 @@ class ShardsCorpus(Corpus):
     shards: str
     """The folder or URL that `transformer-mt prepare` printed."""
 
-    @model_validator(mode="after")
-    def _as_prepared(self) -> "ShardsCorpus":
+    def conflicts(self) -> Iterator[Conflict]:
+        yield from super().conflicts()
         if self.tag or self.filter or self.reverse or self.objective != "translation":
-            raise ValueError("shards must be without tag, filter, reverse and objective: they are prepared")
-        return self
+            yield "shards must be without tag, filter, reverse and objective: they are prepared"
 
     def describe(self) -> str:
         return self.shards

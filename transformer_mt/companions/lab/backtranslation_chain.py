@@ -1,11 +1,11 @@
 """The whole way of back-translation in one file: models that translate, synthetic pairs, forward model."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator
 
 from transformer_mt.api import train
 from transformer_mt.companions.lab.old_folders import start_over
@@ -35,7 +35,7 @@ from transformer_mt.messages import say
 from transformer_mt.runs.after_training import after_training
 from transformer_mt.runs.folder import RunFolder, facts_of
 from transformer_mt.settings.filter import FilterConfig
-from transformer_mt.settings.section import Section
+from transformer_mt.settings.section import Conflict, Section
 from transformer_mt.translation.translator import Translator
 
 
@@ -67,13 +67,11 @@ class ChainConfig(Section):
     corpora.
     """
 
-    @model_validator(mode="after")
-    def _something_is_translated(self) -> "ChainConfig":
+    def conflicts(self) -> Iterator[Conflict]:
         if not self.text and not self.diversify:
-            raise ValueError("text must name a file, or diversify be 1 or more")
+            yield "text must name a file, or diversify be 1 or more"
         if self.teachers and not self.diversify:
-            raise ValueError("teachers must be left out without diversify")
-        return self
+            yield "teachers must be left out without diversify"
 
     @field_validator("filter")
     @classmethod
