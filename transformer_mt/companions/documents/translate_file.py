@@ -71,8 +71,9 @@ def translate(request: TranslateRequest, format: str) -> None:
             translator, document.pieces, request.tag, request.protect, done, request.retry
         )
         for number, part in enumerate(parts, start=done + 1):
+            text = f" ({part.results[0].source[:40]!r})" if part.results else ""
             for problem in part.problems:
-                say(f"text {number}: {problem}")
+                say(f"text {number}{text}: {problem}")
             output.write(part.written)
             for pair in part.pairs:
                 remember(*pair)

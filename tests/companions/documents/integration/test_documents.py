@@ -292,7 +292,7 @@ def test_markup_misplaced_is_reported(tiny_run, cli, monkeypatch):
     words = ["--format", "html", "The <b>dog</b> sleeps."]
     _, printed, err = cli("translate", tiny_run, *words)
     assert printed.startswith("<b>") and printed.endswith("</b>\n")
-    assert "text 1: <b> is not around the right words" in err
+    assert "text 1 ('The dog sleeps.'): <b> is not around the right words" in err
 
 
 def planted(sentence, rng):
@@ -385,7 +385,7 @@ def test_a_number_that_is_lost_is_reported(tiny_run, cli):
     status, _, err = cli("translate", tiny_run, "--format", "html", "<p>The 77 dogs sleep.</p>")
     assert (
         status == 0
-        and "text 1: a number of the source is not in the translation: 'The 77 dogs sleep.'" in err
+        and "text 1 ('The 77 dogs sleep.'): a number of the source is not in the translation" in err
     )
 
 
