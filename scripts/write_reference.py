@@ -70,7 +70,7 @@ OFTEN_CHANGED = {
 
 def config_page() -> str:
     """Every key of the YAML: type, default, range, meaning."""
-    parts = ["# Keys of the YAML", GENERATED]
+    parts = ["# Keys of the YAML"]
     parts += ["## The twelve that people change", "Leave the others until you need them."]
     parts.append(table([(f"`{key}`", how) for key, how in OFTEN_CHANGED.items()], ["key", "when and how"]))
     parts += [
@@ -196,7 +196,7 @@ def _page(parts: list[str]) -> str:
         part
         if part.startswith(("|", "```", "#", "<details"))
         else textwrap.fill(part, 110, break_on_hyphens=False)
-        for part in filter(None, parts)
+        for part in [*filter(None, parts), GENERATED]
     ]
     return "\n\n".join(wrapped) + "\n"
 
@@ -211,7 +211,7 @@ def _escaped(text: str) -> str:
 
 def commands_page() -> str:
     """Every command with its options."""
-    parts = ["# Commands", GENERATED, "`translate` is the same as `transformer-mt translate`."]
+    parts = ["# Commands", "`translate` is the same as `transformer-mt translate`."]
     searches = argparse.ArgumentParser(add_help=False)
     add_search(searches)
     of_search = [(_option(a), _help(a)) for a in searches._actions]
@@ -264,7 +264,6 @@ def python_page() -> str:
     """The public Python API."""
     parts = [
         "# Python",
-        GENERATED,
         "```python\nfrom transformer_mt import Translator, load_config, pipeline, train\n```",
     ]
     functions: list[tuple[str, Callable[..., Any]]] = [
@@ -320,7 +319,6 @@ def files_page() -> str:
     """Every package with what it holds; scripts and configs with their first line."""
     parts = [
         "# Files",
-        GENERATED,
         "The first line of each file says what it holds: `head -n 1 transformer_mt/search/*.py`. The first "
         "lines of a package's `__init__.py` say what goes in, what comes out, and where to begin.",
     ]
