@@ -126,7 +126,9 @@ def heat_maps(
     cell = 0.24  # inches: a line of 8 points with space around it
     width = 1.3 + cell * len(columns)
     height = 1.6 + cell * len(rows)
+    heads = sum(name.rpartition(",")[0] == maps[0][0].rpartition(",")[0] for name, _ in maps)
     across = max(1, min(len(maps), math.ceil(math.sqrt(len(maps) * height / width))))
+    across = heads if 1 < heads < len(maps) else across  # a row for each layer
     down = math.ceil(len(maps) / across)
     dots = 130 if path.suffix == ".png" else 72  # an inch; .svg and .pdf have none
     if width * across * height * down * dots**2 > _MOST_DOTS:
