@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import TINY
 from transformer_mt import messages
 from transformer_mt.config import Config
+from transformer_mt.other_programs import OtherPrograms
 from transformer_mt.progress_bar import duration, show_progress, time_left
 from transformer_mt.training.state.progress import Progress
 from transformer_mt.training.state.time_estimate import TimeEstimate
@@ -89,7 +90,8 @@ def test_messages_do_not_write_over_a_bar(monkeypatch):
     assert before.endswith("\r") and before.rpartition("\r")[0].endswith(" ") and "reading" in after
 
 
-def test_the_time_of_a_training_is_said_once_enough_is_measured():
+def test_the_time_of_a_training_is_said_once_enough_is_measured(monkeypatch):
+    monkeypatch.setattr(OtherPrograms, "note", lambda self, seconds: f"; others: {seconds:.0f} s")
     train = train_config(max_updates=1000, validate_every=100)
     estimate = TimeEstimate()
     estimate.updated(1, 50.0)  # the first update compiles
@@ -98,7 +100,7 @@ def test_the_time_of_a_training_is_said_once_enough_is_measured():
         assert estimate.left(step, train) is None and estimate.announcement(step, train, True) == []
     estimate.updated(1, 0.5)
     assert estimate.announcement(21, train, on_cpu=True) == [
-        "about 8 min for 979 more updates of 0.50 s, without the validations"
+        "about 8 min for 979 more updates of 0.50 s, without the validations; others: 490 s"
     ]
     assert estimate.announcement(21, train, on_cpu=True) == []
     estimate.validated(10.0)
