@@ -7,7 +7,14 @@ import torch
 
 from transformer_mt import device as device_module
 from transformer_mt.cpu import usable_cores
-from transformer_mt.device import allow_tf32, choose_device, is_out_of_memory, keep_freed_memory, use_device
+from transformer_mt.device import (
+    allow_tf32,
+    choose_device,
+    choose_precision,
+    is_out_of_memory,
+    keep_freed_memory,
+    use_device,
+)
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say_once
 from transformer_mt.training.early_checks import _refuse_shared_gpu
@@ -32,6 +39,25 @@ def test_the_gpu_of_a_process_is_known_by_its_name_too(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     own = choose_device("cuda")
     assert own == torch.device("cuda:1") and choose_device(str(own)) == own
+
+
+@pytest.mark.parametrize(
+    "limit, dtype",
+    [
+        (None, torch.bfloat16),
+        ("DEFAULT", torch.bfloat16),
+        ("AVX512_CORE_BF16", torch.bfloat16),
+        ("avx2", torch.float32),
+        ("AVX512_CORE_VNNI", torch.float32),
+    ],
+)
+def test_bfloat16_is_chosen_only_where_products_may_use_its_instructions(monkeypatch, limit, dtype):
+    """oneDNN's slow code for it takes ten times as long."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    if limit:
+        monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+    assert choose_precision("auto", torch.device("cpu")) == dtype
 
 
 @pytest.mark.parametrize("name", ["tpu", "cuda:x", "cpu:1", "cuda:256"])
