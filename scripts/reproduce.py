@@ -50,12 +50,13 @@ def train(command: list[str], out: Path, reach: list[float]) -> dict[float, floa
         environment = {**os.environ, "TRANSFORMER_MT_CACHE": cache} if reach else None
         process = subprocess.Popen(command, env=environment)
         while process.returncode is None:
-            with contextlib.suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
-                process.wait(timeout=0.2 if reach else None)
-            best = best_bleu(out) if None in seconds.values() else 0.0
-            for bound in reach:
-                if best >= bound and seconds[bound] is None:
-                    seconds[bound] = round(time.monotonic() - begun, 1)
+            with contextlib.suppress(KeyboardInterrupt):
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=0.2 if reach else None)
+                best = best_bleu(out) if None in seconds.values() else 0.0
+                for bound in reach:
+                    if best >= bound and seconds[bound] is None:
+                        seconds[bound] = round(time.monotonic() - begun, 1)
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
     return seconds
@@ -161,6 +162,8 @@ def main() -> int:
         if unversioned(measured[key]) != unversioned(receipt[key])
     ]
     reached = measured.get("seconds_to", {})
+    if receipt.get("seconds_to") and not reached:
+        problems.append("no time to a score: the run was trained before, or in several sessions")
     problems += [
         f"validation BLEU below {bleu:g}"
         for bleu, seconds in receipt.get("seconds_to", {}).items()

@@ -111,8 +111,8 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
         return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
     if device.type == "cpu":
         capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
-        limit = os.environ.get("ONEDNN_MAX_CPU_ISA", "ALL").upper()
-        if not any(word in limit for word in ("ALL", "DEFAULT", "BF16", "FP16", "AMX")):
+        limit = (os.environ.get("ONEDNN_MAX_CPU_ISA") or "ALL").upper()
+        if not any(word in limit for word in ("ALL", "DEFAULT", "BF16", "FP16", "AMX", "AVX10")):
             return torch.float32  # oneDNN would multiply bfloat16 without the instructions
         if any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16")):
             return torch.bfloat16

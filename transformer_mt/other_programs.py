@@ -31,9 +31,9 @@ def _used_by_others() -> tuple[float, float]:
     """Seconds of a clock, and seconds in which others have used the cores of this process."""
     try:
         lines = Path("/proc/stat").read_text(encoding="utf-8").splitlines()
-    except OSError:
+        names = {f"cpu{core}" for core in os.sched_getaffinity(0)}
+    except (OSError, AttributeError):
         return time.perf_counter(), 0.0
-    names = {f"cpu{core}" for core in os.sched_getaffinity(0)}
     rows = [line.split() for line in lines if line.partition(" ")[0] in names]
     # user, nice and system; then, after idle times, interrupts
     ticks = sum(int(value) for row in rows for value in row[1:4] + row[6:8])

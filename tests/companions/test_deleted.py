@@ -79,7 +79,7 @@ def test_without_any_companion_the_core_trains_translates_and_scores(tiny_run, c
         ("translate", run, "-i", "a.docx"): "a.docx: must be a text file (.txt), but ends in .docx; no com",
         ("translate", "opus", "x"): "opus: must be a run's folder, but holds no config.yaml",
         ("train", "0.yaml"): "`init_from` must be the folder of a run, but is opus, and no installed compan",
-        ("train", "1.yaml"): "`data.train.shards` is not a key",
+        ("train", "1.yaml"): "`data.train` must be a corpus: {split: ...} of data.hub, ",
         ("train", "tiny.yaml", "data.preparation.engine=ray"): "`data.preparation.engine` must be 'local'",
     }
     for result, message in zip(installation.run_all(*mistakes, cwd=tmp_path), mistakes.values()):

@@ -151,7 +151,7 @@ def _translate_lines(request: TranslateRequest) -> None:
                     remember(result.source, result.translation)
                 bar(1)
     if request.json and (expected := quality.expected):
-        say(f"{expected} of the whole text, by the confidence of {expected.sentences:,} lines")
+        say(f"{expected} of these {expected.sentences:,} lines, by their confidence")
     if request.output:
         resume.end(Path(request.output))
 

@@ -154,7 +154,9 @@ def _problem(error: Any, loc: list[str], section: type[BaseModel]) -> str:
     if kind == "missing":
         return " must be given"
     if kind == "corpus_kind":
-        near = OTHER_NAMES.get(next(iter(value), "")) if isinstance(value, dict) else None
+        word = str(next(iter(value), "")) if isinstance(value, dict) else ""
+        match = difflib.get_close_matches(word, [key for kind in SETS for key in kind.KEYS], n=1)
+        near = OTHER_NAMES.get(word) or (f"did you mean `{match[0]}`?" if match else "")
         return f" {error['msg']}, but is {value!r}{f'; {near}' if near else ''}"
     if kind in ("must_be", "bool_type", "bool_parsing"):
         near = f"; did you mean {str(value).lower()}?" if str(value).lower() in ("true", "false") else ""

@@ -1,5 +1,6 @@
 """The keys of the YAML's `model` section, and which of them go together."""
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -218,7 +219,7 @@ class ModelConfig(Section):
         if self.decoder_start == "eos" and self.kind != "transformer":
             yield f"model.decoder_start must be bos with kind: {self.kind}, but is eos"
         heads, head_width = self.num_heads, self.d_model // self.num_heads
-        multiple = 2 * heads if self.position == "rotary" else heads
+        multiple = 2 * heads if self.position == "rotary" else math.lcm(2, heads)
         above = (self.d_model // multiple + 1) * multiple
         near = f"use d_model {above}" if above == multiple else f"use d_model {above - multiple} or {above}"
         if self.d_model % heads:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,6 +12,7 @@ from transformer_mt.config.error_sentences import sentences
 from transformer_mt.errors import InputError
 from transformer_mt.runs.open_model import open_model
 from transformer_mt.translation.engines.engine import EngineRequest
+from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
 
 _TASK = re.compile(r"translation(?:_(?P<source>[\w-]+?)_to_(?P<target>[\w-]+))?")
@@ -50,26 +52,33 @@ class TranslationPipeline:
 
         Raises InputError for arguments that have no meaning here.
         """
-        given = {**self._search, **search}
-        several = int(given.pop("num_return_sequences", 1))
-        translator = self._directed(src_lang, tgt_lang, several, given)
+        translator, several = self.prepared(src_lang, tgt_lang, **search)
         if isinstance(inputs, str):
             return next(_translated(translator, [inputs], several))
+        if isinstance(inputs, dict | bytes) or not isinstance(inputs, Iterable):
+            raise InputError(f"a text must be a string, but is {inputs!r}")
         if not isinstance(inputs, list | tuple):
             return _stream(translator, iter(inputs), several)
         results = list(_translated(translator, list(inputs), several))
         return results if several > 1 else [result[0] for result in results]
 
-    def _directed(
-        self, source: str | None, target: str | None, several: int, given: dict[str, Any]
-    ) -> Translator:
-        """The translator between the languages, with the settings of the call."""
+    def prepared(
+        self, source: str | None = None, target: str | None = None, **search: Any
+    ) -> tuple[Translator, int]:
+        """The translator between the languages with the settings of a call, and the number of results."""
+        given = {**self._search, **search}
+        given |= given.pop("generate_kwargs", None) or {}
+        several = given.pop("num_return_sequences", None) or 1
+        if not isinstance(several, int) or several < 1:
+            raise InputError(f"num_return_sequences must be a whole number above 0, but is {several!r}")
         targets = list(dict.fromkeys(target for _, target in self.translator.directions))
         source, target = source or self._source, target or self._target
         if target is None and len(targets) > 1:
             raise InputError(f"tgt_lang must be one of {', '.join(targets)}, the model's target languages")
         translator = self.translator.towards(target, source) if source or target else self.translator
-        return translator.with_settings(**_settings(translator.decode, several, given))
+        translator = translator.with_settings(**_settings(translator.decode, several, given))
+        translator.check(Options(several))
+        return translator, several
 
 
 def pipeline(
@@ -90,7 +99,7 @@ def pipeline(
     `task` is "translation" or "translation_en_to_de". A model or tokenizer object of transformers stands for
     the folder or name it was loaded from. `device` is as there: a number of a GPU, -1 for the CPU, or a name.
     """
-    match = _TASK.fullmatch(task or "translation")
+    match = _TASK.fullmatch(str(task or "translation"))
     if match is None:
         raise InputError(f"task must be translation, or such as translation_en_to_de, but is {task}")
     name = _name_of(model)
@@ -99,38 +108,41 @@ def pipeline(
             "model must be the name of a public model, a run's folder or an export, but is left out; "
             f"Helsinki-NLP/opus-mt-{match['source'] or 'en'}-{match['target'] or 'de'} is such a name"
         )
-    if tokenizer is not None and _name_of(tokenizer) != name:
+    if tokenizer is not None and Path(str(_name_of(tokenizer))) != Path(name):
         raise InputError(f"tokenizer must be that of the model ({name}), but is {_name_of(tokenizer)}")
     source, target = src_lang or match["source"], tgt_lang or match["target"]
     run = open_model(name, source, target)
-    chosen = (
-        "auto"
-        if device is None and device_map in (None, "auto")
-        else device_map
-        if device is None
-        else device
-    )
-    request = EngineRequest("auto", _device(chosen), _dtype(torch_dtype if dtype is None else dtype))
+    if isinstance(device_map, dict):  # such as {"": 0}
+        device_map = next(iter(device_map.values()), None)
+    maps = ("auto", "balanced", "balanced_low_0", "sequential")  # over several GPUs; one is enough here
+    device_map = "auto" if device_map in maps else device_map
+    device = next((value for value in (device, device_map) if value is not None), "auto")
+    # torch for runs: their own exports for CTranslate2 have no sampling, and other rules for lengths.
+    engine = "auto" if run.is_export else "torch"
+    request = EngineRequest(engine, _device(device), _dtype(torch_dtype if dtype is None else dtype))
     built = TranslationPipeline(Translator.of_run(run, request), source, target, **arguments)
     if target is not None or len(built.translator.directions) == 1:
-        built._directed(None, None, 1, dict(arguments))  # mistakes are told now, not at the first text
+        built.prepared()  # mistakes are told now, not at the first text
     return built
 
 
 def _settings(usual: DecodeConfig, several: int, given: dict[str, Any]) -> dict[str, Any]:
     """Settings of the search from arguments of `generate`. InputError for those that have none."""
     given = {key: value for key, value in given.items() if value is not None and key not in _WITHOUT_EFFECT}
-    given |= given.pop("generate_kwargs", {})
+    for new, old in (("max_new_tokens", "max_length"), ("min_new_tokens", "min_length")):
+        if new in given:  # the new name wins, as there
+            given.pop(old, None)
     if given.pop("return_tensors", False):
         raise InputError("return_tensors must be left out: a translation is a text")
     if given.pop("repetition_penalty", 1.0) != 1.0:
         raise InputError("repetition_penalty must be left out; no_repeat_ngram_size keeps from repeating")
-    settings: dict[str, Any] = {"stop_early": bool(given.pop("early_stopping", usual.stop_early))}
+    settings: dict[str, Any] = {"stop_early": given.pop("early_stopping", usual.stop_early) is True}
     is_sampled = bool(given.pop("do_sample", False))
     if unknown := [key for key in given if key not in _DECODE]:
         raise InputError(f"{unknown[0]} must be one of {', '.join(_DECODE)} or left out")
     if is_sampled:
-        settings |= {"search": "sample", "samples": given.pop("num_beams", several)}
+        given.pop("num_beams", None)
+        settings |= {"search": "sample", "samples": several}
     else:  # without do_sample, transformers ignores what belongs to sampling
         given = {key: value for key, value in given.items() if key not in ("temperature", "top_k", "top_p")}
         settings["beam"] = given.pop("num_beams", max(several, usual.beam))

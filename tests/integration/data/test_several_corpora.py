@@ -173,7 +173,7 @@ def test_no_search_writes_a_tag(run):
             {"train": [{"toy": "train", "weight": 0.0}]},
             "`data.train.0.weight` must be greater than 0, but is 0.0",
         ),
-        ({"train": [{"toy": "train"}, {"tyo": "valid"}]}, "`data.train.1.split` must be given"),
+        ({"train": [{"toy": "train"}, {"tyo": "valid"}]}, "but is {'tyo': 'valid'}; did you mean `toy`?"),
         ({"valid": {"toy": "valid", "weight": 2.0}}, "data.valid must not have a weight"),
         ({"test": [{"from_train": {}}, {"from_train": {}}]}, "data.test must have at most one from_train"),
         (

@@ -62,8 +62,8 @@ def test_the_chrf_of_a_whole_text_is_expected_with_bounds(calibrated, tmp_path, 
     assert expected["low"] <= chrf <= expected["high"] and expected["sentences"] == 60
     assert f"expected chrF {expected['chrf']:.1f} [" in cli(*words)[1]
     status, out, err = cli("translate", calibrated, "--json", "-i", tmp_path / "src")
-    said = f"{expected['chrf']:.1f} [{expected['low']:.1f}, {expected['high']:.1f}] of the whole text"
-    assert f"expected chrF {said}, by the confidence of 60 lines" in err and len(out.splitlines()) == 60
+    said = f"{expected['chrf']:.1f} [{expected['low']:.1f}, {expected['high']:.1f}] of these 60 lines"
+    assert f"expected chrF {said}, by their confidence" in err and len(out.splitlines()) == 60
     assert "expected chrF" not in cli("translate", calibrated, "-i", tmp_path / "src")[2]
 
 

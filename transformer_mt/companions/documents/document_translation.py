@@ -41,7 +41,8 @@ class Part:
     @property
     def pairs(self) -> list[tuple[str, str]]:
         """The texts with their translations."""
-        return [(of.source, of.translation) for of in self.results if "unchanged" not in of.flags]
+        found = [of for of in self.results if "unchanged" not in of.flags and of.translation.strip()]
+        return [(of.source, of.translation) for of in found]
 
 
 def parse(
@@ -107,9 +108,8 @@ def translate_pieces(
             of_text = list(islice(results, 1 + len(text.inner)))
             written, unplaced = write(text, [result.n_best[0] for result in of_text])
             if text.text.strip() and not of_text[0].translation.strip():
-                yield Part(
-                    markup[i] + written, [f"the text was lost: its translation is empty: {text.text!r}"]
-                )
+                lost = [f"the text was lost: its translation is empty: {text.text!r}"]
+                yield Part(markup[i] + written, lost, of_text)
                 continue
             unplaced += _lost_parts(text, of_text[0])
             problems = [problem for result in of_text for problem in [*result.problems, *warnings_of(result)]]

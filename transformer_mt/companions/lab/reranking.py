@@ -35,14 +35,22 @@ class Choice(NamedTuple):
 def read_candidates(files: Sequence[Path]) -> list[Line]:
     """The lines of the files that `translate --json` writes, one file for each system."""
     lines: list[Line] = []
-    for file in files:
+    for i, file in enumerate(files):
         rows = list(rows_of(file))
-        lines = lines or [Line(str(row.get("source")), []) for row in rows]
-        if [str(row.get("source")) for row in rows] != [line.source for line in lines]:
+        for number, row in enumerate(rows, start=1):
+            several = row.get("n_best") or []
+            row["texts"] = [one.get("translation") if isinstance(one, dict) else None for one in several]
+            if not all(isinstance(text, str) for text in (row.get("source"), *row["texts"])):
+                raise InputError(
+                    f"{file}:{number}: must be a translation with its source as JSON, but is not"
+                )
+        if i == 0:
+            lines = [Line(row["source"], []) for row in rows]
+        if [row["source"] for row in rows] != [line.source for line in lines]:
             raise InputError(f"{file}: must have the sources of {files[0]}, line by line, but has others")
         for line, row in zip(lines, rows):
-            texts = [row["translation"], *(one["translation"] for one in row.get("n_best", ()))]
-            line.candidates.extend(text for text in dict.fromkeys(texts) if text not in line.candidates)
+            texts = dict.fromkeys([row["translation"], *row["texts"]])
+            line.candidates.extend(text for text in texts if text not in line.candidates)
     return lines
 
 

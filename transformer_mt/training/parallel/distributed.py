@@ -23,6 +23,7 @@ from transformer_mt.checkpoint import Tensors
 from transformer_mt.config import TrainConfig
 from transformer_mt.cpu import usable_cores
 from transformer_mt.errors import WorkError
+from transformer_mt.messages import say
 from transformer_mt.training.parallel.rendezvous import meet
 
 # A rank that dies later is noticed at once; this is for one that is alive but does not answer.
@@ -47,7 +48,11 @@ def run_ranks(processes: int, words: Sequence[str]) -> int:
     try:
         run.run(run.parse_args(options))
     except ChildFailedError as error:
-        return abs(error.get_first_failure()[1].exitcode)
+        rank, failure = error.get_first_failure()
+        if failure.exitcode >= 0:
+            return failure.exitcode
+        say(f"rank {rank} was ended by signal {-failure.exitcode}; 9 often means too little memory")
+        return 128 - failure.exitcode
     except SignalException as error:
         return 128 + int(error.sigval)
     return 0

@@ -1,5 +1,7 @@
 """How long a training will take, measured while it runs."""
 
+import os
+
 from transformer_mt.config import TrainConfig
 from transformer_mt.other_programs import OtherPrograms
 from transformer_mt.progress_bar import duration, time_left
@@ -52,7 +54,7 @@ class TimeEstimate:
         lines = [
             f"about {duration(left)} for {train.max_updates - step:,} more updates of {per_update:.2f} s"
             + ("" if self._validation else ", without the validations")
-            + self._others.note(left)
+            + (self._others.note(left) if on_cpu and "WORLD_SIZE" not in os.environ else "")
         ]
         if on_cpu and left > _DAY:
             lines.append(

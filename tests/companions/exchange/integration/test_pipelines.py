@@ -182,6 +182,7 @@ def test_a_run_and_its_export_translate_as_well(tiny_run, tmp_path, cli):
         ({"model": OPUS, "tokenizer": "t5-small"}, {}, f"tokenizer must be that of the model ({OPUS}), but"),
         ({"model": OPUS}, {"penalty": 3}, "penalty must be one of num_beams, max_length"),
         ({"model": OPUS, "num_beam": 3}, None, "num_beam must be one of num_beams, max_length"),
+        ({"model": OPUS, "num_return_sequences": "x"}, None, "num_return_sequences must be a whole"),
         ({"model": OPUS}, {"num_beams": 0}, "`beam` must be greater than 0, but is 0"),
         ({"model": OPUS}, {"return_tensors": True}, "return_tensors must be left out: a tra"),
         ({"model": OPUS}, {"repetition_penalty": 1.2}, "repetition_penalty must be left out; no_rep"),
@@ -197,6 +198,31 @@ def test_mistakes_are_told_in_one_line(here, tiny_run, arguments, call, message)
         assert call is not None, "told before the first text"
         pipe("The dog sleeps.", **call)
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_arguments_mean_what_they_mean_to_generate(here):
+    pipe = pipeline("translation", model=OPUS, num_return_sequences=2, num_beams=2)
+    assert len(pipe("The dog sleeps.")) == 2
+    assert len(pipe("The dog sleeps.", num_return_sequences=1)) == 1
+    sampled = pipe("The dog sleeps.", do_sample=True, num_beams=1, num_return_sequences=3)
+    assert 1 <= len(sampled) <= 3  # equal samples are one
+    settings = pipe.prepared(max_length=2, max_new_tokens=9, early_stopping="never")[0].decode
+    assert (settings.max_length, settings.stop_early) == (9, False)
+    kwargs = {"use_cache": True, "num_beams": 3, "num_return_sequences": 3}
+    assert len(pipe("The dog sleeps.", generate_kwargs=kwargs)) == 3
+    for device_map in ({"": "cpu"}, "balanced"):
+        assert pipeline("translation", model=OPUS, device_map=device_map)("A child laughs.")
+    assert pipeline("translation", model=OPUS, tokenizer=f"{OPUS}/")("A child laughs.")
+
+
+def test_a_run_is_sampled_although_it_has_an_export(tiny_run):
+    assert pipeline("translation", model=tiny_run, do_sample=True)("The dog sleeps.")
+
+
+@pytest.mark.parametrize("inputs", [None, 5, {"text": "The dog"}, b"The dog"])
+def test_what_is_no_text_is_refused(here, inputs):
+    with pytest.raises(InputError, match="a text must be a string, but is "):
+        pipeline("translation", model=OPUS)(inputs)
 
 
 def test_a_text_must_be_a_string(here):

@@ -112,6 +112,27 @@ def test_files_of_other_texts_are_refused(tmp_path, cli, metric, rows, message):
     assert status == 2 and f"2.jsonl: {message}" in err and not out
 
 
+@pytest.mark.parametrize(
+    "line",
+    ['{"translation": "x"}', '{"source": "a", "translation": "x", "n_best": ["y"]}',
+     '{"source": "a", "translation": "x", "n_best": [{"translation": 3}]}'],
+)  # fmt: skip
+def test_lines_that_are_none_of_translate_are_refused(tmp_path, cli, metric, line):
+    (tmp_path / "c.jsonl").write_text(line + "\n", encoding="utf-8")
+    status, out, err = cli("rerank", tmp_path / "c.jsonl", "--external", metric)
+    assert status == 2 and "c.jsonl:1: must be a translation with its source as JSON, but is not" in err
+
+
+def test_a_file_without_lines_is_not_taken_for_one_that_was_not_read(tmp_path, cli, metric):
+    first = candidates(tmp_path / "1.jsonl", [])
+    second = candidates(tmp_path / "2.jsonl", [("a", ["x", "y"])])
+    status, out, err = cli("rerank", first, second, "--external", metric)
+    assert status == 2 and "2.jsonl: must have the sources of" in err
+    no_best = '{"source": "a", "translation": "x", "n_best": null}\n'
+    (tmp_path / "3.jsonl").write_text(no_best, encoding="utf-8")
+    assert cli("rerank", tmp_path / "3.jsonl", "--external", metric)[1] == "x\n"
+
+
 def test_the_candidates_of_translate_can_be_chosen_among(tiny_run, tmp_path, cli, metric):
     lines = tmp_path / "in.en"
     lines.write_text("The dog sleeps.\n\nA cat sees 3 birds.\n", encoding="utf-8")
