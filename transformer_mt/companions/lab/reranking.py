@@ -41,9 +41,7 @@ def read_candidates(files: Sequence[Path]) -> list[Line]:
             several = row.get("n_best") or []
             row["texts"] = [one.get("translation") if isinstance(one, dict) else None for one in several]
             if not all(isinstance(text, str) for text in (row.get("source"), *row["texts"])):
-                raise InputError(
-                    f"{file}:{number}: must be a translation with its source as JSON, but is not"
-                )
+                raise InputError(f"{file}:{number}: must be JSON with source and translation, but is not")
         if i == 0:
             lines = [Line(row["source"], []) for row in rows]
         if [row["source"] for row in rows] != [line.source for line in lines]:
