@@ -17,6 +17,7 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
 from tests.conftest import ROOT, TINY
 from tests.helpers.command import Result, WarmProcess
@@ -24,6 +25,7 @@ from transformer_mt.checkpoint import load
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.training.parallel import distributed, rendezvous
+from transformer_mt.training.parallel.distributed import run_ranks
 
 # No dropout: each rank draws its own. A large epsilon: else Adam makes whole steps of gradients that are only
 # rounding.
@@ -437,6 +439,21 @@ def test_a_mistake_of_all_processes_ends_with_their_line_and_status(folder, one)
     assert (
         "rank 0: toy train: no training pair is left after cleaning; raise data.max_length (3):" in result.err
     )
+
+
+@pytest.mark.parametrize("code, status, said", [(2, 2, ""), (-9, 137, "rank 1 was ended by signal 9")])
+def test_a_process_that_says_nothing_is_named(monkeypatch, capfd, code, status, said):
+    failure = ProcessFailure(local_rank=1, pid=1, exitcode=code, error_file="none")
+
+    def fail(arguments):
+        raise ChildFailedError("transformer_mt", {1: failure})
+
+    monkeypatch.setattr("torch.distributed.run.run", fail)
+    monkeypatch.setattr("logging.disable", lambda: None)
+    for name in ("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")
+    assert run_ranks(2, ["train", "tiny.yaml"]) == status
+    assert said in capfd.readouterr().err
 
 
 def test_fsdp_alone_is_refused_in_one_line(folder, one):
