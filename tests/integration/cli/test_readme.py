@@ -75,7 +75,7 @@ def in_path(folder):
 def test_the_installation(tmp_path):
     """Without what it depends on, and from this checkout instead of the address where it is published."""
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
-    pip, clone = block("bash", "## Install").strip().split("\n")
+    clone, pip = (block("bash", way).strip() for way in ("### From a clone", "### With pip"))
     assert urls["Repository"] in pip and urls["Repository"] in clone and clone.endswith("&& make demo")
     source = tmp_path / "published/transformer-mt"
     listed = "git ls-files -co --exclude-standard | grep -v ^.ci/"
