@@ -1,4 +1,4 @@
-"""A time that was measured beside other programs says what it would be alone."""
+"""A time measured while other programs run comes with the time without them."""
 
 import pytest
 

@@ -175,7 +175,7 @@ class DataConfig(Section):
             return
         names = [entry.name for entry in self.entries if entry.name]
         if len(set(names)) < len(names):
-            yield (f"the names of the corpora in data.train must differ, but are {', '.join(names)}")
+            yield f"the names of the corpora in data.train must differ, but are {', '.join(names)}"
         if any(entry.has_several_references for entry in self.entries):
             yield "data.train must not have several references, which only test sets have"
         if not self.valid_sets:

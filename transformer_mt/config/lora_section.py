@@ -22,6 +22,6 @@ class LoraConfig(Section):
 
     def conflicts_with(self, config: Any) -> Iterator[Conflict]:
         if self.rank and config.init_from is None:
-            yield ("train.lora.rank must be left out without init_from, which names the frozen model")
+            yield "train.lora.rank must be left out without init_from, which names the frozen model"
         if self.rank and config.model.kind != "transformer":
             yield f"train.lora.rank must be left out with model.kind: {config.model.kind}"

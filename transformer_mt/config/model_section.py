@@ -179,7 +179,7 @@ class ModelConfig(Section):
                 f"{window}"
             )
         if self.position != "relative" and distance != _RELATIVE_DISTANCE:
-            yield (f"model.relative_distance must be left out without position: relative, but is {distance}")
+            yield f"model.relative_distance must be left out without position: relative, but is {distance}"
         yield from self._of_recurrent() if self.kind == "recurrent" else self._of_transformer()
 
     def _of_recurrent(self) -> Iterator[Conflict]:
@@ -189,7 +189,7 @@ class ModelConfig(Section):
             value, usual = getattr(self, key), type(self).model_fields[key].default
             if value != usual:
                 said = str(usual).lower() if usual is not None else "left out"
-                yield (f"model.{key} must be {said} with kind: recurrent, but is {str(value).lower()}")
+                yield f"model.{key} must be {said} with kind: recurrent, but is {str(value).lower()}"
         if self.position not in ("sinusoidal", "none"):  # sinusoidal is the default
             yield (
                 "model.position must be none with kind: recurrent, which reads in order, but is "
@@ -237,7 +237,7 @@ class ModelConfig(Section):
         if self.position.startswith("sinusoidal") and self.d_model % 2:
             yield f"model.d_model must be even for sinusoidal positions, but is {self.d_model}"
         if self.position == "sinusoidal_fairseq" and self.d_model < 4:
-            yield (f"model.d_model must be at least 4 with fairseq's sinusoids, but is {self.d_model}")
+            yield f"model.d_model must be at least 4 with fairseq's sinusoids, but is {self.d_model}"
         if self.recurrent != RecurrentConfig():
             yield "model.recurrent must be left out without kind: recurrent, but is given"
         scores = self.attention.scores()

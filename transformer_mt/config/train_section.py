@@ -167,9 +167,9 @@ class TrainConfig(Section):
         if len(set(self.freeze)) == 3:
             yield "train.freeze must leave something to be trained, but names all parts"
         if self.lora.rank and {"encoder", "decoder"} <= set(self.freeze):  # where its matrices would be
-            yield ("train.freeze must leave the encoder or the decoder to train.lora, but names both")
+            yield "train.freeze must leave the encoder or the decoder to train.lora, but names both"
         if self.average != "ema" and self.ema_decay != _EMA_DECAY:
-            yield (f"train.ema_decay must be left out without train.average: ema, but is {self.ema_decay}")
+            yield f"train.ema_decay must be left out without train.average: ema, but is {self.ema_decay}"
         if self.loss == "cross_entropy" and self.loss_settings:
             yield (
                 "train.loss_settings must be left out with loss: cross_entropy, which has none, but is given"

@@ -122,7 +122,7 @@ def pipeline(
     request = EngineRequest(engine, _device(device), _dtype(torch_dtype if dtype is None else dtype))
     built = TranslationPipeline(Translator.of_run(run, request), source, target, **arguments)
     if target is not None or len(built.translator.directions) == 1:
-        built.prepared()  # mistakes are told now, not at the first text
+        built.prepared()  # raises InputError now, not at the first text
     return built
 
 

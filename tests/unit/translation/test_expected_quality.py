@@ -45,10 +45,10 @@ def expected(calibration, lines):
 
 
 def test_the_errors_of_lines_and_of_texts_are_told_apart():
-    found = text_errors(Share(), *sample(150, 150, shift=0.03, spread=0.1, drift=0.05))
-    assert found.shift == pytest.approx(0.03, abs=0.01)
-    assert found.spread == pytest.approx(0.112, abs=0.01)  # of a line, with what its text shares
-    assert found.drift == pytest.approx(0.05, abs=0.008)
+    errors = text_errors(Share(), *sample(150, 150, shift=0.03, spread=0.1, drift=0.05))
+    assert errors.shift == pytest.approx(0.03, abs=0.01)
+    assert errors.spread == pytest.approx(0.112, abs=0.01)  # of a line, with what its text shares
+    assert errors.drift == pytest.approx(0.05, abs=0.008)
     assert text_errors(Share(), *sample(60, 60, 0.0, 0.1, 0.0)).drift < 0.01
 
 
@@ -59,18 +59,20 @@ def test_nineteen_of_twenty_texts_are_within_their_bounds(lines):
     within = []
     for start in range(0, 400 * lines, lines):
         of_text = slice(start, start + lines)
-        found = expected(calibration, results(confidence[of_text], lengths[of_text]))
-        within.append(found.low <= Share().value(statistics[of_text].sum(axis=0).tolist()) <= found.high)
+        estimate = expected(calibration, results(confidence[of_text], lengths[of_text]))
+        within.append(
+            estimate.low <= Share().value(statistics[of_text].sum(axis=0).tolist()) <= estimate.high
+        )
     assert np.mean(within) == pytest.approx(0.95, abs=0.03)
 
 
 def test_long_lines_count_for_more():
     calibration = Calibration(0.0, 1.0, 0.2, TextErrors(0.01, 0.1, 0.02))
-    found = expected(calibration, results([0.4, 0.8], [10, 30]))
-    assert found.chrf == 71.0 and found.sentences == 2
+    estimate = expected(calibration, results([0.4, 0.8], [10, 30]))
+    assert estimate.chrf == 71.0 and estimate.sentences == 2
     half = 196 * (0.02**2 + 0.1**2 * (10**2 + 30**2) / 40**2) ** 0.5
-    assert (found.low, found.high) == pytest.approx((71.0 - half, 71.0 + half), abs=0.01)
-    assert str(found) == f"expected chrF 71.0 [{found.low:.1f}, {found.high:.1f}]"
+    assert (estimate.low, estimate.high) == pytest.approx((71.0 - half, 71.0 + half), abs=0.01)
+    assert str(estimate) == f"expected chrF 71.0 [{estimate.low:.1f}, {estimate.high:.1f}]"
 
 
 def test_nothing_is_said_without_a_calibration_of_texts_or_a_line_with_a_confidence():

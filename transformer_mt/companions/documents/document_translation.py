@@ -41,8 +41,8 @@ class Part:
     @property
     def pairs(self) -> list[tuple[str, str]]:
         """The texts with their translations."""
-        found = [of for of in self.results if "unchanged" not in of.flags and of.translation.strip()]
-        return [(of.source, of.translation) for of in found]
+        texts = [one for one in self.results if "unchanged" not in one.flags and one.translation.strip()]
+        return [(one.source, one.translation) for one in texts]
 
 
 def parse(

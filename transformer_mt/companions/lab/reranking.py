@@ -39,6 +39,7 @@ def read_candidates(files: Sequence[Path]) -> list[Line]:
         rows = list(rows_of(file))
         for number, row in enumerate(rows, start=1):
             several = row.get("n_best") or []
+            several = several if isinstance(several, list) else [several]
             row["texts"] = [one.get("translation") if isinstance(one, dict) else None for one in several]
             if not all(isinstance(text, str) for text in (row.get("source"), *row["texts"])):
                 raise InputError(f"{file}:{number}: must be JSON with source and translation, but is not")
@@ -69,7 +70,7 @@ def choices(lines: Sequence[Line], metric: Metric, by_risk: bool) -> Iterator[Ch
             if len(texts) == 1:
                 yield Choice(source, texts[0], None)
                 continue
-            each = len(texts) - 1 if by_risk else 1
-            means = [sum(islice(scores, each)) / each for _ in texts]
+            comparisons = len(texts) - 1 if by_risk else 1
+            means = [sum(islice(scores, comparisons)) / comparisons for _ in texts]
             best = max(range(len(texts)), key=means.__getitem__)
             yield Choice(source, texts[best], means[best])

@@ -185,7 +185,7 @@ def test_options_of_lines_are_refused(tiny_run, page, cli, words, message):
 
 
 def test_json_tells_how_much_each_text_may_be_trusted(tiny_run, tmp_path, cli):
-    """Beside the document: a line for each text, and one for the document with the chrF to expect."""
+    """A JSON line for each text, and one for the document, with the expected chrF."""
     run = shutil.copytree(tiny_run, tmp_path / "run")
     facts = {"intercept": 1.0, "slope": 1.0, "low": 0.2}
     errors = {"shift": 0.01, "spread": 0.1, "drift": 0.02}

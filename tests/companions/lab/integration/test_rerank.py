@@ -89,12 +89,12 @@ def test_the_utility_of_mbr_may_be_any_metric(tmp_path):
     texts = [f"{word} sieht {number} Vögel." for word in ("Der Hund", "Die Katze") for number in range(3)]
     rows = [("x", texts[: 1 + i % 6]) for i in range(230)]
     (chrf,) = build_metrics(EvaluateConfig(), "de", ["chrF"])
-    found = list(choices(read_candidates([candidates(tmp_path / "c", rows)]), chrf, by_risk=True))
+    chosen = list(choices(read_candidates([candidates(tmp_path / "c", rows)]), chrf, by_risk=True))
 
     def mean(text, others):
         return sum(chrf.score(["x"], [text], [[other]]).value for other in others) / len(others)
 
-    for choice, (_, several) in list(zip(found, rows))[:6] + list(zip(found, rows))[-6:]:
+    for choice, (_, several) in list(zip(chosen, rows))[:6] + list(zip(chosen, rows))[-6:]:
         if len(several) > 1:
             means = {text: mean(text, [other for other in several if other != text]) for text in several}
             assert choice.score == pytest.approx(max(means.values()))
@@ -114,7 +114,8 @@ def test_files_of_other_texts_are_refused(tmp_path, cli, metric, rows, message):
 
 @pytest.mark.parametrize(
     "line",
-    ['{"translation": "x"}', '{"source": "a", "translation": "x", "n_best": ["y"]}',
+    ['{"translation": "x"}', '{"source": "a", "translation": "x", "n_best": 5}',
+     '{"source": "a", "translation": "x", "n_best": ["y"]}',
      '{"source": "a", "translation": "x", "n_best": [{"translation": 3}]}'],
 )  # fmt: skip
 def test_lines_that_are_none_of_translate_are_refused(tmp_path, cli, metric, line):
