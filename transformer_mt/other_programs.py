@@ -7,6 +7,9 @@ from pathlib import Path
 from transformer_mt.cpu import usable_cores
 from transformer_mt.progress_bar import duration
 
+_LEAST_SECONDS = 1.0
+"""The shortest time over which the use of cores is measured: the system counts in hundredths of a second."""
+
 _FEW_CORES = 0.2
 """The share of the cores whose use by others is not worth a word."""
 
@@ -20,8 +23,8 @@ class OtherPrograms:
     def note(self, seconds: float) -> str:
         """The time that something which takes `seconds` now would take alone, if others use many cores."""
         clock, used = (now - begun for now, begun in zip(_used_by_others(), self._begun))
-        cores, usable = used / max(1e-9, clock), usable_cores()
-        if cores < _FEW_CORES * usable:
+        cores, usable = used / max(_LEAST_SECONDS, clock), usable_cores()
+        if cores < _FEW_CORES * usable or clock < _LEAST_SECONDS:
             return ""
         alone = duration(seconds * max(0.1, 1 - cores / usable))
         return f"; other programs use {cores:.1f} of {usable} cores: alone about {alone}"

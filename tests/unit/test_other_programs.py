@@ -22,6 +22,13 @@ def test_the_time_alone_is_said_where_others_use_many_cores(monkeypatch, used, n
     assert OtherPrograms().note(600.0) == note
 
 
+def test_nothing_is_said_of_a_moment(monkeypatch):
+    """A hundredth of a second in a few microseconds would be many cores."""
+    readings = iter([(100.0, 7.0), (100.001, 7.01)])
+    monkeypatch.setattr(other_programs, "_used_by_others", lambda: next(readings))
+    assert OtherPrograms().note(600.0) == ""
+
+
 def test_a_busy_loop_of_this_process_is_not_others_work():
     """Others may run while this test does: only its own second must not be counted."""
     clock, used = other_programs._used_by_others()

@@ -8,6 +8,7 @@ from tabulate import tabulate
 from transformer_mt.config import Config
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
+from transformer_mt.other_programs import OtherPrograms
 from transformer_mt.progress_bar import duration
 
 if TYPE_CHECKING:
@@ -24,19 +25,21 @@ def print_plan(config: Config, gpus: int) -> int:
 
     config, lengths = lengths_of(config)
     say("measuring this machine")
+    others = OtherPrograms()
     plan = plan_training(config, lengths)
-    print(tabulate(_rows(plan), tablefmt="plain"))
+    print(tabulate(_rows(plan, others), tablefmt="plain"))
     for change in plan.changes:
         print(f"\n{change.keys}\n  {change.reason}")
     return 0
 
 
-def _rows(plan: "Plan") -> list[tuple[str, str]]:
+def _rows(plan: "Plan", others: OtherPrograms) -> list[tuple[str, str]]:
     of_state, time = plan.state_bytes / 1e9, "not measured: the model does not fit this machine"
     if plan.seconds is not None:
         total = duration(plan.seconds * plan.updates)
         how = "measured without torch.compile" if plan.is_compiled else "measured"
         time = f"{total}, {plan.seconds:.3g} s an update, {how}; without validations"
+        time += others.note(plan.seconds * plan.updates)
     return [
         ("parameters", f"{plan.parameters:,}"),
         ("epoch", f"{plan.pairs:,.0f} pairs"),

@@ -2,10 +2,13 @@
 
 import logging
 import re
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from pydantic import Field
 
@@ -105,6 +108,16 @@ def _rows_of(
             yield {column: part[column][i] for column in part}
 
 
+def _hub_has_address() -> bool:
+    """False if the name of the hub's server cannot be resolved: there is no network. A proxy resolves it."""
+    from huggingface_hub.constants import ENDPOINT
+
+    try:
+        return bool(getproxies()) or bool(socket.getaddrinfo(urlsplit(ENDPOINT).hostname, None))
+    except OSError:
+        return False
+
+
 def _load_hub(corpus: HubCorpus, split: str) -> Any:
     """One split of a set: its files and the mark between their columns, or a memory-mapped data set where it
     is in another format.
@@ -115,6 +128,9 @@ def _load_hub(corpus: HubCorpus, split: str) -> Any:
     # What a broken connection raises: newer versions of the hub's library let it through as it is.
     network_error = getattr(getattr(huggingface_hub.utils, "httpx", None), "HTTPError", OSError)
     local = Path(corpus.hub).is_dir()
+    if not local and not _hub_has_address():
+        # Its library would try for half a minute what its cache answers at once, or nothing does.
+        huggingface_hub.constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
     if not local and (corpus.hub.startswith((".", "/", "~")) or corpus.hub.count("/") > 1):
         raise InputError(f"{corpus.hub}: no such folder; paths are relative to the current folder")
     datasets.utils.logging.set_verbosity_error()

@@ -12,6 +12,8 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.helpers.hub_server import NAME, serving
+from transformer_mt.corpora.hub import HubCorpus, read_hub
+from transformer_mt.errors import InputError
 
 README = b"""---
 configs:
@@ -153,3 +155,18 @@ def test_what_is_not_there_is_refused(hub, read):
     )
     ((kind, message),) = read("train", name="wmt/none")
     assert kind == "InputError" and message.startswith("wmt/none: cannot be downloaded from the hub")
+
+
+def test_without_a_network_the_library_does_not_try_again_and_again(monkeypatch, tmp_path):
+    """Its five retries take half a minute, and each start of a training would wait for them."""
+    import datasets
+    import huggingface_hub
+
+    for module in (huggingface_hub.constants, datasets.config):
+        monkeypatch.setattr(module, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "https://hub.invalid")
+    monkeypatch.setattr("transformer_mt.corpora.hub.getproxies", dict)
+    monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail(f"waits for {seconds} s"))
+    monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path))
+    with pytest.raises(InputError, match="a/b: cannot be downloaded from the hub"):
+        list(read_hub(HubCorpus(hub="a/b", split="train"), ["en", "de"]))

@@ -62,6 +62,10 @@ def is_tokenised(text: str, language: str) -> bool:
     return bool(_TOKENISED.search(text))
 
 
+_TOKENISED_SHARE = 0.01
+"""The share of the pairs from which on a corpus counts as tokenised."""
+
+
 class TokenisedCheck:
     """Text that was tokenised, on one side or both."""
 
@@ -73,11 +77,13 @@ class TokenisedCheck:
         self._joined = {"source", "target"} if joined is True else {joined} - {False}
         self._finding = Finding("tokenised text", "", weight=0.3, drops=False)
         self._sides = {"source": 0, "target": 0}
+        self._pairs = 0
 
     def add(self, row: int, pair: Pair) -> None:
         weight = weight_of(row)
         if not weight:
             return
+        self._pairs += weight
         is_split = [is_tokenised(text, language) for text, language in zip(pair, self._languages)]
         if any(is_split):
             self._finding.add(row, pair, weight)
@@ -87,7 +93,10 @@ class TokenisedCheck:
     def findings(self) -> list[Finding]:
         # Joining changes marks of text that was not tokenised, so a side with little of it is left as it is.
         sides = {side for side, count in self._sides.items() if 20 * count > max(self._sides.values())}
-        if sides <= self._joined:
+        if self._finding.pairs < _TOKENISED_SHARE * self._pairs:  # joining would change more of the others
+            self._finding.action = "too few to join; look at the examples"
+            self._finding.weight = 0.0
+        elif sides <= self._joined:
             self._finding.action = "left after joining; look at the examples"
             self._finding.weight = 0.0
         else:

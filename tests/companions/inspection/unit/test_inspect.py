@@ -384,6 +384,15 @@ def test_a_side_that_is_not_joined_is_still_to_be_joined(joined, action):
     assert finding.action == action and (finding.weight == 0) == action.startswith("left")
 
 
+def test_a_few_marks_do_not_make_a_corpus_tokenised():
+    """`detokenize` changes all pairs, of which most would be right."""
+    check = TokenisedCheck(("en", "de"))
+    for row in range(2000):
+        check.add(row, ("It is .", "Das ist .") if row % 700 == 0 else ("It is.", "Das ist."))
+    (finding,) = check.findings()
+    assert finding.pairs == 3 and not finding.is_setting and finding.weight == 0
+
+
 def test_joined_text_is_not_to_be_joined_again(write_config, tmp_path):
     rows = [f"It is {n} .\tDas ist {n} .\n" for n in range(40)]
     (tmp_path / "a.tsv").write_text("en\tde\n" + "".join(rows), encoding="utf-8")
