@@ -1,17 +1,19 @@
-"""A complete Transformer translation trainer. The public names are imported on first use."""
+"""A complete Transformer translation trainer. The public names are imported on first use; companions bring
+further ones.
+"""
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.cpu import wait_without_spinning
 from transformer_mt.version import __version__
 
-__all__ = ["Translator", "__version__", "load_config", "pipeline", "train"]
+__all__ = ["Translator", "__version__", "load_config", "train"]
 
 if TYPE_CHECKING:
     from transformer_mt.api import train
     from transformer_mt.config import load_config
-    from transformer_mt.translation.pipeline import pipeline
     from transformer_mt.translation.translator import Translator
 
 
@@ -21,7 +23,6 @@ wait_without_spinning()
 _MODULES = {
     "Translator": "transformer_mt.translation.translator",
     "load_config": "transformer_mt.config",
-    "pipeline": "transformer_mt.translation.pipeline",
     "train": "transformer_mt.api",
 }
 
@@ -30,6 +31,11 @@ def __getattr__(name: str) -> Any:
     # torch takes more than a second to import; `translate --help` must not wait for it.
     if name in _MODULES:
         return getattr(import_module(_MODULES[name]), name)
+    if not name.startswith("_") and find_spec(f"{__name__}.{name}") is None:  # else it is being imported
+        from transformer_mt.companion import public_names, resolve
+
+        if brought := public_names().get(name):
+            return resolve(brought)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -54,6 +54,8 @@ class Companion:
     commands: Mapping[str, Command] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
     """Further options of commands: for each command a function of its parser."""
+    public_names: Mapping[str, str] = field(default_factory=dict)
+    """Names for `from transformer_mt import NAME`."""
     kinds: Mapping[Kind, Mapping[str, str]] = field(default_factory=dict)
     """Classes by the names that the YAML uses for them."""
     hooks: Mapping[Hook, str] = field(default_factory=dict)
@@ -129,6 +131,11 @@ def options_for(command: str) -> Iterator[Callable[[Any], None]]:
 def commands() -> dict[str, Command]:
     """The commands of all companions."""
     return {name: command for each in companions().values() for name, command in each.commands.items()}
+
+
+def public_names() -> dict[str, str]:
+    """The public names of all companions."""
+    return {name: value for each in companions().values() for name, value in each.public_names.items()}
 
 
 def resolve(value: str) -> Any:

@@ -8,6 +8,6 @@ def test_dir_shows_the_public_names_alone():
     assert (
         dir(transformer_mt)
         == sorted(transformer_mt.__all__)
-        == ["Translator", "__version__", "load_config", "pipeline", "train"]
+        == ["Translator", "__version__", "load_config", "train"]
     )
     assert transformer_mt.load_config is load_config and callable(transformer_mt.train)

@@ -5,6 +5,8 @@ import shlex
 from pathlib import Path
 
 from transformer_mt.cli.options.arguments import Parser
+from transformer_mt.errors import InputError
+from transformer_mt.new_config.sizing import PURPOSES
 
 _FORMATS = """\
 files: two line-aligned text files, .tsv, .csv, .jsonl, .parquet, .tmx, or .zip in OPUS's Moses format, in any
@@ -25,6 +27,10 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--glossary", metavar="FILE", help="train for glossaries such as this one: TSV, CSV or TBX"
     )
+    parser.add_argument(
+        "--for", dest="purpose", metavar="EXPORT", choices=PURPOSES,
+        help=f"the export that a new model must fit: {', '.join(PURPOSES)} (default: ctranslate2)",
+    )  # fmt: skip
     parser.set_defaults(command=_new)
 
 
@@ -34,7 +40,10 @@ def _new(arguments: argparse.Namespace) -> int:
 
     out = Path(arguments.out or f"{arguments.source_lang}_{arguments.target_lang}.yaml")
     languages = arguments.source_lang, arguments.target_lang
-    new_config(*languages, arguments.files, out, arguments.parent, arguments.glossary)
+    if arguments.parent and arguments.purpose:
+        raise InputError("--for must be given without --from: the adapted model keeps its sizes")
+    purpose = arguments.purpose or "ctranslate2"
+    new_config(*languages, arguments.files, out, arguments.parent, arguments.glossary, purpose)
     config = shlex.quote(str(out))
     say(f"next: transformer-mt inspect {config}; transformer-mt train {config}")
     return 0

@@ -24,6 +24,9 @@ class Size:
     learning_rate: float
     epochs: float
     batch_tokens: int = 4096
+    position: str = "rotary"
+    shallow_decoder: bool = False
+    """The decoder has one layer, instead of as many as the encoder."""
 
     @property
     def d_ff(self) -> int:
@@ -52,6 +55,25 @@ def size_for(pairs: int) -> Size:
     return min(SIZES, key=lambda size: abs(log(size.pairs / max(1, pairs))))
 
 
+PURPOSES = ("any", "ctranslate2", "huggingface", "browser")
+"""The exports that a model may be for."""
+
+_BROWSER_WIDTH = 256
+
+
+def suited(size: Size, purpose: str) -> Size:
+    """The size for an export. Only sinusoidal positions fit all exports. A browser must load the model and
+    run it on a phone: it is narrow, and its decoder, which runs once per token, has one layer.
+    """
+    if purpose in ("any", "huggingface"):
+        return replace(size, position="sinusoidal")
+    if purpose == "browser":
+        width = min(size.d_model, _BROWSER_WIDTH)
+        narrow = max((s for s in SIZES if s.d_model <= width), key=lambda s: min(s.pairs, size.pairs))
+        return replace(narrow, pairs=size.pairs, epochs=size.epochs, shallow_decoder=True)
+    return size
+
+
 _FEW_EPOCHS = 18
 
 
@@ -66,4 +88,8 @@ def shortened(size: Size, epochs: float) -> Size:
 
 def smaller(size: Size) -> list[Size]:
     """The sizes below this one, from large to small."""
-    return [other for other in reversed(SIZES) if other.pairs < size.pairs]
+    return [
+        replace(other, position=size.position, shallow_decoder=size.shallow_decoder)
+        for other in reversed(SIZES)
+        if other.pairs < size.pairs and other.d_model <= size.d_model
+    ]

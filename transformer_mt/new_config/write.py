@@ -19,7 +19,7 @@ from transformer_mt.files import write_text
 from transformer_mt.messages import say
 from transformer_mt.new_config.adapting import adapting_config
 from transformer_mt.new_config.denoising_config import FEW_PAIRS, denoising_file, write_denoising
-from transformer_mt.new_config.sizing import UNSEGMENTED_LEAST, Size, shortened, size_for, smaller
+from transformer_mt.new_config.sizing import UNSEGMENTED_LEAST, Size, shortened, size_for, smaller, suited
 from transformer_mt.new_config.user_files import BATCH_FILL, Data, held_out_set, read_files, sides_of
 from transformer_mt.other_programs import OtherPrograms
 from transformer_mt.progress_bar import duration
@@ -32,6 +32,11 @@ _HOUR = 3600.0
 _WORDS_PER_PIECE = 20
 # The 256 bytes, the special pieces and some letters; below the second number there is no room for letters.
 _MIN_VOCABULARY, _REFUSED_VOCABULARY = 400, 300
+_EXPORTS = {
+    "rotary": "Hugging Face's transformers\n# cannot hold rotary positions; `model.position=sinusoidal` fits.",
+    "sinusoidal": "All exports can hold it.",
+}
+"""A comment on the positions."""
 # BLEU counts sequences of up to this many tokens.
 _FEW_TOKENS = 4
 
@@ -43,9 +48,11 @@ def new_config(
     out: Path,
     parent: str | None = None,
     glossary: str | None = None,
+    purpose: str = "ctranslate2",
 ) -> None:
     """Write a config for the files to `out`, of a new model or of one that adapts `parent`, and say what was
-    assumed and how long the training will take. With a `glossary` the model learns to obey one.
+    assumed and how long the training will take. With a `glossary` the model learns to obey one. `purpose` is
+    the export that a new model must fit.
     """
     for file in (out, denoising_file(out)):
         if file.exists():
@@ -72,7 +79,7 @@ def new_config(
         pieces = [(len(src) + 1, len(tgt) + 1) for src, tgt in sides_of(data.sample, tokenizer)]
         _write(out, config, text, len(tokenizer.all_pieces_tgt), pieces)
         return
-    size, lengths = _fitting(size_for(data.pairs), data)
+    size, lengths = _fitting(suited(size_for(data.pairs), purpose), data)
     config, text = _config(data, size, lengths, out)
     seconds = _write(out, config, text, size.vocab_size, lengths)
     if data.pairs <= FEW_PAIRS:
@@ -185,8 +192,7 @@ data:
 {data.more}\
 # Sizes for about {size.pairs:,} pairs.{note}
 tokenizer: {flow(_tokenizer_keys(data, size))}
-# Width and depth fit the amount of data; less data gets more dropout. To `export` it for Hugging
-# Face's transformers, train it with `position: sinusoidal`; CTranslate2 and Argos need no change.
+# Width and depth fit the amount of data; less data gets more dropout. {_EXPORTS[size.position]}
 model: {flow(_model_keys(size))}
 train:
   max_updates: {updates}
@@ -243,7 +249,7 @@ def _model_keys(size: Size) -> dict[str, object]:
         "d_ff": size.d_ff,
         "num_heads": size.num_heads,
         "num_encoder_layers": size.layers,
-        "num_decoder_layers": size.layers,
+        "num_decoder_layers": 1 if size.shallow_decoder else size.layers,
         "dropout": size.dropout,
-        "position": "rotary",
+        "position": size.position,
     }

@@ -12,6 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from tests.helpers.companions import needs
+from transformer_mt.cli import main
 from transformer_mt.config import DataConfig
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy
@@ -19,7 +20,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.new_config import user_files as files_module
 from transformer_mt.new_config import write as write_module
 from transformer_mt.new_config.guess_corpora import guess_corpora
-from transformer_mt.new_config.sizing import SIZES, size_for
+from transformer_mt.new_config.sizing import PURPOSES, SIZES, size_for, smaller, suited
 from transformer_mt.new_config.write import new_config
 from transformer_mt.training.planning import speed
 
@@ -434,9 +435,28 @@ def test_the_config_says_what_its_export_needs(tmp_path, quick):
     )
     new_config("en", "de", ["a.tsv"], tmp_path / "mine.yaml")
     comments = "".join(line for line in (tmp_path / "mine.yaml").read_text().split("\n") if line[:1] == "#")
-    assert "Hugging# Face's transformers, train it with `position: sinusoidal`" in comments
-    refused = ["model.position must be sinusoidal, but is rotary"]
-    for words, reasons in (([], refused), (["model.position=sinusoidal"], [])):
-        config = load_config(tmp_path / "mine.yaml", words)
-        assert ToHuggingFace().reasons_against(config) == reasons
+    assert "transformers# cannot hold rotary positions; `model.position=sinusoidal`" in comments
+    for purpose in PURPOSES:
+        out = tmp_path / f"for_{purpose}.yaml"
+        new_config("en", "de", ["a.tsv"], out, purpose=purpose)
+        config = load_config(out)
+        is_held = purpose in ("any", "huggingface")
+        refused = [] if is_held else ["model.position must be sinusoidal, but is rotary"]
+        assert ToHuggingFace().reasons_against(config) == refused
         assert ToCTranslate2().reasons_against(config) == ToArgos().reasons_against(config) == []
+        assert ("cannot hold" in out.read_text()) is not is_held
+        assert (config.model.num_decoder_layers == 1) is (purpose == "browser")
+
+
+@pytest.mark.parametrize("pairs", [size.pairs for size in SIZES])
+def test_a_model_for_a_browser_is_narrow_and_trains_as_long(pairs):
+    size, narrow = size_for(pairs), suited(size_for(pairs), "browser")
+    assert narrow.d_model == 256 and narrow.shallow_decoder
+    assert (narrow.pairs, narrow.epochs, narrow.dropout) == (pairs, size.epochs, size.dropout)
+    assert all(other.shallow_decoder and other.d_model == 256 for other in smaller(narrow))
+    assert {other.position for other in smaller(suited(size, "any"))} <= {"sinusoidal"}
+
+
+def test_an_adapted_model_is_for_what_its_parent_is_for(capsys):
+    assert main(["new", "en", "de", "a.tsv", "--from", "runs/x", "--for", "any"]) == 2
+    assert "--for must be given without --from: the adapted model keeps its sizes" in capsys.readouterr().err

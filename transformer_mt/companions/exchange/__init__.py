@@ -1,7 +1,7 @@
 """Models from and for other software: public models as runs, runs as exports, each proven.
 
 `importing` reads public models, `export` writes models, `layouts` names the parts of a Transformer in other
-software, in both directions.
+software, in both directions; `pipeline` answers calls written for transformers.
 """
 
 from transformer_mt.companion import Command, Companion
@@ -12,6 +12,7 @@ companion = Companion(
         "import": Command(f"{_HERE}.commands.import_public_model", "import a public model", "train"),
         "export": Command(f"{_HERE}.commands.export_model", "write a model for other software", "use"),
     },
+    public_names={"pipeline": f"{_HERE}.pipeline:pipeline"},
     hooks={
         "open_model": f"{_HERE}.importing.model_folder:open_model",
         "after_training": f"{_HERE}.export.own_export:make_own_export",
