@@ -20,7 +20,7 @@ def translate_main() -> int:
 
 
 def _stop_quietly() -> None:
-    """Ctrl-C while the modules load ends the process, not with a traceback. The command replaces this."""
+    """Make Ctrl-C end the process without a traceback, until the command installs its own handler."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else the parent process ignores it
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 

@@ -45,8 +45,8 @@ def translate_main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, is_process: bool) -> int:
-    """The command's exit status. `parser` has the flags that errors name. `is_process`: nothing else runs in
-    this process, so it may handle signals.
+    """Run the command and return its exit status. `parser` has the names of the flags for error messages.
+    `is_process`: the command has the process to itself, so it may install signal handlers.
     """
     if is_process:
         _install_signal_handlers()
@@ -77,9 +77,7 @@ def _show_warning(
 
 
 def _end_now(status: int) -> NoReturn:
-    """End the process without the clean-up of the libraries, in which a rank would wait for peers that wait
-    for it.
-    """
+    """End the process without the clean-up of libraries, in which ranks would wait for each other."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, AttributeError):
             stream.flush()
@@ -144,7 +142,7 @@ def _install_signal_handlers() -> None:
             signal.signal(other, signal.SIG_DFL)
         raise KeyboardInterrupt(number)
 
-    # The parent process may have set one of them to be ignored, and torchrun stops its processes itself.
+    # Signals that the parent process ignores stay ignored. Under torchrun SIGTERM keeps its default action.
     ours = [] if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else [signal.SIGINT]
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and "WORLD_SIZE" not in os.environ:
         ours.append(signal.SIGTERM)

@@ -105,7 +105,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
 
 
 def _evaluate_text(arguments: argparse.Namespace, folder: "RunFolder", config: "Config") -> int:
-    """Print the scores of the test sets of a model that translates nothing, and keep them in its folder."""
+    """Print and save the test scores of an encoder-only or decoder-only model, which cannot translate."""
     from transformer_mt.corpora.evaluation_sets import EvaluationSet, read_set
     from transformer_mt.evaluation.seen_share import SystemRecord
     from transformer_mt.language_models.loaded_model import LoadedModel
@@ -140,7 +140,7 @@ def _score(
     external: "Sequence[Metric]",
     hand: "list[HandLinks] | None",
 ) -> None:
-    """Print the scores of each set, and what else is asked for."""
+    """Print the scores of each test set, then run the hooks that print further tables."""
     for test, evaluation in run.evaluations(tests, external, hand):
         what = f"{test.title}, {evaluation.search}, by {run.translator.engine_in_words}"
         _print_scores(arguments, test, evaluation.seen, evaluation.scores, what, evaluation.expected)

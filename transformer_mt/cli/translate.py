@@ -93,7 +93,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def _file_or_stream(name: str) -> str | None:
-    """The name of a file; `-` is standard input or output."""
+    """The file name, or None for `-`, which is standard input or output."""
     return None if name == "-" else name
 
 
@@ -136,7 +136,7 @@ def _translate_lines(request: TranslateRequest) -> None:
                 refuse_lost_rank(error)
                 raise
             return
-        # The first lines before the output is opened, which empties it: they may be no text.
+        # Read the first lines before the output is opened and truncated: the input may be binary.
         first_task = next(work, None)
         remember = memory_out(request, translator, files)
         output, end = _open_output(request, translator, files), _line_end(request)
@@ -165,7 +165,7 @@ def _options(request: TranslateRequest) -> "Options":
 
 
 def _chunks(request: TranslateRequest, files: ExitStack) -> Iterator[list[bytes]]:
-    """The lines to translate, as many together as are there."""
+    """Chunks of lines to translate. From a pipe or terminal, a chunk has the lines available so far."""
     from transformer_mt.text.lines import open_bytes, read_ready
     from transformer_mt.translation.chunk_size import ChunkSize
 
@@ -197,7 +197,7 @@ class Task(NamedTuple):
 def _work(
     chunks: Iterator[list[bytes]], prefixes: Iterator[str] | None, request: TranslateRequest, done: int
 ) -> Iterator[Task]:
-    """The lines after the first `done`."""
+    """Tasks for the lines after the first `done`. InputError if lines are missing or prefixes do not fit."""
     from transformer_mt.text.lines import refuse_binary
 
     first = 1
@@ -227,7 +227,7 @@ def _work(
 
 
 def _prefixes(request: TranslateRequest) -> Iterator[str] | None:
-    """The beginning of each translation. InputError now, not at the first line, if the file is not there."""
+    """Prefixes of the translations, or None. A missing file is an InputError now, not at the first line."""
     if request.prefixes:
         from transformer_mt.text.lines import open_bytes, read_lines
 
@@ -238,13 +238,13 @@ def _prefixes(request: TranslateRequest) -> Iterator[str] | None:
 
 
 def _facts(request: TranslateRequest, translator: "Translator") -> dict[str, str]:
-    """The facts that the lines of the output depend on, for the record that --resume compares."""
+    """The settings and files that the output depends on; --resume compares them with the saved record."""
     names = ("json", "n_best", "align", "prefix")
     return resume.record_of(request, translator, names, {"the prefixes": request.prefixes})
 
 
 def _lines_done(request: TranslateRequest, translator: "Translator") -> int:
-    """Lines that need not be translated again. InputError if something else wrote them."""
+    """Number of finished lines; a last incomplete one is cut off. InputError if other settings wrote it."""
     from transformer_mt.text.lines import cut_to_whole_lines
 
     assert request.output is not None  # check_options
@@ -257,15 +257,13 @@ def _lines_done(request: TranslateRequest, translator: "Translator") -> int:
 
 
 def _open_output(request: TranslateRequest, translator: "Translator", files: ExitStack) -> IO[bytes]:
-    """The output file; without --resume opening it empties it, so all that can be refused was
-    refused before.
-    """
+    """Open the output file. Without `--resume` this truncates it, so all checks must come first."""
     if not request.output:
         return sys.stdout.buffer
     output = Path(request.output)
     try:
         opened = files.enter_context(output.open("ab" if request.resume else "wb"))
-        # A device or a pipe is not resumed; a resumed output has its record. Hashing reads whole files.
+        # Only a new regular file needs a record; making one hashes all files that are read.
         if output.is_file() and not output.stat().st_size:
             resume.begin(output, _facts(request, translator))
         return opened
@@ -276,7 +274,7 @@ def _open_output(request: TranslateRequest, translator: "Translator", files: Exi
 
 
 def _progress(request: TranslateRequest, done: int, files: ExitStack) -> Any:
-    """Counts lines in a bar on stderr, where a person looks at it and does not type the lines."""
+    """The update function of a progress bar on stderr. It does nothing if lines are typed or shown there."""
     reads_file = bool(request.input) or not (request.text or sys.stdin is None or sys.stdin.isatty())
     if not reads_file or not sys.stderr.isatty() or (not request.output and sys.stdout.isatty()):
         return lambda lines: None
@@ -339,7 +337,7 @@ def _with_ranks(
 ) -> None:
     """Under torchrun rank 0 reads and writes; each rank translates its share of the lines."""
     ranks = join_ranks(translator)
-    if ranks.is_rank_zero:  # before the output is opened, which empties it: the input may be no text
+    if ranks.is_rank_zero:  # reject binary input before the output is opened and truncated
         work = chain([task] if (task := next(work, None)) else [], work)
     output, end = _open_output(request, translator, files) if ranks.is_rank_zero else None, _line_end(request)
     while sent := ranks.broadcast(next(work, None) if ranks.is_rank_zero else None):

@@ -132,7 +132,7 @@ class DataConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _one_language(cls, data: Any) -> Any:
-        """`language` for source_lang, target_lang and the language of each plain text."""
+        """Use `language` as source_lang, target_lang and the language of each plain-text corpus."""
         if not isinstance(data, dict) or not (language := data.get("language")):
             return data
 

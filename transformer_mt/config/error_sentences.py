@@ -119,7 +119,7 @@ def sentences(
 
 def _lines(error: Any, where: dict[str, str], section: type[BaseModel]) -> list[list[str | Setting]]:
     """The lines of one error of pydantic: a section has one for all its conflicts."""
-    # pydantic puts the tags of unions into the path; ours are the corpus kinds and the members of unions.
+    # pydantic puts union tags (here corpus kinds and union members) into the path: remove them.
     loc = [str(part) for part in error["loc"]]
     if loc[:2] in (["data", "train"], ["data", "valid"]) and loc[2:3] in (["one"], ["list"]):
         del loc[2]
@@ -203,9 +203,9 @@ def _is_corpus(loc: list[str]) -> bool:
 
 
 def _nearest(loc: list[str], section: type[BaseModel]) -> str:
-    """`; did you mean ...?` for an unknown key: written with its dots, then by meaning for the usual names of
-    other toolkits, then its very name elsewhere, then the nearest spelling among its neighbours, then
-    anywhere.
+    """The hint `; did you mean ...?` for an unknown key, or an empty text. Tries in order: a key written with
+    dots, a key of another toolkit, the same name in another section, a similar name in its section, a
+    similar name anywhere.
     """
     every = [dotted for dotted, _, _ in keys(section)]
     if ".".join(loc) in every:  # written with its dots

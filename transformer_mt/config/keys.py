@@ -40,7 +40,7 @@ def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _sections(field: FieldInfo) -> list[type[BaseModel]]:
-    """The section that a key is, or the items of its list; a key may also be a word or a section
+    """The section classes in a key's type, alone or as items of a list. Some keys accept a word or a section
     (model.attention.score).
     """
     kinds = members(field.annotation)

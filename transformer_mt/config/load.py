@@ -157,7 +157,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
 
 
 def _copy_of(value: Any) -> Any:
-    """A copy in which each key has a value of its own: what an *alias names twice is one object in YAML."""
+    """A deep copy without shared objects: YAML loads an *alias as the same object as its anchor."""
     if isinstance(value, dict):
         return {key: _copy_of(item) for key, item in value.items()}
     return [_copy_of(item) for item in value] if isinstance(value, list) else value

@@ -73,7 +73,7 @@ class AttentionConfig(Section):
     @field_validator("score", mode="after")
     @classmethod
     def _one_for_all(cls, score: ScoreKind | ScoresConfig) -> ScoreKind | ScoresConfig:
-        """Three equal scores are one: a run that names them is not another mechanism."""
+        """Replace three equal scores by one, so that both spellings give the same config."""
         if isinstance(score, ScoresConfig) and score.encoder == score.decoder == score.cross:
             return score.encoder
         return score

@@ -95,7 +95,7 @@ def resolve(written: Config, known: Known) -> Config:
 
 
 def _check_again(config: Config) -> None:
-    """InputError where keys do not go with those that its parent or its vocabulary has decided."""
+    """Raise InputError if keys conflict with values taken from the parent or the vocabulary."""
     try:
         Config.model_validate(config.model_dump())
     except ValidationError as error:

@@ -77,7 +77,7 @@ def _fetch_all(url: str, part: Path, what: str) -> None:
 
 
 def _fetch(url: str, part: Path, what: str) -> None:
-    """Download the rest of the file; OSError if it is cut."""
+    """Download the rest of the file. OSError or HTTPException if the connection ends before that."""
     begun = _size(part)
     mark = _mark(part).read_text(encoding="utf-8") if begun and _mark(part).exists() else ""
     # If-Range: the whole file comes if it has changed since.
@@ -129,5 +129,5 @@ def _size(part: Path) -> int:
 
 
 def _mark(part: Path) -> Path:
-    """The file that holds what identifies the content: its ETag or the time of its last change."""
+    """Path of the file that holds the download's ETag or Last-Modified header."""
     return part.with_name(f"{part.name}.mark")

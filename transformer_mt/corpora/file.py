@@ -71,7 +71,7 @@ class FileCorpus(Corpus):
         return self.columns is not None and len(self.columns) == 2
 
     def _both_columns(self, languages: Languages) -> Columns:
-        """Source and target column, which are the same of plain text."""
+        """Source and target column; for plain text the same column twice."""
         columns = self.columns or list(languages)
         return columns * 2 if len(columns) == 1 else columns
 

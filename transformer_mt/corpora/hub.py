@@ -119,13 +119,13 @@ def _hub_has_address() -> bool:
 
 
 def _load_hub(corpus: HubCorpus, split: str) -> Any:
-    """One split of a set: its files and the mark between their columns, or a memory-mapped data set where it
-    is in another format.
+    """One split of a data set: its files and their column separator, or for formats that are not read here a
+    memory-mapped data set.
     """
     import datasets
     import huggingface_hub
 
-    # What a broken connection raises: newer versions of the hub's library let it through as it is.
+    # The error of a broken connection, which newer versions of the hub's library do not wrap.
     network_error = getattr(getattr(huggingface_hub.utils, "httpx", None), "HTTPError", OSError)
     local = Path(corpus.hub).is_dir()
     if not local and not _hub_has_address():

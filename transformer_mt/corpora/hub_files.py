@@ -62,7 +62,7 @@ def _ending(file: str) -> str:
 
 
 def _has_other_settings(config: Any) -> bool:
-    """True if the card of a set asks for more than other files: no header, say, or a field of a JSON file."""
+    """True if the set's card has settings that are not supported here, such as no header or a JSON field."""
     usual, ignored = type(config)(), {"name", "version", "data_dir", "data_files", "description", "features"}
     names = vars(config).keys() - ignored - set(_OF_TEXT)
     return any(getattr(config, key) != getattr(usual, key, None) for key in names)

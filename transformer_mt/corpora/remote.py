@@ -48,7 +48,7 @@ def facts_of(pattern: str) -> list[Any]:
 
 
 def _listed(pattern: str) -> dict[str, Any]:
-    """The facts that a store gives of each file, in order, from as few requests as possible."""
+    """Metadata of each matching file in the store, sorted by URL, from as few requests as possible."""
     files, path = file_system(pattern)
     if not glob.has_magic(pattern):
         return {pattern: _asked(lambda: files.info(path), pattern)}

@@ -117,7 +117,7 @@ class SeenSentences:
 
 
 def _mapped(file: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    """Metadata and tensors of a file; what is looked at is read."""
+    """Metadata and memory-mapped tensors of a file: only the parts that are accessed are read."""
     with safe_open(file, framework="numpy") as saved:  # checks it
         facts, names = saved.metadata() or {}, list(saved.keys())
     content = np.memmap(file, np.uint8, "r")

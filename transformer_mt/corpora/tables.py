@@ -86,8 +86,8 @@ def text_rows(path: str, suffix: str, delimiter: str | None) -> Iterator[tuple[i
 
 
 def _tsv_rows(path: str, gap: str) -> Iterator[list[str]]:
-    """The cells of each row. A quotation mark is text, unless all rows with one are written as spreadsheets
-    write them; the whole file is read by one of these rules.
+    """The cells of each row. Quotation marks belong to the text unless the file is quoted as by a spreadsheet
+    (`_is_of_spreadsheet`). One of these rules applies to the whole file.
     """
     lines = read_lines(path)
     for line in lines:
@@ -105,8 +105,8 @@ def _tsv_rows(path: str, gap: str) -> Iterator[list[str]]:
 
 
 def _is_of_spreadsheet(path: str, gap: str) -> bool:
-    """True if each cell with a quotation mark is quoted by the rule of CSV (RFC 4180, 2.5 to 2.7), and one at
-    least has what people do not write: marks that are doubled, a line break or the separator; or all cells
+    """True if each cell with a quotation mark is quoted as in CSV (RFC 4180, 2.5 to 2.7), and the quotes are
+    not just part of the text: a quoted cell has doubled marks, a line break or the separator, or all cells
     are quoted.
     """
     mark = re.escape(gap)
@@ -236,7 +236,7 @@ def _read_named(
 
 
 def _missing(row: dict[str, Any], columns: list[str]) -> str | None:
-    """The column that the row lacks."""
+    """The first column that the row lacks, or None."""
     nested = row.get("translation")
     fields = nested if isinstance(nested, dict) and not all(name in row for name in columns) else row
     return next((name for name in columns if name not in fields), None)
@@ -259,7 +259,7 @@ def _json_row(line: str, location: str) -> dict[str, Any]:
 
 
 def _once(pairs: list[tuple[str, Any]], location: str) -> dict[str, Any]:
-    """The object of these keys and values; InputError where it has a key twice."""
+    """A dict of the keys and values of a JSON object. InputError for a duplicate key."""
     row = dict(pairs)
     if len(row) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -310,5 +310,5 @@ def pair_of(row: dict[str, Any], columns: list[str], location: str) -> Pair:
 
 
 def _sentence(text: str) -> str:
-    """A newline inside a cell is white space: a sentence is one line everywhere else."""
+    """The text with newlines replaced by spaces: a sentence must be one line."""
     return " ".join(text.split("\n"))

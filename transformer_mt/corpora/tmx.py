@@ -103,8 +103,8 @@ def _pieces(element: Any) -> Iterator[str]:
 
 
 def _of_languages(texts: dict[str, str], languages: list[str]) -> tuple[str, str] | None:
-    """The texts in two languages: of exactly their codes, else of another code of the language. None where
-    one is missing.
+    """The texts in two languages. Each language is found by its exact code, else by another code of the same
+    language (en for en-US). None if one is missing.
     """
     codes = {hyphenated(code): text for code, text in texts.items()}
     wanted = [hyphenated(language) for language in languages]

@@ -37,7 +37,7 @@ Row = tuple[str, ...]
 
 
 def _tables() -> dict[str, list[Row]]:
-    """The rows of each table of the file beside this one."""
+    """The rows of each table in toy_words.txt."""
     tables: dict[str, list[Row]] = {}
     for line in Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("["):

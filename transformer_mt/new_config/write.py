@@ -33,7 +33,7 @@ _WORDS_PER_PIECE = 20
 # The 256 bytes, the special pieces and some letters; below the second number there is no room for letters.
 _MIN_VOCABULARY, _REFUSED_VOCABULARY = 400, 300
 _EXPORTS = {
-    "rotary": "Hugging Face's transformers\n# cannot hold rotary positions; `model.position=sinusoidal` fits.",
+    "rotary": "transformers cannot hold\n# rotary positions: for it, train with `model.position=sinusoidal`.",
     "sinusoidal": "All exports can hold it.",
 }
 """A comment on the positions."""

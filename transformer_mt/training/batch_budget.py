@@ -48,7 +48,7 @@ def largest_budget(measure: Callable[[int], int], limit: int, least: int, update
 
 
 def _between(fitting: int, too_many: int, fits: Callable[[int], bool]) -> int:
-    """The most tokens that fit, to an eighth."""
+    """The largest number of tokens that fits, found by bisection to within an eighth."""
     while too_many - fitting > max(_STEP, fitting // 8):
         middle = (fitting + too_many) // 2 // _STEP * _STEP
         fitting, too_many = (middle, too_many) if fits(middle) else (fitting, middle)

@@ -50,7 +50,7 @@ def _has_unknown(train: EncodedPairs) -> bool:
 
 
 def _pairs_of(entry: Corpus, settings: DataConfig) -> list[Pair]:
-    """The first pairs of a corpus that is translated or written again."""
+    """The first pairs of a corpus; none for classification, or if the corpus cannot be read."""
     if entry.objective == "classification":
         return []
     with suppress(InputError):  # the data come from the cache, and the corpus is out of reach now

@@ -45,7 +45,7 @@ def check_validations(run: Run) -> None:
 
 
 def _uniform(run: Run) -> float:
-    """The loss of a model that finds each token of the vocabulary as likely, in nats per target token."""
+    """The loss of a uniform guess over the vocabulary, in nats per target token."""
     return math.log(run.data.tokenizer.tgt.vocab_size())
 
 

@@ -102,7 +102,7 @@ def _check_sets(config: Config) -> None:
 
 
 def _refuse_bf16_weights(config: Config, dtype: torch.dtype) -> None:
-    """InputError if the layers must compute with float32 weights, but would be sent others."""
+    """Raise InputError if train.fsdp_weights is bf16, but the layers need float32 weights."""
     if config.train.fsdp_weights == "fp32":
         return
     if config.model.kind != "transformer":

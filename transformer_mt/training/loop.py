@@ -53,7 +53,7 @@ def _train(run: Run) -> None:
     if run.saved_step is not None and run.progress.best_step == run.progress.step:
         publish(run, run.weights(), run.progress.best_score, run.progress.best_loss)  # it was killed before
     if run.saved_step is None and config.init_from:
-        _validate(run)  # what the parent can do: no later model of this run may be worse
+        _validate(run)  # the parent's score: the run never publishes a worse model
     run.model.train()
     with Interrupts() as interrupts:
         while not run.is_done:
@@ -94,7 +94,7 @@ def _validate(run: Run) -> None:
     begun = time.perf_counter()
     try:
         validate_and_publish(run)
-    except WorkError:  # the weights are no good, or the disk is not
+    except WorkError:  # weights that are not finite, or a full disk
         raise
     except Exception:  # too little memory to translate, say: the updates before it are not lost
         if run.ranks.size == 1 and run.progress.step:
@@ -149,7 +149,7 @@ def _update(run: Run) -> None:
 
 
 def _collect_results(run: Run) -> None:
-    """Read the results of the updates whose numbers were not read yet, and count them."""
+    """Read the results of pending updates from the device, and add them to the progress."""
     progress, results = run.progress, [pending.result() for pending in run.pending]
     if not results:
         return

@@ -174,8 +174,8 @@ def finish(run: Run) -> None:
 
 
 def _average(run: Run) -> tuple[checkpoint.Tensors | None, list[int]]:
-    """The average of the checkpoints, with their steps, or the moving average; None without one. A collective
-    operation.
+    """(weights, steps): the average of the checkpoints with their steps, or the moving average without. The
+    weights are None if there is no average. A collective operation.
     """
     ranks = run.ranks
     if run.moving_average is not None:
@@ -190,7 +190,7 @@ def _average(run: Run) -> tuple[checkpoint.Tensors | None, list[int]]:
 
 def _calibrate(run: Run) -> None:
     """Calibrate the confidence of the model in the run's folder."""
-    if run.folder.calibration_file.exists():  # the model is that of an earlier end
+    if run.folder.calibration_file.exists():  # the published model did not change and is calibrated
         return
     translated = [valid for valid in run.data.valid if valid.objective == "translation"]
     if not translated:

@@ -158,7 +158,7 @@ def _open_run(written: Config, folder: RunFolder, fresh: bool, ranks: Ranks, hel
 
 
 def _config_to_keep(run: Run) -> Config:
-    """The run's config; for one that is finished with the settings that trained it, as nothing more is."""
+    """The config to save. A finished run keeps the settings that trained it, because it trains no further."""
     config, folder = run.config, run.folder
     if not (run.is_done and folder.is_finished and folder.config_file.exists()):
         return config
@@ -196,7 +196,7 @@ def _network(
     parent: Parent | None,
     updates_left: int,
 ) -> tuple[TranslationModel, Updater]:
-    """The model at update 0 and what updates it."""
+    """The model at update 0 and its updater."""
     torch.manual_seed(config.seed)
     model = model_for(config, data.tokenizer)
     if parent is not None:

@@ -84,8 +84,8 @@ def align_segment(
 
 
 def _folded(columns: NDArray[np.float32], positions: Sequence[Sequence[int]]) -> NDArray[np.float32]:
-    """(T, S) of all pieces -> (T, pieces of the text): what is paid to a piece is shared out among those that
-    it stands for.
+    """(T, S) over all source tokens -> (T, text tokens): distributes the attention on each source token over
+    the text tokens it represents.
     """
     shares = np.zeros((columns.shape[1], len(positions)), np.float32)
     for piece, of_piece in enumerate(positions):

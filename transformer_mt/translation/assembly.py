@@ -126,7 +126,7 @@ def merge_candidates(candidates: Sequence[Candidate]) -> Candidate:
 
 
 def _was_changed(line: TranslatedLine) -> bool:
-    """True if the line was searched for in other texts than itself: `score` needs them."""
+    """True if the searched texts differ from the line itself, as after a split. `score` needs them then."""
     return [unit.segment.searched for unit in line.line.units] != [line.line.source.strip()]
 
 

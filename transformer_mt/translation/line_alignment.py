@@ -56,7 +56,7 @@ class LineAlignment:
     def _segments(self, translated: TranslatedUnit, translation: str, rank: int) -> Iterator[AlignedSegment]:
         """The aligned segments of one unit and its translation."""
         unit = translated.unit
-        if unit.segment.flag is not None:  # the model has not aligned it: the whole to the whole
+        if unit.segment.flag is not None:  # the model did not align it: align it as a whole
             yield identity((0, len(unit.segment.text)), (0, len(translation)))
             return
         if unit.is_fixed:
@@ -84,7 +84,7 @@ class LineAlignment:
 
 
 def _within(segment: AlignedSegment, length: int) -> AlignedSegment:
-    """The segment without target words beyond the translation, whose last mark may be left out at its end."""
+    """The segment without target words beyond the translation's end, where the last mark may be missing."""
     kept = [i for i, (_, end) in enumerate(segment.target) if end <= length]
     if len(kept) == len(segment.target):
         return segment

@@ -90,7 +90,7 @@ def _answer(engine: Engine, asking: Sequence[tuple[Fork, str, Any]]) -> None:
 
 
 class _AskingEngine(RemoteEngine):
-    """The engine of the process that forked this one."""
+    """The engine in a worker process: it sends each request to the process that forked it."""
 
     def __init__(self, engine: Engine, pipe: Connection) -> None:
         super().__init__(engine)

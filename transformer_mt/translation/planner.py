@@ -75,8 +75,8 @@ class Planner:
     def _plan_line(
         self, line: SourceLine, encoded: Iterator[Ids], prefix: Ids, plan: Plan, before: Ids
     ) -> None:
-        """Give the line its units. `encoded` gives the pieces of each segment that is searched, `before` are
-        the control pieces before each.
+        """Add the units of the line. `encoded` yields the token ids of each searched segment; `before` holds
+        the control tokens before each source.
         """
         if UNK in prefix:
             raise InputError(
@@ -103,8 +103,8 @@ class Planner:
             units[0] = replace(units[0], prefix=prefix, prefix_text=line.prefix, limit=limit)
 
     def _unit(self, line: SourceLine, segment: Segment, ids: Ids, plan: Plan, before: Ids) -> Unit:
-        """The unit of a segment; one without pieces stays as it is."""
-        most = self.max_src_length - 1  # only a single character of more pieces is cut here
+        """The unit of a segment. A segment without tokens is not translated: its text is copied."""
+        most = self.max_src_length - 1  # exceeded only by a single character of more tokens
         src, limit = (before + ids)[:most] if ids else [], self.limit(len(ids[:most]), plan.settings)
         unit = Unit(segment, src, limit, prompt=self.prompt, line=line)
         if unit.is_fixed:
@@ -135,8 +135,8 @@ class Planner:
 
 
 def _with_replacement(parts: Sequence[Segment], replacement: str) -> list[Segment]:
-    """The parts of a segment, each with its part of the text that is searched for instead; it begins as the
-    segment's own part does, with a capital if that is one.
+    """The parts of a segment, each with its slice of `replacement` as the text to search for. The first
+    character is the part's own, so a capital letter stays.
     """
     starts = accumulate((len(part.text + part.gap) for part in parts), initial=0)
     texts = (

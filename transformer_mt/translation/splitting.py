@@ -65,8 +65,8 @@ class Splitter:
         return " " if not gap and self._source_is_unsegmented else gap
 
     def _fit(self, text: str, level: int, inside: Collection[int], start: int) -> list[str]:
-        """The text in parts that fit, divided at the separators of `level` or, where that is not enough,
-        later ones, but not at the positions `inside` what is whole; the text begins at position `start`.
+        """Split the text into parts that fit: at the separators of `level`, or of later levels if necessary,
+        but not at the positions in `inside`. The text begins at position `start`.
         """
         if self._count([text.strip()])[0] <= self._max_pieces:
             return [text]
@@ -94,8 +94,8 @@ class Splitter:
         return parts + self._merged(group)
 
     def _merged(self, group: list[str]) -> list[str]:
-        """Neighbours as one part. Two texts together can have more pieces than each of them: then as two
-        parts or more.
+        """Neighbouring parts joined into one; into two or more if the joined text does not fit, because it
+        can have more tokens than its parts.
         """
         text = "".join(group)
         if len(group) < 2 or self._count([text.strip()])[0] <= self._max_pieces:
@@ -120,8 +120,8 @@ def _segments(parts: Sequence[str]) -> list[Segment]:
 
 
 def _rejoined(parts: Sequence[str], inside: Collection[int], start: int = 0) -> list[str]:
-    """Neighbouring parts joined where the boundary between them is one of the positions; the first begins at
-    `start`.
+    """The parts, joined where the boundary between two neighbours is a position in `inside`. The first part
+    begins at position `start`.
     """
     joined: list[str] = []
     end = start

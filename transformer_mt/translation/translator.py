@@ -246,7 +246,7 @@ class Translator:
     def _divided(
         self, lines: Sequence[str], options: Options, settings: DecodeConfig
     ) -> Iterator[Translation] | None:
-        """The same by other processes, which divide the lines among them; None where that does not pay."""
+        """The results of `_stream`, from processes that divide the lines; None if that saves no time."""
         if options.prefixes or not (options.protect is None or isinstance(options.protect, str)):
             return None
         count = num_workers(self.engine, len(lines))

@@ -63,7 +63,7 @@ class UnitSearch:
     def _translated(
         self, unit: Unit, hypotheses: Sequence[Hypothesis]
     ) -> tuple[TranslatedUnit, Stage | None]:
-        """The unit with its candidates, and the first stage that has chosen too little."""
+        """The unit with its candidates, and the first stage that requests another search, or None."""
         if not hypotheses:
             problem = "the rules of the search allow no translation"
             return TranslatedUnit(unit, [NOTHING], ["no_hypothesis"], [problem]), None
@@ -108,8 +108,8 @@ class UnitSearch:
         return self._tokenizer.ids_tgt(candidate.tokens)
 
     def _was_truncated(self, unit: Unit, candidate: Candidate) -> bool:
-        """True if the candidate ended at its limit although the model found another token likelier than the
-        end.
+        """True if the candidate has the maximum length, but the model gives EOS less than half of the
+        probability.
         """
         if len(candidate.tokens) + 1 < unit.limit:
             return False

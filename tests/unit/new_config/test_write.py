@@ -435,7 +435,10 @@ def test_the_config_says_what_its_export_needs(tmp_path, quick):
     )
     new_config("en", "de", ["a.tsv"], tmp_path / "mine.yaml")
     comments = "".join(line for line in (tmp_path / "mine.yaml").read_text().split("\n") if line[:1] == "#")
-    assert "transformers# cannot hold rotary positions; `model.position=sinusoidal`" in comments
+    assert (
+        "transformers cannot hold# rotary positions: for it, train with `model.position=sinusoidal`"
+        in comments
+    )
     for purpose in PURPOSES:
         out = tmp_path / f"for_{purpose}.yaml"
         new_config("en", "de", ["a.tsv"], out, purpose=purpose)

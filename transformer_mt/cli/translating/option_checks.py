@@ -46,7 +46,7 @@ def _check_memory_out(request: TranslateRequest, memory_out: str) -> None:
 
 
 def _check_output_is_not_input(request: TranslateRequest, output: Path) -> None:
-    """Opening the output empties it, and --resume cuts an incomplete last line off."""
+    """Raise InputError if the output is also an input: opening or resuming it would truncate it."""
     if not output.is_file():
         return
     read = (request.input, request.prefixes, request.model.glossary, request.model.memory)

@@ -57,7 +57,7 @@ def meet(size: int) -> tuple[dist.Store, int, bool]:
 
 
 def _ask(shared: dist.Store, rank: int) -> str:
-    """The prefix of this attempt."""
+    """Request the prefix of this attempt from rank 0."""
     name = uuid4().hex
     shared.set(f"asks/{rank}", name)
     try:
@@ -67,8 +67,8 @@ def _ask(shared: dist.Store, rank: int) -> str:
 
 
 def _answer(shared: dist.Store, attempt: str, store: dist.Store, size: int) -> None:
-    """Tell each rank the prefix, until all are here. A name may be that of a dead process: its successor
-    requests under another.
+    """Answer each rank's request for the prefix until all have joined. A request may be left from a process
+    that died: the one that replaces it uses another name.
     """
     answered: set[bytes] = set()
     end = time.monotonic() + TIMEOUT.total_seconds()

@@ -124,7 +124,7 @@ class _Planner:
         return update_memory(self.config, self.lengths.vocab_size, batch, self.dtype, on_gpu)
 
     def _updates(self) -> tuple[float, float, float]:
-        """Updates of an epoch, real target tokens of one, and the share of padding."""
+        """Updates per epoch, real target tokens per update, and the share of padding."""
         src, tgt, train = self.lengths.src, self.lengths.tgt, self.train
         budget = train.update_tokens or int(train.batch_tokens)
         if train.packed is True:
@@ -142,8 +142,8 @@ class _Planner:
     def _measured(
         self, memory: UpdateMemory, update_tokens: int, pass_tokens: int
     ) -> tuple[float | None, float]:
-        """Seconds of an update here, in passes that fit the memory, and the most bytes; no seconds if not
-        even the model fits.
+        """(seconds per update, peak bytes) on this device, with passes that fit the memory. The seconds are
+        None if the model or the longest sentence does not fit.
         """
         peak, tokens = float(memory.peak_bytes), pass_tokens
         if peak > self.available:
@@ -157,14 +157,14 @@ class _Planner:
         return seconds, float(peak_memory(self.device)) if tokens == pass_tokens else peak
 
     def _fitting_tokens(self, memory: UpdateMemory, peak: float, pass_tokens: int) -> int:
-        """The largest number of padded tokens per pass that fits the memory, by a line through the memory at
-        two sizes; 0 if the longest sentence does not fit.
+        """The most padded tokens per pass that fit the memory, estimated on a line through two sizes; 0 if
+        the longest sentence does not fit.
         """
         longest = int(max(self.lengths.src.max(), self.lengths.tgt.max()))
         sizes = [max(longest, pass_tokens // 4), max(4 * longest, pass_tokens)]
         small, large = map(self.peak, sizes)
         bytes_of_token = max(1.0, (large - small) / (sizes[1] - sizes[0]))
-        # What a measurement found above the computed peak is there with fewer tokens, too.
+        # Memory measured above the computed peak is also needed with fewer tokens.
         free = self.available - max(peak, memory.peak_bytes) + memory.peak_bytes - large
         tokens = int(sizes[1] + free / bytes_of_token) // 256 * 256
         if peak > self.available:  # a line is not exact

@@ -45,7 +45,7 @@ def write_report(folder: RunFolder, config: Config) -> None:
 
 
 def _confidence(folder: RunFolder) -> str:
-    """The worth of confidence, with its picture; empty where the model was not calibrated."""
+    """The section on confidence, with its plot; empty if the model was not calibrated."""
     facts = folder.calibration()
     if not facts:
         return ""

@@ -37,7 +37,7 @@ def report_changes(old: Config, new: Config, folder: RunFolder) -> None:
 
 
 def _differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
-    """(key, old value, new value) of what differs; within lists of as many corpora, that of each corpus."""
+    """(key, old value, new value) of each difference. Lists of equal length are compared item by item."""
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for number, (one, other) in enumerate(zip(old, new)):
             yield from _differences(f"{key}.{number}", one, other)

@@ -87,8 +87,8 @@ class Parent:
 
 
 def _with_rows(weight: Tensor, origins: Sequence[Sequence[int]], is_written: Sequence[bool]) -> Tensor:
-    """An embedding, or the bias of the output, with more rows, each the mean of some it has. Of the control
-    pieces only labels are ever written.
+    """The embedding, or the bias of the output, with a new row for each of `origins`: the mean of these rows.
+    Tokens that are never written, by `is_written`, get the bias NEVER.
     """
     rows = torch.stack([weight[list(ids)].mean(dim=0) for ids in origins])
     if weight.dim() == 1:
@@ -110,6 +110,6 @@ def note_other_directions(config: Config, parent: Parent) -> None:
 
 
 def _few(directions: Sequence[tuple[str, str]]) -> str:
-    """The first of them, as a model of many languages has thousands."""
+    """The first five directions and the number of the others, as text."""
     named = ", ".join(f"{source} to {target}" for source, target in directions[:5])
     return named + (f" and {len(directions) - 5:,} more" if len(directions) > 5 else "")

@@ -156,8 +156,8 @@ class Run:
             self.averaging.keep(saved.path, self.progress)
 
     def _keep_micro_batches(self, state: dict[str, Any]) -> None:
-        """Keep the size found after out-of-memory: another split has other dropout masks. A change of
-        the config overrides it.
+        """Keep the size found after running out of memory: another division into micro-batches has other
+        dropout masks. A new value in the config overrides it.
         """
         before, now = (
             state["config"]["train"].get("micro_batch_tokens", 0),

@@ -38,7 +38,7 @@ def adapt(model: TranslationModel, train: TrainConfig) -> None:
 
 
 def _adapted(block: nn.Module, train: TrainConfig) -> Iterator[nn.Module]:
-    """The attentions and feed-forward networks of a layer that get matrices beside theirs."""
+    """The attention and feed-forward modules of a layer that get LoRA matrices."""
     for name, module in block.named_children():
         if isinstance(module, MultiHeadAttention):
             if "attention" in train.lora.modules:

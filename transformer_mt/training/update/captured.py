@@ -18,9 +18,8 @@ from transformer_mt.messages import say
 from transformer_mt.training.update.step import Updater
 from transformer_mt.training.update.update_result import PendingResult
 
-# Updates of a size that are computed as usual before it is captured. They make the optimizer's state,
-# compiled code and the libraries' plans, so no other warm-up is needed: neither weights nor random state know
-# of it.
+# Number of updates of a new size without a graph. They create the optimizer's state, compiled code and the
+# plans of libraries, so capture needs no warm-up that would change weights or random state.
 _USUAL = 2
 
 
@@ -55,7 +54,7 @@ class CapturedUpdater(Updater):
         return self._replay(self._graphs, pieces, learning_rate)
 
     def _usual(self, batches: Sequence[Batch], learning_rate: float) -> PendingResult:
-        """On another stream than the usual one, as what is captured will be."""
+        """Compute the update without a graph, on a side stream, as the capture does."""
         stream = torch.cuda.current_stream(self._device)
         self._computing.wait_stream(stream)
         with torch.cuda.stream(self._computing):
@@ -85,8 +84,8 @@ class CapturedUpdater(Updater):
         torch._foreach_copy_(target.tensors, tensors)
 
     def _capture(self, batch: Batch) -> "_Graphs | None":
-        """None, with a line that says why, where an update cannot be captured."""
-        # A capture that fails leaves the generator unusable, so another state takes the place of its own.
+        """The captured graphs of an update. None, with a message, if an update cannot be captured."""
+        # A failed capture leaves the generator's state unusable; this copy then replaces it.
         index = self._device.index or torch.cuda.current_device()
         generator = torch.cuda.default_generators[index]
         state = generator.clone_state()
@@ -146,8 +145,8 @@ class _Graphs:
 def _recording(
     graph: torch.cuda.CUDAGraph, other: torch.cuda.CUDAGraph | None = None
 ) -> AbstractContextManager[None]:
-    """Within it, work of this thread is recorded, and not that of the thread that makes batches. `other` is
-    replayed before it and shares its memory.
+    """Record this thread's work in `graph`, but not that of the thread that makes batches. `other` is a graph
+    that is always replayed before this one; both share memory.
     """
     pool = None if other is None else other.pool()
     return torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local")

@@ -19,8 +19,8 @@ Formula = Callable[..., Tensor]
 
 
 class _SummedFormula(torch.autograd.Function):
-    """The gradients of a chunk are computed in the forward pass, while its logits are in the cache: the loss
-    is a sum, so that the backward pass only multiplies them by one factor.
+    """Projection, loss and gradients, chunk by chunk. The forward pass computes the gradients of a chunk,
+    because its logits are then in the cache. The loss is a sum: the backward pass only scales them.
     """
 
     @staticmethod

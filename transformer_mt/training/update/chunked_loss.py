@@ -56,7 +56,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         hidden_gradient_RD = torch.empty_like(hidden_RD) if needs_gradient else None
         weight_gradient_VD = torch.zeros_like(weight_VD) if ctx.needs_input_grad[1] else None
         bias_gradient_V = torch.zeros_like(bias_V) if ctx.needs_input_grad[4] else None  # type: ignore[arg-type]
-        # What is never written has no part in the mean over the vocabulary.
+        # Tokens that are never written are left out of the mean over the vocabulary.
         mean_V = None if bias_V is None else (is_written := bias_V > NEVER / 2) / is_written.sum()
         share = smoothing / V if mean_V is None else smoothing * mean_V
         nll, target_logits = hidden_RD.new_zeros(2, dtype=torch.float32).unbind()
@@ -164,7 +164,7 @@ def _compiled_chunk() -> Callable[..., tuple[tuple[Tensor, Tensor], Tensor]]:
 
 
 def _equal_parts(count: int, most: int) -> int:
-    """The size of equal parts of `count` tokens, at most `most`: one shape is compiled once."""
+    """The largest divisor of `count` up to `most`: chunks of equal size need only one compilation."""
     parts = -(-count // max(1, most))
     return count // next(n for n in range(parts, count + 1) if count % n == 0)
 

@@ -46,8 +46,8 @@ def use_compiler_cache(config: Config) -> None:
 
 
 def _mark(config: Config) -> Path:
-    """The file whose presence says that a network like this was compiled, so the compiler's cache probably
-    has the code.
+    """Path of a marker file. It exists if a network like this was compiled before, so the compiler's cache
+    probably has the code.
     """
     train = config.train
     facts = config.model.model_dump_json(), train.batch_tokens, train.micro_batch_tokens, train.precision

@@ -48,7 +48,7 @@ class LayerNorms:
 
 
 def _length(tensors: list[Tensor]) -> Tensor:
-    """The length of the vector that tensors make together."""
+    """The Euclidean norm of all tensors together."""
     if not tensors:
         return torch.zeros(())
     norms = [full_tensor(torch.linalg.vector_norm(tensor.float())) for tensor in tensors]

@@ -77,7 +77,7 @@ class Muon(torch.optim.Muon):
         torch._foreach_sub_(rows, list(steps.unbind()))
 
     def _orthogonal(self, momenta: Tensor, like: Tensor) -> Tensor:
-        """[N, A, B] -> the same shape; of matrices that are sharded as `like` is, the rows of this rank."""
+        """Orthogonalised momenta, [N, A, B] -> same shape; this rank's rows of both if `like` is sharded."""
         if is_sharded(like):
             return sharded_orthogonal(momenta, len(like), self._dtype, self._take_ranks(len(momenta)))
         if self._shared:
@@ -92,7 +92,7 @@ class Muon(torch.optim.Muon):
         return first
 
     def _momenta(self, parameters: list[Tensor], momentum: float) -> Tensor:
-        """Nesterov's, [N, A, B]; of sharded matrices the rows of this rank."""
+        """Nesterov momenta of the parameters, [N, A, B]; if they are sharded, the rows of this rank."""
         buffers = []
         for parameter in parameters:
             state = self.state[parameter]

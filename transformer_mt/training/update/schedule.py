@@ -52,5 +52,5 @@ def _warmup_factor(step: int, warmup: int) -> float:
 
 
 def _decay_progress(step: int, warmup: int, end: int) -> float:
-    """Fraction of the decay done; it reaches 1 one update after the last, whose rate is thus above zero."""
+    """Completed fraction of the decay. It is 1 only after the last update, so no update has rate zero."""
     return min(1.0, max(0, step - warmup) / max(1, end + 1 - warmup))

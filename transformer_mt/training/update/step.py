@@ -99,7 +99,7 @@ class Objective(nn.Module):
             return self.model.hidden(*inputs)
 
     def _without_compiling(self, error: Exception) -> None:
-        """Compute as it is from here on, if the error is the compiler's and compiling was not asked for."""
+        """Stop compiling after a compiler error. Raises other errors, and any if compiling is required."""
         if self._must_compile or not is_compiler_error(error):
             raise error
         reason = str(error).strip().splitlines()[0]

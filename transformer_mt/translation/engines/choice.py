@@ -121,8 +121,8 @@ def load_model_to_search(
 
 
 def _own_export(run: RunFolder, settings: DecodeConfig, device: str, dtype: str | None) -> RunFolder | None:
-    """The run's own export where a CPU is to search: it is faster, and translates as the run does. None where
-    it does not, or there is none.
+    """The run's export, if the search runs on a CPU, where it is faster. None if there is no export, or if
+    its translations could differ from the run's.
     """
     usual = DecodeConfig()
     if device not in ("auto", "cpu") or dtype not in (None, "float32"):

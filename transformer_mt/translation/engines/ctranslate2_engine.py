@@ -232,10 +232,10 @@ class CTranslate2Engine:
         again: list[int] = []
         for i, result in self._asked(requests, range(len(requests)), settings, width):
             request, ids = requests[i], self._ids(result, requests[i])
-            # It may write tokens that have no text, and it stops at the longest limit of those asked with it.
+            # CTranslate2 may write tokens that have no text, and it stops at the longest limit in the group.
             forbidden = any(token in tokens for tokens in ids for token in self._never)
             stopped = any(len(tokens) > request.limit or tokens[-1:] != [EOS] for tokens in ids)
-            # Greedy search goes the same way whatever its limit
+            # Greedy search writes the same tokens with any limit, so it needs no retry
             if forbidden or (stopped and settings.beam > 1):
                 again.append(i)
             elif ruled or request.prompt or request.prefix or stopped:
@@ -260,9 +260,9 @@ class CTranslate2Engine:
         n_best: int,
         suppressed: list[list[str]] | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """(number, result) of these requests, which are asked again where sequences are `suppressed`.
-        CTranslate2 has one limit for all that are asked together, and a search that does not end goes on to
-        it: at first no limit in a group is twice another, then all are the same.
+        """Results by request index; `suppressed` marks a retry. CTranslate2 has one limit per group of
+        requests, and a search that does not end continues up to it. So at first the limits in a group
+        differ by less than a factor of 2; in a retry they are equal.
         """
         groups: dict[int, list[int]] = {}
         for i in numbers:
@@ -309,7 +309,7 @@ class CTranslate2Engine:
         most: int,
         suppressed: list[list[str]] | None,
     ) -> Sequence[Any]:
-        """CTranslate2's promises of results, of batches of at most so many source tokens."""
+        """CTranslate2's asynchronous results, in batches of at most `most` source tokens."""
         limit = max(r.limit for r in requests)
         promises: Sequence[Any] = model.translate_batch(
             [self._source(r.src) for r in requests],
@@ -372,6 +372,6 @@ def _result(promise: Any) -> Any:
 
 
 def _within(ids: Sequence[Ids], limit: int) -> list[Ids]:
-    """The outputs, cut where they did not end within the limit."""
+    """The outputs; those that do not end within `limit` tokens are cut there and ended with EOS."""
     ended = [len(tokens) <= limit and tokens[-1:] == [EOS] for tokens in ids]
     return [tokens if end else [*tokens[: limit - 1], EOS] for tokens, end in zip(ids, ended)]

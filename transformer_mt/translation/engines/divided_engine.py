@@ -42,7 +42,7 @@ class DividedEngine(RemoteEngine):
         self._ranks.broadcast(None)
 
     def _search_share(self, requests: list[Any], settings: dict[str, Any], n_best: int) -> list[Any]:
-        """The results of all ranks."""
+        """Search this rank's share of the requests. Returns the results of all ranks."""
         by_length = sorted(range(len(requests)), key=lambda i: -len(requests[i]["src"]))
         numbers = by_length[self._ranks.rank :: self._ranks.size]
         of_rank = [Request(**requests[i]) for i in numbers]

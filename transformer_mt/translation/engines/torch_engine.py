@@ -80,7 +80,7 @@ class TorchEngine:
 
     @cached_property
     def _continuing(self) -> list[int]:
-        """The pieces inside words."""
+        """Ids of the target tokens that continue a word."""
         pieces = enumerate(self.tokenizer.all_pieces_tgt)
         return [
             i for i, piece in pieces if LETTER.match(piece) and i not in self.special_ids.never and i != EOS
@@ -97,7 +97,7 @@ class TorchEngine:
         on_gpu = self.device.type == "cuda"
         memory = torch.cuda.get_device_properties(self.device).total_memory if on_gpu else 0
         budget = settings.batch_budget(memory, len(self.tokenizer.all_pieces_tgt))
-        # Those with phrases are searched apart, in another way.
+        # Requests with phrases need another beam selection, so they have batches of their own.
         plan = [
             [numbers[i] for i in rows]
             for has_phrases in (False, True)
@@ -247,8 +247,8 @@ def _random_numbers(seed: int, src: Ids, number: int) -> random.Random:
 def _prompted(
     step: Step[Any], state: Any, prompts: Sequence[Sequence[int]], bos: int, device: torch.device
 ) -> tuple[Any, Tensor | None]:
-    """The state that has seen BOS and all but the last token of each sentence's prompt, and (B,) that token;
-    None where there are no prompts.
+    """(state, token): the state after BOS and all but the last token of each sentence's prompt, and (B,) that
+    last token, or None without prompts.
     """
     if not prompts[0]:
         return state, None

@@ -62,15 +62,15 @@ class ForcedTerms:
         return replace(unit.request, phrases=phrases, limit=limit)
 
     def _pieces(self, target: str) -> Ids:
-        """A term as it stands inside a translation."""
+        """Token ids of a term inside a translation, without a leading space if its script has none."""
         ids = self._tokenizer.encode_tgt([target])[0]
         is_spaced = not count_unsegmented(target[:1])
         return ids if is_spaced or self._tokenizer.pieces_tgt(ids[:1]) != ["▁"] else ids[1:]
 
 
 def _words_for(aligned: AlignedSegment, term: Match) -> tuple[int, int] | None:
-    """The first and the last of the target words that stand for a term: the one that most does, and those
-    next to it that stand for nothing else.
+    """First and last target word of a term's translation: the word best aligned to the term, extended to
+    neighbours that are aligned mainly to it.
     """
     places = [i for i, (begin, end) in enumerate(aligned.source) if begin < term.end and end > term.begin]
     share = aligned.weights[:, places].sum(axis=1) if places and aligned.weights.size else np.zeros(0)

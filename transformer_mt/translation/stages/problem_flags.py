@@ -52,7 +52,7 @@ def _num_words(text: str) -> int:
 
 
 def _numbers(text: str) -> Counter[str]:
-    """The numbers of a text, those with decimals in two parts, as 3.5 is 3,5 elsewhere and 10:30 is 10.30."""
+    """The numbers of a text. A decimal counts as two: 3.5 may be translated as 3,5, and 10:30 as 10.30."""
     if not _NUMBER.search(text):
         return Counter()
     plain = OF_PROGRAMS.sub(" ", text)

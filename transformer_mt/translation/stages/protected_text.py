@@ -86,7 +86,7 @@ class Protection(Stage):
     def _rejoined(
         unit: Unit, spans: Sequence["Span"], lines: Sequence[TranslatedLine | None], search: Search
     ) -> TranslatedUnit:
-        """The unit whose spans were translated one by one."""
+        """The unit, put together from its protected spans and the separate translations of the others."""
         of_lines = [search.joined(line) for line in lines if line is not None]
         candidates = []
         for rank in range(min(map(len, of_lines), default=1)):
@@ -222,10 +222,10 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _tag_pairs(items: Sequence[str]) -> Counter[tuple[str, str]]:
-    """Opening tags with the closing tag that ends each, counted, and tags without a partner, alone.
+    """Counts of (opening tag, closing tag) pairs; a tag without a partner is paired with an empty text.
 
-    `<b>` and `</b>` are a pair; `</b>` before `<b>` are two single tags, so that an exchanged pair is another
-    count.
+    `<b>` and `</b>` are a pair; `</b>` before `<b>` are two single tags, so that swapping them changes the
+    counts.
     """
     pairs: Counter[tuple[str, str]] = Counter()
     opened: list[tuple[str, str]] = []

@@ -93,7 +93,7 @@ class Terms(Stage):
         return replace(result, flags=flags, problems=[*result.problems, *dict.fromkeys(problems)])
 
     def _missing(self, terms: Sequence[Match], candidate: Candidate) -> list[Match]:
-        """The terms of which the candidate does not have a translation."""
+        """The terms whose glossary translation is not in the candidate."""
         return [term for term in terms if not self._glossary.is_rendered(term, candidate.translation)]
 
     def _num_missing(self, translated: TranslatedUnit) -> int:
@@ -136,7 +136,7 @@ class Terms(Stage):
     def _better(
         self, units: Sequence[Numbered], requests: Sequence[Request | None], search: Search
     ) -> list[TranslatedUnit]:
-        """The result of each unit's request, or what it had where that lacks fewer terms."""
+        """For each unit, the new result of its request if that lacks fewer terms, else the present one."""
         best = [unit for _, unit in units]
         for index, again in search.again([unit.unit for unit in best], requests):
             if self._num_missing(again) < self._num_missing(best[index]):

@@ -33,7 +33,7 @@ def _without_cuts(segments: Sequence[Segment], spans: Spans) -> list[Segment]:
     for segment in segments:
         borders = {start - len(joined[-1].gap), start} if joined else ()
         start += len(segment.text + segment.gap)
-        # Of spans in order only the last that begins before a border can reach over it.
+        # The spans are sorted: only the last one that begins before a border can cross it.
         last = [bisect_left(spans, (border, 0)) - 1 for border in borders]
         if any(i >= 0 and spans[i][1] > border for i, border in zip(last, borders)):
             before = joined.pop()
