@@ -59,10 +59,10 @@ OFTEN_CHANGED = {
     "data.valid": "Always: a corpus, or `{from_train: {share: 0.01}}` to hold out training pairs.",
     "data.test": "To measure the model: a list of corpora, or `[{from_train: {share: 0.01}}]`.",
     "tokenizer.vocab_size": f"{_by_pairs('vocab_size')}.",
-    "model.d_model": f"{_by_pairs('d_model')}. `d_ff` is four times, `num_heads` a 64th of it.",
+    "model.d_model": f"{_by_pairs('d_model')}. `d_ff` is four times as much, `num_heads` a 64th.",
     "model.num_encoder_layers": f"{_by_pairs('layers')}. `num_decoder_layers` likewise.",
     "model.dropout": f"{_by_pairs('dropout')}.",
-    "train.max_updates": "Raise it if `report.md` says that the loss still fell; train with `--fresh`.",
+    "train.max_updates": "Raise it if `report.md` says that the loss still fell; start again (`--fresh`).",
     "train.batch_tokens": f"{_by_pairs('batch_tokens')}; `auto` fills a GPU; less if memory runs out.",
     "train.learning_rate": f"{_by_pairs('learning_rate')} (Muon); lower it if the loss jumps.",
 }
@@ -76,7 +76,8 @@ def config_page() -> str:
     parts += [
         "## Reading the tables",
         "A key with † may change when a run is resumed. The location of data may change, the data may not. "
-        "Integers may be written as `10k` or `2M`.",
+        "Integers may be written as `10k` or `2M`. Companions are packages that add parts "
+        "([how](../how_to/extend.md)); the paper is Vaswani et al. (2017).",
     ]
     top = {name: field for name, field in Config.model_fields.items() if _section(name, field) is None}
     parts += ["## Top level", _keys(top, set())]
@@ -87,7 +88,7 @@ def config_page() -> str:
         "The value of `data.train` and `data.valid`, and each item of `data.test`. The first key says which "
         "kind it is; a slice of `data.hub` needs `split` alone.",
     ]
-    kinds = [kind for kind in SETS if not kind.is_held_out]
+    kinds = [kind for kind in SETS if not kind.is_held_out and kind.EXAMPLE]
     common = Corpus.model_fields
     parts += ["### Every kind", "Every kind of corpus has these keys.", _keys(common, set())]
     for kind in kinds:
@@ -126,6 +127,7 @@ def _keys(of: dict[str, FieldInfo], marks: set[Mark], prefix: str = "") -> str:
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             continue  # a section of its own
         default = "required" if field.default is PydanticUndefined else f"`{flow(field.default)}`"
+        default = "file's name" if prefix + name == "name" and field.default is PydanticUndefined else default
         changeable = " †" if Mark.CHANGEABLE in marks | _marks(field) else ""
         values = _escaped(_values(field.annotation, [field]))
         rows.append((f"`{prefix}{name}`{changeable}", values, default, _escaped(_meaning(field))))
@@ -146,6 +148,8 @@ def _values(annotation: Any, metadata: list[Any]) -> str:
         return _values(inner, [*metadata, *more])
     if typing.get_origin(annotation) is Literal:
         return ", ".join(f"`{word}`" for word in typing.get_args(annotation))
+    if typing.get_origin(annotation) is dict:
+        return "a mapping"
     if typing.get_origin(annotation) is list:
         (item,) = typing.get_args(annotation) or (Any,)
         words = _values(item, [])

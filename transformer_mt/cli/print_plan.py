@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def print_plan(config: Config, gpus: int) -> int:
     """Print how long the training takes here and in how much memory."""
     if gpus > 1 or int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        raise InputError("--plan must run in one process, on one device")
+        raise InputError("--plan must run in one process; leave out --gpus and torchrun")
     say(f"{config.name}: loading PyTorch")  # takes seconds
     from transformer_mt.training.planning.lengths import lengths_of
     from transformer_mt.training.planning.plan import plan_training

@@ -109,8 +109,8 @@ class DataConfig(Section):
     spacing, punctuation and the values of digits.
     """
     window_pairs: Positive = 16_000_000
-    """Maximum number of pairs that are shuffled together: a larger corpus is trained on in windows of so
-    many, made of other blocks in each epoch, so that neither memory nor disk must hold all of it.
+    """Maximum number of pairs that are shuffled together: a larger corpus is trained on in windows of
+    this many, mixed anew in each epoch, so that neither memory nor disk must hold all of it.
     """
     preparation: Location[PreparationConfig] = PreparationConfig()
     """Preparation of large corpora."""

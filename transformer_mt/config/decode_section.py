@@ -50,7 +50,7 @@ class DecodeConfig(Section):
     top_p: float = Field(1.0, gt=0.0, le=1.0)
     """Sampling: only the likeliest tokens that together have this probability."""
     seed: Annotated[NonNegative, OnlyForSearches(("sample", "mbr"))] = 1
-    """Sampling: the same line in the same batch always gets the same samples."""
+    """Random seed of sampling: the same line in the same batch always gets the same samples."""
     utility: Annotated[Literal["chrf", "bleu"], OnlyForSearches(("mbr",))] = "chrf"
     """The utility that mbr maximises: mean sentence chrF or BLEU against the other samples."""
     min_length: Annotated[int, Field(ge=0, le=10_000)] = 0
@@ -68,7 +68,7 @@ class DecodeConfig(Section):
     sentences.
     """
     stages: list[StageName] = Field([])
-    """Stages of translation that companions bring, in this order, after the trainer's own."""
+    """Stages of translation that companions bring, in this order, after the built-in ones."""
     lowercase_capitals: bool = True
     """Translate all-capitals sentences in lower case and write the translations in capitals."""
     protect_usual: bool = True

@@ -18,7 +18,7 @@ class GuidedAlignmentConfig(Section):
     """Decoder layer, from 1; auto: the last but one if there are more than three, else the last."""
     file: Location[str | list[str] | None] = None
     """Alignments in Pharaoh format (`0-0 1-2`: words separated by spaces, counted from 0), one line per pair
-    of the corpus; a list has one file per translation corpus. If omitted, thot's eflomal (extra
+    of the corpus; a list has one file per translation corpus. If omitted, the aligner eflomal (extra
     `alignment`) aligns the pairs.
     """
 

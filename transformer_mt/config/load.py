@@ -83,7 +83,8 @@ def shipped(path: Path) -> Path:
         return files[0]
     names = sorted({file.stem for folder in folders for file in folder.glob("*.yaml")})
     raise InputError(
-        f"{path}: no such config file, and no config that ships with the package: {', '.join(names)}"
+        f"{path}: must be a config file, or one that ships with the package ({', '.join(names)}), but is "
+        "neither"
     )
 
 
@@ -114,7 +115,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
         problem = "is UTF-16" if error.object[:2] in (b"\xff\xfe", b"\xfe\xff") else problem
         raise InputError(f"{path}: a config must be in UTF-8, but {problem}; save it as UTF-8") from None
     except OSError as error:
-        raise InputError(f"{path}: a config must be readable, but is not: {error.strerror}") from None
+        raise InputError(f"{path}: the config must be readable, but is not: {error.strerror}") from None
     try:
         node = yaml.compose(text, Loader)
         where: dict[str, str] = {}
@@ -186,7 +187,7 @@ def _locate(node: yaml.Node, path: Path, prefix: str, where: dict[str, str]) -> 
             _locate(value, path, f"{prefix}{index}.", where)
     elif not _is_unicode(str(node.value)):
         raise InputError(
-            f"{path}:{node.start_mark.line + 1}: a value must be whole characters, but holds half a "
+            f"{path}:{node.start_mark.line + 1}: a value must be valid Unicode text, but holds half a "
             "surrogate pair"
         )
 
@@ -229,7 +230,7 @@ def _apply(values: dict[str, Any], where: dict[str, str], override: str) -> None
             f"`{dotted}`: the value must be YAML, but is `{text[:200]}`; quote it if it is text"
         ) from None
     if not _is_unicode(written):
-        raise InputError(f"`{dotted}`: the value must be whole characters, but holds half a surrogate pair")
+        raise InputError(f"`{dotted}`: the value must be valid Unicode text, but holds half a surrogate pair")
     *parents, last = dotted.split(".")
     node: Any = values
     for depth, part in enumerate(parents):

@@ -123,7 +123,7 @@ class TrainConfig(Section):
     """Updates between lines of metrics.jsonl."""
     log_gradients: Changeable[bool] = False
     """Log the length of each layer's gradient, and the update's share of its weights, every log_every
-    updates. On a GPU, updates are then no CUDA graphs.
+    updates. On a GPU this turns CUDA graphs off.
     """
     loggers: Changeable[list[LoggerName]] = Field([])
     """Send metrics.jsonl also to tensorboard (files in the run's folder) or wandb (Weights & Biases,
@@ -133,8 +133,8 @@ class TrainConfig(Section):
     validate_every: Changeable[Positive] = 1000
     """Updates between validations."""
     validate_sentences: Annotated[Changeable[Positive], Mark.AFFECTS_SCORES] = 1000
-    """Maximum sentences of a validation set translated (greedily) for the metrics, of a larger set at equal
-    distances; the loss uses all but those that data.max_length and data.max_length_ratio exclude.
+    """Maximum sentences of a validation set translated (greedily) for the metrics, evenly spread over a
+    larger set; the loss uses all but those that data.max_length and data.max_length_ratio exclude.
     """
     save_every: Changeable[Positive] = 1000
     """Updates between checkpoints."""

@@ -11,7 +11,7 @@ from transformer_mt.text.pair import Pair
 
 
 class ImportedCorpus(Corpus):
-    """The corpora of an imported model, which only its config names."""
+    """The corpora of an imported model. The import writes it into the config: do not write it yourself."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("imported",)
     EXAMPLE: ClassVar[str] = ""  # nobody writes one

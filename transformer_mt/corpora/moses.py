@@ -47,7 +47,7 @@ def _member(archive: zipfile.ZipFile, path: str, language: str) -> str:
     matching = [name for name in names if name.endswith(f".{language}")]
     if len(matching) != 1:
         raise InputError(
-            f"{path}: must have one file that ends in .{language}, but has {', '.join(names) or 'none'}; set "
-            "`columns` to its languages"
+            f"{path}: must have one file that ends in .{language}, but has {', '.join(names) or 'none'}; "
+            "set `columns` to the endings of its two files"
         )
     return matching[0]

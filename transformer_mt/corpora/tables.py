@@ -226,7 +226,7 @@ def _read_named(
         try:
             "".join(pair).encode()
         except UnicodeEncodeError:  # JSON can spell half a character: "\\ud800"
-            problem = "must be whole characters, but holds half a surrogate pair"
+            problem = "must be valid Unicode text, but holds half a surrogate pair"
             if is_first:
                 raise InputError(f"{path}:{number}: {problem}") from None
             damaged.add(number, problem)
@@ -250,7 +250,7 @@ def _json_row(line: str, location: str) -> dict[str, Any]:
     try:
         row = json.loads(line, object_pairs_hook=lambda pairs: _once(pairs, location))
     except RecursionError:
-        raise InputError(f"{must}: it is nested too deep") from None
+        raise InputError(f"{must}: it is nested too deeply") from None
     except ValueError as error:  # a number of thousands of digits, too
         raise InputError(f"{must}: {getattr(error, 'msg', error)}") from None
     if not isinstance(row, dict):

@@ -18,8 +18,8 @@ class TermsConfig(Section):
     """Share of the pairs to change in each epoch; 0 turns it off, 0.2 is usual."""
     file: Location[str | None] = Field(None)
     """A glossary (TSV, CSV, TBX): terms that occur on both sides are used. If omitted, words and short
-    phrases of the pairs are, aligned with thot's eflomal (extra `alignment`); the model then learns to obey
-    any glossary.
+    phrases of the pairs are used, aligned by eflomal (extra `alignment`); the model then learns to obey any
+    glossary.
     """
 
     def conflicts_with(self, config: Any) -> Iterator[Conflict]:

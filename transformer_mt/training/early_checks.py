@@ -82,8 +82,8 @@ def _check_sets(config: Config) -> None:
     has_no_score = not deciding & {"translation", "classification"}
     if has_no_score and (monitor == "exact match" or (data.translates and monitor != "loss")):
         raise InputError(
-            f"train.monitor must be loss, as {chosen}, the validation set that decides, has no score, but is "
-            f"{monitor}"
+            f"train.monitor must be loss, but is {monitor}: the deciding validation set ({chosen}) has no "
+            "translations to score"
         )
     for corpus in data.valid_sets:
         languages = data.languages_of(corpus)

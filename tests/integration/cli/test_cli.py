@@ -419,7 +419,7 @@ def test_evaluate_takes_files_and_speaks_of_tokenised_text(tiny_run, tmp_path, c
     [
         (
             ["--source", "a"],
-            "each --source needs a --reference, or the same number of them, but there are 1 and 0",
+            "each --source must have a --reference, or all the same number of them, but there are 1 ",
         ),
         (["--source", "no/a", "--reference", "no/b"], "no/a: no such file"),
     ],
@@ -453,7 +453,7 @@ def test_inspect_prints_and_writes_its_report(write_config, tmp_path, cli):
     assert done.status == 0
     assert done.out == (out / "inspect.md").read_text(encoding="utf-8")
     assert "# Inspection of tiny\n\nGood enough; about 1,500 usable" in done.out
-    assert "looking at toy train" in done.err and "inspect.html" in done.err
+    assert "inspecting toy train" in done.err and "inspect.html" in done.err
     assert (out / "inspect.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 

@@ -38,7 +38,7 @@ def test_a_plan_of_packed_batches_is_one(path, capfd):
     "words, message",
     [
         (["--plan", "train.max_update=3"], "did you mean `train.max_updates`?"),
-        (["--plan", "--gpus", "2"], "--plan must run in one process, on one device"),
+        (["--plan", "--gpus", "2"], "--plan must run in one process; leave out --gpus and torchrun"),
     ],
 )
 def test_mistakes_are_one_line(path, capfd, words, message):

@@ -46,8 +46,8 @@ def files_of_sets(arguments: argparse.Namespace) -> list[tuple[str, list[str]]]:
     per_source = len(references) // max(1, len(sources))
     if len(references) != per_source * len(sources) or (sources and not per_source):
         raise InputError(
-            "each --source needs a --reference, or the same number of them, but there are "
-            f"{len(sources)} and {len(references)}"
+            "each --source must have a --reference, or all the same number of them, but there are "
+            f"{len(sources)} --source and {len(references)} --reference"
         )
     return [(source, references[i * per_source : (i + 1) * per_source]) for i, source in enumerate(sources)]
 
@@ -132,7 +132,7 @@ def external_metrics(arguments: argparse.Namespace, others: Collection[str]) -> 
 
     scorers = [ExternalMetric(*named_command("--external", text)) for text in arguments.external]
     if len({metric.name for metric in scorers}) < len(scorers):
-        raise InputError("each --external must have its own name, but one occurs twice")
+        raise InputError("each --external must have another name, but a name occurs twice")
     if same := {metric.name for metric in scorers} & set(others):
         raise InputError(f"--external must not have the name of a metric, but has {same.pop()}")
     return scorers

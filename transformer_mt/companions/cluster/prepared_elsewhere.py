@@ -83,7 +83,7 @@ def _adopt(
         tokenizer.control_id(piece)
     for split in splits_of(data.valid_sets, data.test):
         if not source.exists(held_out_file(Path(), split.name).name):
-            raise InputError(f"data.{split.name} must be a file: {source.location} holds no such set out")
+            raise InputError(f"data.{split.name} must be a file, as {source.location} has no such set")
     if facts["languages"] != [data.source_lang, data.target_lang]:
         of_shards = " and ".join(facts["languages"])
         raise InputError(f"the languages must be {of_shards}, as in {source.location}")

@@ -113,7 +113,7 @@ def inspect(config: Config) -> Inspection:
         notes.append(f"Misaligned pairs were not looked for: {error}.")
     reports = []
     for entry in data.entries:
-        say(f"looking at {entry.title}")
+        say(f"inspecting {entry.title}")
         languages = data.languages_of(entry)
         rules = data.filter_of(entry)
         targets = held_out.targets if entry.synthetic or entry.is_text else frozenset()
@@ -133,7 +133,7 @@ def inspect(config: Config) -> Inspection:
     for corpus in (*data.valid_sets, *data.test):
         if isinstance(corpus, FromTrainCorpus):
             continue
-        say(f"looking at {corpus.title}")
+        say(f"inspecting {corpus.title}")
         languages = data.languages_of(corpus)
         checks = build_checks(languages, identifier, is_text=corpus.is_text)
         readable, damaged = _without_damaged(corpus, data)

@@ -226,7 +226,7 @@ def _set_other_aside(forward: Path, synthetic: Sequence[Path]) -> None:
     origin, pairs = forward.with_name("forward.origin.json"), digest(*synthetic)
     before = facts_of(origin).get("synthetic pairs", pairs)
     if before != pairs and RunFolder(forward).config_file.exists():
-        say(f"{forward}: was trained on other synthetic pairs; that is now {set_aside(forward)}")
+        say(f"{forward}: was trained on other synthetic pairs, so it is moved to {set_aside(forward)}")
     record_origin(origin, {"synthetic pairs": pairs})
 
 

@@ -26,8 +26,8 @@ def read_translations(file: Path, test: EvaluationSet) -> list[str]:
     for number, (row, source) in enumerate(zip(rows or [], test.sources), start=1):
         if row.get("source", source) != source:
             raise InputError(
-                f"{file}:{number}: must be the translation of the sentence of {test.corpus}, but is that of "
-                f"another: {str(row['source'])[:60]!r} instead of {source[:60]!r}"
+                f"{file}:{number}: must be the translation of {source[:60]!r} of {test.corpus}, but is "
+                f"that of {str(row['source'])[:60]!r}"
             )
     return translations
 

@@ -47,7 +47,7 @@ def read_members(raw: bytes, name: str) -> list[Member]:
     """
     if raw.startswith(_OLD):
         raise InputError(
-            f"{name}: must be in a current format without a password, but is old or protected; save it again"
+            f"{name}: must be in a format of 2007 or later without a password, but is not; save it in one"
         )
     with _damage_named(name):
         archive = zipfile.ZipFile(BytesIO(raw))
