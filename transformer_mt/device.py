@@ -51,7 +51,7 @@ _DRIVER_FILE = Path("/proc/driver/nvidia/version")
 
 
 def _driver_problem() -> str | None:
-    """Why torch sees no GPU on a machine that has NVIDIA's driver; None if it has not, or sees one."""
+    """The reason why torch sees no GPU despite NVIDIA's driver; None if it sees one or there is no driver."""
     is_hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
     if torch.cuda.is_available() or is_hidden or not _DRIVER_FILE.exists():
         return None

@@ -46,7 +46,7 @@ def peak_memory(device: torch.device) -> int:
 
 
 def _resident() -> int:
-    """Resident bytes of this process; 0 on systems without /proc, where the peak may be from long ago."""
+    """The resident memory of this process in bytes; 0 without /proc, as the peak may be outdated."""
     return _of_status("VmRSS")
 
 
@@ -58,8 +58,8 @@ def _of_status(key: str) -> int:
 
 
 def _limits() -> Iterator[tuple[int, int]]:
-    """Bytes allowed and used of each control group this process is in: a container's, a batch job's, a
-    service's.
+    """(limit, used) in bytes of each control group of this process: of its container, batch job or
+    service.
     """
     for line in _lines("/proc/self/cgroup"):
         _, kinds, path = [*line.split(":", 2), "", ""][:3]

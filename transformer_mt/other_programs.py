@@ -31,7 +31,7 @@ class OtherPrograms:
 
 
 def _used_by_others() -> tuple[float, float]:
-    """Seconds of a clock, and seconds in which others have used the cores of this process."""
+    """The clock, and the CPU time of other programs on the cores of this process, in seconds."""
     try:
         lines = Path("/proc/stat").read_text(encoding="utf-8").splitlines()
         names = {f"cpu{core}" for core in os.sched_getaffinity(0)}

@@ -80,7 +80,7 @@ class DataConfig(Section):
     language is initialised from the similar one's.
     """
     new_pieces: NewPiecesConfig = NewPiecesConfig()
-    """Pieces that the parent does not have."""
+    """Tokens to append to the parent's vocabulary."""
     temperature: float = Field(1.0, ge=1.0, le=100.0)
     """Balances corpora of different sizes: weights are multiplied by (N_max / N)^(1 - 1/T). N is the number
     of pairs of the corpus after cleaning, or of its direction if there are several. 1 changes nothing;
@@ -360,12 +360,12 @@ class DataConfig(Section):
 
     @property
     def has_language_pieces(self) -> bool:
-        """True if a piece before each source asks for its target language."""
+        """True if a control token before each source names its target language."""
         return len(self.targets) > 1 if self.language_pieces == "auto" else bool(self.language_pieces)
 
     def language_piece(self, languages: Languages) -> str | None:
-        """The control piece before each source: `>>de<<`, for the language it asks for or with `both` for its
-        own; None without such pieces.
+        """The control token before each source, such as `>>de<<`: that of the target language, or with `both`
+        that of the source language. None if sources have none.
         """
         source, target = languages
         return (
@@ -375,11 +375,11 @@ class DataConfig(Section):
         )
 
     def target_piece(self, languages: Languages) -> str | None:
-        """The control piece that each target begins with; None without."""
+        """The control token that each target begins with; None if there is none."""
         return f">>{languages[1]}<<" if self.language_pieces == "both" else None
 
     def pieces_before(self, corpus: AnySet) -> list[str]:
-        """The control pieces before each source of a corpus: for a language, and its tag."""
+        """The control tokens before each source of a corpus: for a language, and its tag."""
         return [piece for piece in (self.language_piece(self.languages_of(corpus)), corpus.tag) if piece]
 
     @property
@@ -390,7 +390,7 @@ class DataConfig(Section):
 
     @property
     def control_pieces(self) -> list[str]:
-        """The control pieces of all corpora, in order."""
+        """The control tokens of all corpora, in order."""
         corpora = [*self.entries, *self.valid_sets, *self.test]
         pieces = [
             piece
@@ -403,7 +403,7 @@ class DataConfig(Section):
 
     @property
     def pieces_inside(self) -> list[str]:
-        """The control pieces inside texts, around terms."""
+        """The control tokens inside texts, around terms."""
         return [TERM, AS, TERM_END] if self.terms.share else []
 
     @property
@@ -413,6 +413,6 @@ class DataConfig(Section):
 
     @property
     def all_labels(self) -> list[str]:
-        """The predictions at the first piece: labels, and whether a text follows the other."""
+        """The classes predicted at the first token: labels, and whether one text follows the other."""
         follows = NEXT if self.has_next_sentences else ()
         return [*self.labels, *follows]

@@ -107,7 +107,7 @@ class DecodeConfig(Section):
         """`batch_tokens` for a CPU, or for a GPU of so many bytes and a vocabulary of this size."""
         if self.batch_tokens != "auto":
             return self.batch_tokens
-        # A GPU waits for the host in small batches. For sources of four pieces, four copies of the
+        # With small batches a GPU waits for the host. With sources of four tokens, four copies of the
         # vocabulary's scores take a quarter of the memory.
         return min(max(2**13, gpu_memory // (16 * vocab_size)), 2**18)
 

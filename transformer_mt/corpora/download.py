@@ -20,7 +20,7 @@ _TRIES = 6
 _WAIT = 1.0
 _TIMEOUT = 60.0
 _BLOCK = 1 << 20
-# The server may answer otherwise the next time.
+# HTTP statuses that may be temporary.
 _WORTH_ANOTHER_TRY = {408, 416, 429, 500, 502, 503, 504}
 
 
@@ -69,8 +69,8 @@ def _fetch_all(url: str, part: Path, what: str) -> None:
             if isinstance(error, OSError) and error.errno in DISK_ERRORS:
                 raise
             if isinstance(error, urllib.error.HTTPError) and error.code == 416:
-                part.unlink(missing_ok=True)  # nothing is left to send: killed before it was renamed
-            # As long as more of the file comes with each try, continue at once.
+                part.unlink(missing_ok=True)  # already complete: the process was killed before the rename
+            # Retry without a pause as long as each try gets more of the file.
             attempt = 0 if _size(part) > begun else attempt + 1
             if attempt:
                 _wait_or_fail(error, attempt - 1, what, url)
@@ -80,7 +80,7 @@ def _fetch(url: str, part: Path, what: str) -> None:
     """Download the rest of the file. OSError or HTTPException if the connection ends before that."""
     begun = _size(part)
     mark = _mark(part).read_text(encoding="utf-8") if begun and _mark(part).exists() else ""
-    # If-Range: the whole file comes if it has changed since.
+    # If-Range: the server sends the whole file if it has changed.
     headers = {"Range": f"bytes={begun}-", "If-Range": mark} if mark else {}
     with _open(url, headers) as answer:
         if answer.status != 206:

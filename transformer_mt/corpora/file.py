@@ -137,6 +137,6 @@ class FileCorpus(Corpus):
         _say_dropped(self.file, len(damaged.problems), damaged.summary())
 
 
-@lru_cache  # a corpus is read several times
+@lru_cache  # once, although a corpus is read several times
 def _say_dropped(file: str, count: int, summary: str) -> None:
     say(f"{file}: {count:,} damaged rows are left out; {summary}")

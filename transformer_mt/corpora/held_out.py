@@ -55,7 +55,7 @@ class FromTrainCorpus(Section):
     """How many pairs."""
 
     is_held_out: ClassVar[bool] = True
-    # It is scored without a tag, and not trained on.
+    # Fixed: the set is scored without a tag, and never trained on.
     name: ClassVar[str | None] = None
     tag: ClassVar[str | None] = None
     synthetic: ClassVar[bool] = False

@@ -93,11 +93,11 @@ def _rows_of(
     dataset: Any, corpus: HubCorpus, columns: list[str], start: int | None, stop: int | None
 ) -> Iterator[dict[str, Any]]:
     wanted = columns if set(columns) <= set(dataset.column_names) else ["translation"]
-    if set(wanted) <= set(dataset.column_names):  # else the error of pair_of shows what there is
-        dataset = dataset.select_columns(wanted)  # others, of pictures perhaps, are not decoded
+    if set(wanted) <= set(dataset.column_names):  # else pair_of reports the columns
+        dataset = dataset.select_columns(wanted)  # do not decode others, such as images
     rows = range(len(dataset))[start:stop]
     for begin in range(rows.start, rows.stop, 1000):
-        # By slices: a row at a time is ten times slower.
+        # Read in slices: single rows are ten times slower.
         try:
             part = dataset[begin : min(begin + 1000, rows.stop)]
         except (OSError, UnicodeDecodeError) as error:
@@ -129,12 +129,12 @@ def _load_hub(corpus: HubCorpus, split: str) -> Any:
     network_error = getattr(getattr(huggingface_hub.utils, "httpx", None), "HTTPError", OSError)
     local = Path(corpus.hub).is_dir()
     if not local and not _hub_has_address():
-        # Its library would try for half a minute what its cache answers at once, or nothing does.
+        # Use the cache only: the library would retry for half a minute before that.
         huggingface_hub.constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
     if not local and (corpus.hub.startswith((".", "/", "~")) or corpus.hub.count("/") > 1):
         raise InputError(f"{corpus.hub}: no such folder; paths are relative to the current folder")
     datasets.utils.logging.set_verbosity_error()
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # one line of ours reports its retries
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # we report its retries in one line
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
     try:
@@ -145,7 +145,7 @@ def _load_hub(corpus: HubCorpus, split: str) -> Any:
                     f"{corpus.hub}: no split `{split}`; the splits are {', '.join(files)}"
                 )
             return files[split], mark
-        # The names first: a misspelt split must not cost a download.
+        # Check the split's name first: a misspelt one must not cost a download.
         splits = datasets.get_dataset_split_names(corpus.hub, corpus.config, revision=corpus.revision)
         if split not in splits:
             raise UnknownSplitError(f"{corpus.hub}: no split `{split}`; the splits are {', '.join(splits)}")
@@ -160,7 +160,7 @@ def _load_hub(corpus: HubCorpus, split: str) -> Any:
             "the network, or give a local copy: data.hub=FOLDER; `transformer-mt train demo` needs no network"
         ) from None
     except (ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
-        # Among them an unknown configuration, with the list of those there are, and what a cause says better.
+        # Such as an unknown configuration; the message lists the known ones. A cause has the clearer message.
         raise InputError(
             f"{corpus.hub}: cannot be read as a data set: {_one_line(error.__cause__ or error)}"
         ) from None

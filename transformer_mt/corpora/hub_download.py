@@ -32,7 +32,7 @@ def download(
             break
         except EntryNotFoundError:
             raise InputError(f"{described}: {path} is not on the hub any more; set `revision`") from None
-        except Exception as error:  # what a broken connection raises depends on the library's version
+        except Exception as error:  # the type of network errors depends on the library's version
             if not is_network_error(error):
                 raise
             cause = error

@@ -17,7 +17,7 @@ from transformer_mt.text.compressed import without_compression
 _ADDRESS = re.compile(r"hf://datasets/(?P<repo>[^@]+)@(?P<commit>[^/]+)/(?P<path>.+)$")
 _READ_HERE = (".parquet", ".tsv", ".csv", ".json", ".jsonl", ".txt")
 """Endings of files; text is read by the rules that hold for it as a file."""
-_FORMAT = 2  # of what is kept
+_FORMAT = 2  # of the cached lists; raise it when they change
 _OF_TEXT = ("sep", "delimiter")
 """The settings of a set's card that are followed here."""
 
@@ -83,7 +83,7 @@ def rows_of_files(
 
     def rows_of(file: str) -> Iterator[dict[str, Any]]:
         path, ending = str(_fetch(file, described)), _ending(file)
-        # Other columns, of pictures perhaps, are not read. Where these are missing, the error names all.
+        # Do not read other columns, which may be images. If these are missing, the error names all columns.
         if ending == ".parquet":
             return parquet_rows(path, columns, ["translation"])
         return rows_by_name(path, ending, mark)

@@ -14,7 +14,7 @@ class ImportedCorpus(Corpus):
     """The corpora of an imported model. The import writes it into the config: do not write it yourself."""
 
     KEYS: ClassVar[tuple[str, ...]] = ("imported",)
-    EXAMPLE: ClassVar[str] = ""  # nobody writes one
+    EXAMPLE: ClassVar[str] = ""  # users do not write this kind
 
     imported: str
     """The model's name, as given."""

@@ -33,7 +33,7 @@ def read_moses_zip(path: str, languages: list[str]) -> Iterator[tuple[str, str]]
                 yield src, tgt
         except (zipfile.BadZipFile, zlib.error, EOFError) as error:
             raise InputError(f"{path}: is damaged: {error}") from None
-        except RuntimeError as error:  # of zipfile: it is encrypted, or has another compression
+        except RuntimeError as error:  # encrypted, or with an unsupported compression
             raise InputError(
                 f"{path}: must be a zip file this program can unpack, but is not: {error}"
             ) from None
@@ -43,7 +43,7 @@ def read_moses_zip(path: str, languages: list[str]) -> Iterator[tuple[str, str]]
 
 
 def _member(archive: zipfile.ZipFile, path: str, language: str) -> str:
-    names = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]  # a Mac's own notes
+    names = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]  # metadata of macOS
     matching = [name for name in names if name.endswith(f".{language}")]
     if len(matching) != 1:
         raise InputError(

@@ -71,5 +71,5 @@ def _asked(ask: Any, url: str) -> Any:
         return ask()
     except FileNotFoundError:
         raise InputError(f"{url}: no such file") from None
-    except Exception as error:  # each kind of store has its own
+    except Exception as error:  # its type depends on the kind of store
         raise InputError(f"{url}: cannot be read: {error}; check the address and the network") from None

@@ -39,7 +39,7 @@ class SacrebleuCorpus(Corpus):
         return True
 
     def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
-        # All that are scored against, as none of them may be trained on.
+        # All references that are used for scoring: none of them may be trained on.
         most = None if self.several_references else 1
         for src, references in read_sacrebleu(self.sacrebleu, list(languages)):
             yield from ((src, reference) for reference in references[:most])
@@ -75,7 +75,7 @@ def _files(name: str, languages: list[str]) -> dict[str, str]:
         raise InputError(
             f"sacrebleu: {name} has no {pair}; its language pairs are {', '.join(sorted(pairs))}"
         )
-    logging.getLogger("sacrebleu").setLevel(logging.CRITICAL)  # the sentence below says what went wrong
+    logging.getLogger("sacrebleu").setLevel(logging.CRITICAL)  # the InputError below reports the problem
     try:
         fields = zip(DATASETS[name].fieldnames(pair), DATASETS[name].get_files(pair))
     except (Exception, SystemExit) as error:  # its library raises and exits in many ways

@@ -102,7 +102,7 @@ class SeenSentences:
             for field in fields(Sentences)
             for number, array in enumerate(_arrays(getattr(getattr(self, part), field.name)))
         ]
-        tensors.sort(key=lambda tensor: -tensor[1].itemsize)  # each begins at a multiple of its item's bytes
+        tensors.sort(key=lambda tensor: -tensor[1].itemsize)  # aligned to their item sizes
         facts: dict[str, Any] = {"__metadata__": {"is_complete": json.dumps(self.is_complete)}}
         end = 0
         for name, array in tensors:
@@ -112,13 +112,13 @@ class SeenSentences:
             }  # fmt: skip
         head = json.dumps(facts).encode()
         head += b" " * (-len(head) % 8)
-        # What safetensors' own function writes, which copies gigabytes in memory twice.
+        # Write the file ourselves: safetensors' function would copy gigabytes in memory twice.
         write_bytes(file, len(head).to_bytes(8, "little"), head, *(array.data for _, array in tensors))
 
 
 def _mapped(file: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
     """Metadata and memory-mapped tensors of a file: only the parts that are accessed are read."""
-    with safe_open(file, framework="numpy") as saved:  # checks it
+    with safe_open(file, framework="numpy") as saved:  # raises if the file is damaged
         facts, names = saved.metadata() or {}, list(saved.keys())
     content = np.memmap(file, np.uint8, "r")
     begin = 8 + int(content[:8].view("<u8")[0])

@@ -222,10 +222,10 @@ def _read_named(
         if not is_first and (lacking := _missing(row, columns)):
             damaged.add(number, f"must have `{lacking}`, but has {', '.join(row) or 'nothing'}")
             continue
-        pair = pair_of(row, columns, f"{path}:{number}")  # the first row says whether the columns are right
+        pair = pair_of(row, columns, f"{path}:{number}")  # InputError if the first row lacks a column
         try:
             "".join(pair).encode()
-        except UnicodeEncodeError:  # JSON can spell half a character: "\\ud800"
+        except UnicodeEncodeError:  # JSON can encode half a surrogate pair: "\\ud800"
             problem = "must be valid Unicode text, but holds half a surrogate pair"
             if is_first:
                 raise InputError(f"{path}:{number}: {problem}") from None
@@ -251,7 +251,7 @@ def _json_row(line: str, location: str) -> dict[str, Any]:
         row = json.loads(line, object_pairs_hook=lambda pairs: _once(pairs, location))
     except RecursionError:
         raise InputError(f"{must}: it is nested too deeply") from None
-    except ValueError as error:  # a number of thousands of digits, too
+    except ValueError as error:  # also for a number with thousands of digits
         raise InputError(f"{must}: {getattr(error, 'msg', error)}") from None
     if not isinstance(row, dict):
         raise InputError(f"{must}, but is {line[:40]!r}")

@@ -92,7 +92,7 @@ def _pieces(element: Any) -> Iterator[str]:
     from lxml import etree
 
     for child in element:
-        if child.tag is etree.Entity:  # of a DTD, which is not read
+        if child.tag is etree.Entity:  # from a DTD, which is not read: use HTML's
             yield html.unescape(child.text)
         elif isinstance(child.tag, str):  # a comment's tag is a function
             if _name(child) not in _CODES:

@@ -40,7 +40,7 @@ from transformer_mt.settings.section import Positive
 from transformer_mt.text.hashes import text_key
 from transformer_mt.text.pair import Pair
 
-VERSION = 1  # of the language: raise it when a change alters any sentence
+VERSION = 1  # raise it when a change alters any generated sentence
 
 SIZES = {"train": 40_000, "valid": 500, "test": 500}
 
@@ -77,7 +77,7 @@ class ToyCorpus(Corpus):
 
     def identity(self) -> dict[str, Any]:
         facts = super().identity()
-        del facts["files"]  # caches made before there was the list stay valid
+        del facts["files"]  # keeps caches from before this key valid
         return facts | {"toy_version": VERSION}
 
 

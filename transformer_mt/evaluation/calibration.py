@@ -117,7 +117,7 @@ def expected_error(confidence: Values, quality: Values) -> float:
 
 
 def _logistic(x: Values, y: Values) -> tuple[float, float]:
-    """(intercept, slope) of the logistic regression of y, from 0 to 1, on x, by Newton's method."""
+    """Fit a logistic regression of y (0 to 1) on x by Newton's method. Returns (intercept, slope)."""
     features = np.stack([np.ones_like(x), x], axis=1)
     weights = np.zeros(2)
     for _ in range(100):

@@ -60,7 +60,7 @@ class ExternalMetric(MeanMetric):
         return np.array([(value, 1) for value in values], np.float64)
 
     def _answers(self, lines: Sequence[str]) -> list[str]:
-        """The lines that the command prints for these."""
+        """Run the command with these lines as input. Returns the lines that it prints."""
         try:
             done = subprocess.run(
                 self._words, input="".join(f"{line}\n" for line in lines).encode(), capture_output=True
@@ -102,7 +102,7 @@ class StayingMetric(ExternalMetric):
         self._process: subprocess.Popen[bytes] | None = None
 
     def _answers(self, lines: Sequence[str]) -> list[str]:
-        """InputError if the command ends, or is silent for long: so the training is saved before it ends."""
+        """The command's answers. InputError if it ends or is too slow; the training is then saved."""
         if self._process is None or self._process.poll() is not None:
             self._process = subprocess.Popen(self._words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             weakref.finalize(self, self._process.kill)

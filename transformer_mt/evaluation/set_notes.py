@@ -43,8 +43,8 @@ def notes_on_set(test: EvaluationSet, languages: tuple[str, str]) -> Iterator[st
 
 
 def _is_in_another(text: str, language: str) -> bool:
-    """True if the text is surely in another language: by its script, and where py3langid is installed (extra
-    `clean`) by its words.
+    """True if the text is clearly in another language, judged by its script and, if py3langid is installed
+    (extra `clean`), its words.
     """
     share = script_share(text, language)
     if share is not None and share < _LEAST_OF_SCRIPT:

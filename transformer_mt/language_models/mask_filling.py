@@ -67,7 +67,7 @@ class MaskFiller:
         return Filled(self._tokenizer.src.decode(ids), guesses)
 
     def _ids(self, text: str) -> list[int]:
-        """Piece ids, with that of <mask> for each mark; the space before a mark is part of what it hides."""
+        """Encode a text: each [MASK], together with the space before it, becomes the id of <mask>."""
         first, *others = _MARK.split(text)
         ids = self._encoded(first)
         for part in others:
@@ -79,7 +79,7 @@ class MaskFiller:
         return list(self._tokenizer.encode_src([text.strip()], num_threads=1)[0])
 
     def _without_space(self, ids: list[int]) -> list[int]:
-        """The same text inside a word: SentencePiece begins each text with a space."""
+        """Remove the space that SentencePiece puts before each text, as this text continues a word."""
         if not ids:
             return ids
         piece = self._tokenizer.pieces_src(ids[:1])[0].removeprefix("▁")

@@ -81,7 +81,7 @@ def save_scores(run: RunFolder, test: EvaluationSet, seen: SeenShare, scores: Se
 
 @torch.inference_mode()
 def _predicted(loaded: LoadedModel, texts: EncodedPairs, objective: Objective) -> tuple[float, int, int]:
-    """Negative log-likelihood of the predicted pieces, those that are the most probable, and their number."""
+    """The negative log-likelihood of all predicted tokens, how many are right, and their number."""
     nll, right, pieces = 0.0, 0, 0
     alone = loaded.config.data.masked_lm.model_copy(update={"next_sentence": False})
     data = loaded.config.data.model_copy(update={"masked_lm": alone})

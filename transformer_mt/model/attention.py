@@ -138,6 +138,6 @@ class MultiHeadAttention(nn.Module):
         return x_BHTK.transpose(1, 2).reshape(B, T, H * K)
 
     def _project(self, heads_BHTK: Tensor, x_BTD: Tensor) -> Tensor:
-        """Concat(head_1 .. head_H) W^O. A search may keep keys in a wider dtype than that of x."""
+        """Concat(head_1 .. head_H) W^O in x's dtype; a search may keep keys in a wider one."""
         is_wider = heads_BHTK.dtype.itemsize > x_BTD.dtype.itemsize
         return self.output(self._join(heads_BHTK.to(x_BTD.dtype) if is_wider else heads_BHTK))

@@ -87,7 +87,7 @@ def build_model(
 def _transformer(
     c: ModelConfig, src_tokens: nn.Embedding, tgt_tokens: nn.Embedding, output: nn.Linear, max_length: int
 ) -> TranslationModel:
-    """Encoder and decoder, or one of them alone."""
+    """Build a Transformer with encoder and decoder, or with one of them, as `kind` says."""
 
     def feed_forward() -> nn.Module:
         if c.activation == "swiglu":
@@ -143,8 +143,8 @@ def _transformer(
 
 
 def _shared(layers: list[Layer], is_shared: bool) -> list[Layer]:
-    """The layers of a stack; `is_shared`: with the parameters of the first one, as in the Universal
-    Transformer (Dehghani et al. 2019), without its halting.
+    """The layers. With `is_shared` all use the parameters of the first one, as in the Universal
+    Transformer (Dehghani et al. 2019), but without its adaptive halting.
     """
     for layer in layers[1:] if is_shared else ():
         for name, parameter in layers[0].named_parameters():

@@ -41,7 +41,7 @@ def adapting_config(data: Data, parent: str, out: Path) -> tuple[Config, str, To
 
 
 def _head(data: Data, parent: str, is_run: bool, out: Path) -> str:
-    """All but the section `train`."""
+    """The YAML without its section `train`."""
     begins = flow(parent) if is_run else flow({"huggingface": parent})
     corpora = "".join(f"\n    - {flow(guess.corpus)}" for guess in data.guesses)
     max_length = 128
@@ -85,7 +85,7 @@ train:
 
 
 def _of_parent(data: DataConfig) -> str:
-    """The corpora that a run of this project was trained on, as a comment."""
+    """The training corpora of the parent, a run of this project, as a YAML comment."""
     entries = [entry for entry in data.entries if not isinstance(entry, (ImportedCorpus, ToyCorpus))]
     note = "\n    # To avoid forgetting, add some of the parent's training data"
     if not any(corpus.is_held_out for corpus in data.valid_sets):
@@ -95,7 +95,7 @@ def _of_parent(data: DataConfig) -> str:
 
 
 def _resolved(text: str, out: Path) -> tuple[Config, Tokenizer]:
-    """The config as it is trained, and the vocabulary. InputError where the model is no parent of it."""
+    """The config completed by its parent, and the vocabulary. InputError if they do not fit."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / out.with_suffix(".yaml").name
         write_text(file, text)

@@ -32,7 +32,7 @@ class Guess:
 
 @dataclass
 class _Text:
-    """A plain text file: its language, by its name or its lines, and its name without the language."""
+    """A plain text file, its side (guessed from its name or its lines), and its name without the language."""
 
     path: str
     side: int
@@ -81,7 +81,7 @@ def guess_corpora(files: Sequence[str], source_lang: str, target_lang: str) -> l
 
 
 def _paired(paths: Sequence[str], languages: tuple[str, str]) -> list[tuple[_Text, _Text]]:
-    """The text files in pairs: those whose names differ only in the language, or the only two there are."""
+    """Pair the text files whose names differ only in the language; two files alone may have any names."""
     texts = [_text(path, languages) for path in paths]
     if len(texts) == 2 and all(text.shares is not None for text in texts):
         _tell_apart(texts[0], texts[1], languages)
@@ -102,7 +102,7 @@ def _paired(paths: Sequence[str], languages: tuple[str, str]) -> list[tuple[_Tex
 
 
 def _tell_apart(first: _Text, second: _Text, languages: tuple[str, str]) -> None:
-    """The sides of two texts by both together: a language that is not known by its words may be any text."""
+    """Assign two texts to source and target, comparing both orders: one language may be unidentifiable."""
     assert first.shares and second.shares
     in_order, swapped = min(first.shares[0], second.shares[1]), min(second.shares[0], first.shares[1])
     if in_order == swapped or max(in_order, swapped) < 0.5:
@@ -129,13 +129,13 @@ def _text(path: str, languages: tuple[str, str]) -> _Text:
 
 
 def _code_in_names(language: str) -> "re.Pattern[str]":
-    """The code as a word of its own, and its first part with any script or country: zh_Hans, zh_CN, zh."""
+    """A pattern for the code in file names, alone or with script or country: zh, zh_Hans, zh_CN."""
     whole, base = re.escape(language), re.escape(base_code(language))
     return re.compile(rf"(?<![A-Za-z])(?i:{whole}|{base})(?:[_-](?:[A-Z][a-z]{{3}}|[A-Z]{{2}}))*(?![A-Za-z])")
 
 
 def _share_in(lines: Sequence[str], language: str) -> float:
-    """The share of the lines that may be in the language: by their script, and by their words."""
+    """The share of the lines that may be in the language, by their script and their words."""
     lines = [line for line in lines if any(map(str.isalpha, line))]
     # A language whose scripts are not known may have any.
     fitting = [line for line in lines if (share := script_share(line, language)) is None or share > 0.3]
@@ -196,7 +196,7 @@ def _corpus(path: str, columns: list[str] | list[int] | None, delimiter: str | N
 
 
 def _delimiter(path: str) -> str:
-    """The mark between the columns: the one that is in all of the first lines, the most often."""
+    """Guess the column separator: the usual one, or else the most frequent one in all first lines."""
     usual = "," if Path(without_compression(path)).suffix.lower() == ".csv" else "\t"
     lines = [line for line in islice(read_lines(path), 50) if line]
     counts = {mark: min((line.count(mark) for line in lines), default=0) for mark in ("\t", ";", ",", "|")}
@@ -207,7 +207,7 @@ def _delimiter(path: str) -> str:
 
 
 def _rows(path: str, suffix: str, delimiter: str | None) -> list[dict[Any, Any]]:
-    """The first row and a sample of the others, as values by column: by number from 1 on in text tables."""
+    """Sampled rows as dicts from column name, or in text tables column number from 1, to value."""
     rows: Iterator[dict[Any, Any]]
     if delimiter is None:
         rows = (row for _, row in named_rows(path, suffix))
@@ -221,8 +221,8 @@ def _rows(path: str, suffix: str, delimiter: str | None) -> list[dict[Any, Any]]
 
 
 def _by_name(names: Sequence[Any], languages: tuple[str, str]) -> list[str] | None:
-    """The columns that are named after the languages (en or English), or source and target; of several those
-    with the very codes, as pt and pt_BR.
+    """The columns named after the languages (en, English) or source and target. Exact codes win, as
+    with pt and pt_BR. None if there are no such columns.
     """
     words = {name: name.strip().lower() for name in names if isinstance(name, str)}
     sides: dict[int, str] = {}
@@ -237,7 +237,7 @@ def _by_name(names: Sequence[Any], languages: tuple[str, str]) -> list[str] | No
 
 
 def _are_names(names: Sequence[str], columns: Sequence[Sequence[str]], languages: tuple[str, str]) -> bool:
-    """True if the first row names the columns: it has text of neither language, or bare words above
+    """True if the first row is a header: its cells are in neither language, or are single words above
     sentences.
     """
     for name, column, language in zip(names, columns, languages):
@@ -249,7 +249,7 @@ def _are_names(names: Sequence[str], columns: Sequence[Sequence[str]], languages
 
 
 def _by_text(rows: Sequence[dict[Any, Any]], languages: tuple[str, str]) -> tuple[list[Any], list[float]]:
-    """The two columns whose text is in the languages, and the shares of the rows where it is."""
+    """The two columns whose text fits the languages best, and the shares of rows that fit."""
     columns = [name for name, value in rows[0].items() if isinstance(value, str)]
     shares = {
         name: [_share_in([str(row.get(name) or "") for row in rows], language) for language in languages]

@@ -97,7 +97,7 @@ def _share_before(guesses: Sequence[Guess], folder: Path) -> float:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """All texts in a value of a YAML."""
+    """All strings in a YAML value, at any depth."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):

@@ -109,7 +109,7 @@ def _write(
 
 
 def _tokenizer_keys(data: Data, size: Size) -> dict[str, object]:
-    """The keys of the tokenizer, with what the languages need."""
+    """The section `tokenizer` for this size and these languages."""
     keys: dict[str, object] = {"vocab_size": size.vocab_size}
     if any(map(has_no_word_spaces, (data.source_lang, data.target_lang))):
         keys["character_coverage"] = 0.9995
@@ -119,13 +119,13 @@ def _tokenizer_keys(data: Data, size: Size) -> dict[str, object]:
 
 
 def _augment_keys(data: Data) -> dict[str, float]:
-    """The changes that pay (docs/measurements/experiments.md). Typos are those of keyboards with letters."""
+    """The augmentations that help (docs/measurements/experiments.md); typos if words have spaces."""
     return {"punctuation": 0.1} | ({} if has_no_word_spaces(data.source_lang) else {"typos": 0.1})
 
 
 def _fitting(size: Size, data: Data) -> tuple[Size, list[tuple[int, int]]]:
-    """The size with a vocabulary that fits the languages and the text, and the pieces of each side of the
-    sample, end-of-sentence counted.
+    """Fit the vocabulary size to the languages and the text. Returns the size, and the lengths in tokens of
+    the sampled pairs, end-of-sentence counted.
     """
     if any(map(has_no_word_spaces, (data.source_lang, data.target_lang))):
         size = replace(size, vocab_size=max(UNSEGMENTED_LEAST, size.vocab_size))
@@ -161,7 +161,7 @@ def _updates(data: Data, size: Size, lengths: Sequence[tuple[int, int]]) -> int:
 
 
 def _validate_every(updates: int) -> int:
-    """About 15 validations; of a short training fewer, which take much of its time, but five."""
+    """The number of updates between validations: about 15 validations, in a short training at least five."""
     return max(1, min(max(50, updates // 150 * 10), updates // 5))
 
 
@@ -213,8 +213,8 @@ train:
 
 
 def _within_an_hour(data: Data, size: Size, seconds: float, out: Path) -> str:
-    """The command that trains the largest size whose training fits one hour: at least a quarter of the
-    updates it would have.
+    """The command for one hour of training: of the largest size that gets at least a quarter of its
+    updates in that time.
     """
     for other in [size, *smaller(size)]:
         chosen, lengths = _fitting(other, data)

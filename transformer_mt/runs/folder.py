@@ -219,7 +219,7 @@ def _digest(file: Path, size: int, changed: tuple[int, int]) -> str:
 
 
 def _yaml(value: Any) -> str:
-    """A setting as the YAML that reads back as it."""
+    """Write a value as YAML that reads back as the same value."""
     return (
         str(value)
         if isinstance(value, int | float) and not isinstance(value, bool)

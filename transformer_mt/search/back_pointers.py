@@ -13,9 +13,9 @@ class BackPointers:
         self.parents = torch.zeros(longest, sentences, beam, dtype=torch.int32, device=device)
         self.tokens = torch.zeros(longest, sentences, beam, dtype=torch.int32, device=device)
         self.beam = beam
-        self.count = torch.zeros(sentences, dtype=torch.int64, device=device)  # of those that have ended
-        # (score, log_prob, length, parent) of the `beam` best that have ended, best first. In float32, as not
-        # every device has float64; it holds lengths and rows exactly up to 2^24.
+        self.count = torch.zeros(sentences, dtype=torch.int64, device=device)  # finished hypotheses
+        # (score, log_prob, length, parent) of the `beam` best finished hypotheses, best first. In float32, as
+        # some devices lack float64; it holds lengths and rows up to 2^24 exactly.
         self.numbers = torch.zeros(4, sentences, beam, device=device)
         self.numbers[0] = -torch.inf
 
@@ -52,7 +52,7 @@ class BackPointers:
         facts = torch.cat([numbers, counts[None]]).permute(1, 2, 0).cpu()
         longest = int(facts[:, :, 2].max()) if facts.numel() else 0
         lengths, row = numbers[2].long(), numbers[3].long()  # (B, W)
-        # (B, W, L): all paths at once, from their ends to their beginnings
+        # (B, W, L): follow all paths back at once, from the last token to the first
         paths = lengths.new_full((*lengths.shape, longest), eos, dtype=torch.int32)
         for t in range(longest - 2, -1, -1):
             inside = lengths > t + 1

@@ -87,9 +87,9 @@ class BestFirst:
 
     def __init__(self, beam: int, eos: int, on_gpu: bool = False, stop_early: bool = False) -> None:
         self._beam, self._eos = beam, eos
-        self.waits = beam > 1 and not stop_early  # greedy search takes the first end
-        # At most `beam` of these end, one per row, so at least `beam` go on. For greedy search the best is
-        # enough: where it ends, the sentence is done.
+        self.waits = beam > 1 and not stop_early  # greedy search stops at the first EOS
+        # Candidates: at most `beam` of 2 * beam are EOS, one per hypothesis, so at least `beam` are not. For
+        # greedy search the best one is enough: if it is EOS, the sentence is done.
         self._looked_at = 1 if beam == 1 and on_gpu else 2 * beam
 
     def restrict(self, history: Tensor, log_probs: Tensor) -> None:
@@ -158,7 +158,7 @@ def beam_search(
 
 
 class _Beam:
-    """The hypotheses of all sentences that are still searched. `length` is their number of tokens after the
+    """The hypotheses of all unfinished sentences. The argument `length` is their number of tokens after the
     step.
     """
 
@@ -182,11 +182,11 @@ class _Beam:
         self.tokens = torch.full_like(self._sentences, ids.bos) if first is None else first
         # (B, W): ranked log-probability of each hypothesis so far
         self._totals = torch.zeros(count, 1, device=device)
-        # (B, W): the model's, the same tensor where nothing changes the ranking
+        # (B, W): its log-probability by the model; the same tensor if no rule changes the ranking
         self._log_probs = self._totals
         self._back_pointers = BackPointers(longest, count, settings.beam, device)
         self._has_history = bool(settings.rules) or selection.needs_history
-        # (B, W, L), for the rules and the selection to see
+        # (B, W, L): tokens so far, if the rules or the selection read them
         self._history = self.tokens.new_empty(count, 1, longest if self._has_history else 0)
 
     def extend(self, length: int, logits: Tensor) -> Tensor | None:
@@ -199,7 +199,7 @@ class _Beam:
         choice = self._selection.choose(scores, self._history[:, :, : length - 1])
         rows = choice.parent + scores.size(1) * torch.arange(len(scores), device=scores.device)[:, None]
         self._keep(length, choice, log_probs)
-        # A sentence goes on while one of its hypotheses may become the best.
+        # A sentence is searched while one of its hypotheses may still become the best.
         enough = self._back_pointers.count[self._sentences] >= self._settings.beam
         if self._selection.waits:
             best = self._back_pointers.best[self._sentences]
@@ -211,10 +211,10 @@ class _Beam:
         return self._unfinished(length, rows, choice.token)
 
     def _next_log_probs(self, length: int, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """(N, V): the model's log-probability of each next token, and the one that ranks it."""
+        """(N, V) the model's log-probabilities of the next tokens, and those after rules, for the ranking."""
         log_probs = F.log_softmax(logits.float(), dim=-1)
         self._is_broken |= log_probs[:, 0].isnan().any()  # log-softmax of one NaN is NaN everywhere
-        log_probs.index_fill_(1, self._never, -torch.inf)  # first: some rules rank the tokens
+        log_probs.index_fill_(1, self._never, -torch.inf)  # before the rules, as some rank the tokens
         if not self._has_history:
             return log_probs, log_probs
         ranking, so_far = log_probs.clone(), self._history[:, :, : length - 1]
@@ -224,7 +224,7 @@ class _Beam:
         return log_probs, ranking
 
     def _scores(self, length: int, ranking: Tensor, at_limit: Tensor) -> Tensor:
-        """(B, W, V) of all continuations. At its limit a hypothesis must end."""
+        """The scores (B, W, V) of all continuations; at the length limit only EOS is possible."""
         scores, eos = ranking.view(*self._totals.shape, -1), self._ids.eos
         if length >= self._shortest:
             limited = scores.masked_fill(at_limit[:, None, None], -torch.inf)
@@ -234,7 +234,7 @@ class _Beam:
         return scores
 
     def _keep(self, length: int, choice: Choice, log_probs: Tensor) -> None:
-        """Note the hypotheses that end, and replace the others by those that go on."""
+        """Record the hypotheses that end, and continue with the chosen unfinished ones."""
         (B, W), V = self._totals.shape, log_probs.size(-1)
         of_end, self._totals = choice.end_scores, choice.scores
         if self._has_history:
@@ -251,8 +251,8 @@ class _Beam:
         self._back_pointers.extend(self._sentences, length, choice.parent, choice.token)
 
     def _unfinished(self, length: int, rows: Tensor, token: Tensor) -> Tensor | None:
-        """The rows (B, beam) of the state without those of finished sentences, which leave; None where there
-        are no others.
+        """Remove finished sentences from the batch. Returns the remaining rows (B, beam) of the state; None
+        if all sentences are finished.
         """
         if length % self._settings.check_every == 0:
             stay = (~self._done).nonzero()[:, 0]

@@ -40,7 +40,7 @@ class Allotted:
     def restrict(self, history: Tensor, log_probs: Tensor) -> None:
         begun, is_met = self._phrases.state(history)
         forced = self._phrases.next_pieces(begun, is_met).flatten(0, 1)  # (N, C), -1 where there is none
-        column = forced.clamp(min=0)  # a longer phrase, as a compound, is written on
+        column = forced.clamp(min=0)  # restored below: a longer phrase may continue the word
         of_column = log_probs.gather(1, column)
         after_phrase = self._phrases.is_at_end(begun).flatten()
         log_probs[:, self._inside_words] += torch.where(after_phrase, -torch.inf, 0.0)[:, None]
@@ -49,12 +49,12 @@ class Allotted:
     def choose(self, scores: Tensor, history: Tensor) -> Choice:
         B, W, V = scores.shape
         begun, is_met = self._phrases.state(history)
-        # 1. Hypotheses that have everything may end.
+        # 1. Hypotheses that have all phrases of their sentence may end.
         ends = scores[:, :, self._eos].masked_fill(~is_met.all(dim=2), -torch.inf)
         scores[:, :, self._eos] = -torch.inf
         rows = torch.arange(W, device=scores.device).expand(B, W)
         pad = (0, self._beam - W)
-        # 2. The best continuations, and for each hypothesis the next piece of each phrase it lacks.
+        # 2. Candidates: the best continuations, and per hypothesis the next token of each missing phrase.
         best, index = top_k(scores.view(B, W * V), self._beam)
         forced = self._phrases.next_pieces(begun, is_met)
         at = (forced.clamp(min=0) + V * rows[:, :, None]).flatten(1)
@@ -63,7 +63,7 @@ class Allotted:
         of_forced = of_forced.masked_fill(is_twice, -torch.inf)
         best, index = torch.cat([best, of_forced], dim=1), torch.cat([index, at], dim=1)  # (B, K)
         parent, token = index // V, index % V
-        # 3. The beam is shared out among those with as many pieces of phrases.
+        # 3. Divide the beam among banks: hypotheses with equal numbers of phrase tokens.
         longer = torch.cat([_of_rows(history, parent), token[:, :, None]], dim=2)  # (B, K, t + 1)
         chosen = _shared_out(best, self._phrases.progress(*self._phrases.state(longer)), self._beam)
         return Choice(
@@ -124,8 +124,8 @@ class _Phrases:
 
 
 def _shared_out(scores: Tensor, banks: Tensor, beam: int) -> Tensor:
-    """(B, beam): of the candidates (B, K) the best of the bank with the most pieces, the best of each other
-    one, then the second of each, and so on; in the order of their scores within a round.
+    """Select `beam` of the K candidates: (B, beam). First the best of the bank with the most phrase tokens,
+    then the best of each other bank, then the second of each, and so on; within a round by score.
     """
     is_better = (scores[:, None] > scores[:, :, None]) | (
         (scores[:, None] == scores[:, :, None])
@@ -142,11 +142,11 @@ def _shared_out(scores: Tensor, banks: Tensor, beam: int) -> Tensor:
 
 
 def _is_repeated(values: Tensor) -> Tensor:
-    """(B, M): whether the same value stands earlier in the row."""
+    """(B, M): True where the same value occurs earlier in the row."""
     is_same = values[:, :, None] == values[:, None]
     return is_same.tril(diagonal=-1).any(dim=2)
 
 
 def _of_rows(tokens: Tensor, rows: Tensor) -> Tensor:
-    """(B, W, t) of hypotheses and (B, K) rows -> (B, K, t)."""
+    """Gather the tokens of some hypotheses: (B, W, t), rows (B, K) -> (B, K, t)."""
     return tokens.gather(1, rows[:, :, None].expand(-1, -1, tokens.size(2)))

@@ -41,11 +41,11 @@ def _chrf(texts: Sequence[str]) -> np.ndarray:
     precisions, recalls, orders = (np.zeros((len(texts), len(texts))) for _ in range(3))
     for order in range(1, _CHRF_ORDER + 1):
         matches_NN, sizes_N = _matches([_ngrams(text, order) for text in characters])
-        both = (sizes_N[:, None] > 0) & (sizes_N[None] > 0)  # orders longer than a text do not count
+        both = (sizes_N[:, None] > 0) & (sizes_N[None] > 0)  # skip orders for which a text is too short
         precisions += np.divide(matches_NN, sizes_N[:, None], where=both, out=np.zeros_like(matches_NN))
         recalls += np.divide(matches_NN, sizes_N[None], where=both, out=np.zeros_like(matches_NN))
         orders += both
-    # The means over the orders; the number of orders cancels out in the F-score except as a factor.
+    # F-score of the means precisions / orders and recalls / orders: one factor `orders` remains.
     weight = _CHRF_BETA**2
     below = (weight * precisions + recalls) * orders
     return np.divide(
@@ -78,7 +78,7 @@ def _ngrams(units: str | list[str], order: int) -> Counter[str | tuple[str, ...]
 
 
 def _matches(ngrams: Sequence[Counter[str | tuple[str, ...]]]) -> tuple[np.ndarray, np.ndarray]:
-    """(n-grams that each pair has in common (N, N), n-grams of each (N,)). Each text is counted once."""
+    """Count the n-grams that each two texts have in common (N, N), and those of each text (N,)."""
     distinct = dict.fromkeys(ngram for counts in ngrams for ngram in counts)
     index = {ngram: i for i, ngram in enumerate(distinct)}
     counts_NG = np.zeros((len(ngrams), len(index)))

@@ -39,8 +39,8 @@ class NoRepeatNgram:
 
 
 def _forbid(log_probs: Tensor, tokens: Tensor, where: Tensor) -> None:
-    """Make the tokens (N, M) impossible that are True in `where` (N, M)."""
-    # Not by their indices: `nonzero` makes the host wait for a GPU.
+    """Forbid the tokens (N, M) where `where` (N, M) is True."""
+    # A mask instead of indices: `nonzero` would make the host wait for a GPU.
     log_probs.scatter_add_(1, tokens, log_probs.new_zeros(tokens.shape).masked_fill_(where, -torch.inf))
 
 
@@ -84,7 +84,7 @@ class BannedText:
         self._begins = self._characters(list(begins), device)  # (P, R)
         is_first = (self._begins != 0).cumsum(dim=1) == 1
         self._word_begins = is_first & (self._begins == _character("▁"))
-        # A row more, for what is before the first token: there a word begins.
+        # One more row, for the position before the first token: a word begins there.
         self._pieces = self._characters([*pieces, "▁"], device)  # (V + 1, R)
         self._sizes = (self._pieces != 0).sum(dim=1)  # (V + 1,)
 
@@ -99,18 +99,18 @@ class BannedText:
         _forbid(log_probs, completed.expand(len(tokens), -1), is_same.all(dim=2)[:, begin])
 
     def _written(self, tokens: Tensor) -> Tensor:
-        """The last R characters (N, R) that the tokens (N, t) write, the last one last."""
+        """The last R characters (N, R) that the tokens (N, t) write, in reading order."""
         start = tokens.new_full((len(tokens), 1), len(self._pieces) - 1)
         newest = torch.cat([start, tokens], dim=1)[:, -self.reach :]
         characters, sizes = self._pieces[newest], self._sizes[newest]  # (N, t, R), (N, t)
         after = sizes.sum(dim=1, keepdim=True) - sizes.cumsum(dim=1)  # characters of later tokens
         places = torch.arange(1, self.reach + 1, device=tokens.device) - after[:, :, None]
-        places = places.clamp(min=0).masked_fill(characters == 0, 0)  # place 0 is cut off
+        places = places.clamp(min=0).masked_fill(characters == 0, 0)  # column 0 is dropped
         written = characters.new_zeros(len(tokens), 1 + self.reach)
         return written.scatter_(1, places.flatten(1), characters.flatten(1))[:, 1:]
 
     def _characters(self, texts: Sequence[str], device: torch.device | None) -> Tensor:
-        """(texts, R): the last characters of each text, the last one last."""
+        """The last R characters of each text, in reading order: (texts, R)."""
         table = [
             [_character(text[i]) if -i <= len(text) else 0 for i in range(-self.reach, 0)] for text in texts
         ]
@@ -125,19 +125,19 @@ _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 
 
 def _marked(text: str) -> str:
-    """The text, with the mark of a word's beginning where it starts with what is no letter or digit."""
+    """Replace a first character that is no letter or digit by ▁, the mark of a word's beginning."""
     return f"▁{text[1:]}" if text and not text[0].isalnum() else text
 
 
 def _holds(piece: str, text: str) -> bool:
-    """True if a piece alone completes the text: a word at its end, anything else wherever it stands in it."""
+    """True if the token alone writes the text: a word at the token's end, other text anywhere in it."""
     if not text.startswith("▁"):
         return text == piece if _BYTE.fullmatch(piece) else text in piece
     return len(piece) >= len(text) and _marked(piece[len(piece) - len(text) :]) == text
 
 
 def _completes(piece: str, text: str, cut: int) -> bool:
-    """True if a piece completes the text after its first `cut` characters: a word must end with it."""
+    """True if the token writes the text after its first `cut` characters; a word must end with the token."""
     if text.startswith("▁") or _BYTE.fullmatch(piece):
         return piece == text[cut:]
     return piece.startswith(text[cut:])

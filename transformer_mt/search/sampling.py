@@ -38,7 +38,7 @@ class Distribution:
         probs = log_probs.softmax(dim=-1)
         if self.top_p < 1.0:
             falling, order = probs.sort(dim=-1, descending=True)
-            before = falling.cumsum(dim=-1) - falling  # a token is out when those before it are enough
+            before = falling.cumsum(dim=-1) - falling  # drop a token if likelier ones already reach top_p
             probs = probs.masked_fill((before >= self.top_p).gather(-1, order.argsort(dim=-1)), 0.0)
             probs = probs / probs.sum(dim=-1, keepdim=True)
         return probs
@@ -70,8 +70,8 @@ def sample(
     samples = [generator for of_sentence in generators for generator in of_sentence]
     state = state.select(torch.arange(B, device=device)[:, None].expand(B, W))  # type: ignore[assignment]
     never = torch.tensor(ids.never, dtype=torch.int64, device=device)
-    # The N rows that are still searched: their tokens, log-probabilities, lengths when they ended (0 before),
-    # the most tokens of their sentence, and which sample each is
+    # State of the N unfinished rows: tokens, log-probability, length at the end (0 before it), True until it
+    # ends, token limit of the sentence, and number of the sample
     drawn = torch.full((B * W, 1 + longest), ids.eos, device=device)
     drawn[:, 0] = ids.bos if first is None else first.repeat_interleave(W)
     log_prob = torch.zeros(B * W, device=device)
@@ -79,27 +79,27 @@ def sample(
     alive = torch.ones(B * W, dtype=torch.bool, device=device)
     limits = torch.tensor(max_lengths, device=device).repeat_interleave(W)
     rows, searched = torch.arange(B * W, device=device), list(range(B * W))
-    all_samples = drawn.clone(), log_prob.clone(), ended.clone()  # filled when sentences leave
+    all_samples = drawn.clone(), log_prob.clone(), ended.clone()  # results, filled when sentences are removed
     is_broken = torch.zeros((), dtype=torch.bool, device=device)
     for length in range(1, longest + 1):
-        # 1. The model's log-probability of each next token, and what the rules make of it.
+        # 1. Compute the model's log-probabilities of the next tokens, and apply the rules.
         logits, state = step(drawn[:, length - 1], state)
         model_log_probs = F.log_softmax(logits.float(), dim=-1)
         is_broken |= model_log_probs[:, 0].isnan().any()
-        model_log_probs.index_fill_(1, never, -torch.inf)  # first: some rules rank the tokens
+        model_log_probs.index_fill_(1, never, -torch.inf)  # before the rules, as some rank the tokens
         allowed = model_log_probs.clone()
         for rule in rules:
             rule(drawn[:, 1:length], allowed, rows // W)
         only_eos = torch.full_like(allowed[:1], -torch.inf)
         only_eos[:, ids.eos] = 0.0
-        stuck = ~torch.isfinite(allowed).any(dim=-1)  # the rules have left nothing: this sample cannot end
+        stuck = ~torch.isfinite(allowed).any(dim=-1)  # the rules forbid all tokens: drop the sample
         allowed = torch.where(((limits <= length) | stuck | ~alive)[:, None], only_eos, allowed)
 
-        # 2. The first token at which the summed probability exceeds a random number.
-        if (length - 1) % check_every == 0:  # as many numbers as until the next check, in one copy
+        # 2. Take the first token at which the cumulative probability exceeds a random number.
+        if (length - 1) % check_every == 0:  # random numbers until the next check, in one copy
             numbers = torch.tensor([[samples[i].random() for _ in range(check_every)] for i in searched])
             if rows.device.type == "cuda":
-                numbers = numbers.pin_memory()  # nothing waits for a copy from there
+                numbers = numbers.pin_memory()  # copies from pinned memory are asynchronous
             numbers = numbers.to(rows.device, non_blocking=rows.device.type == "cuda")
         summed = distribution(allowed).cumsum(dim=-1)
         # In float32 a number may round to 1. It must stay below the total sum to select a possible token.
@@ -108,7 +108,7 @@ def sample(
         drawn[:, length] = token[:, 0]
         log_prob = log_prob + model_log_probs.gather(1, token)[:, 0].masked_fill(~alive, 0.0)
 
-        # 3. Samples that end are finished; sentences all of whose samples are, leave.
+        # 3. Record the samples that end, and remove sentences whose samples have all ended.
         ends = alive & (token[:, 0] == ids.eos)
         ended = ended + length * (ends & ~stuck)
         alive = alive & ~ends

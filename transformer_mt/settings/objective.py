@@ -16,9 +16,9 @@ BY_KIND = {
 """The objectives that each `model.kind` can be trained for."""
 
 MASK = "<mask>"
-"""The control piece that the model reads instead of hidden pieces."""
+"""The control token that the model reads instead of hidden tokens."""
 
 
 def label_piece(label: str) -> str:
-    """The control piece that stands for a label of a classification."""
+    """The control token that stands for a label of a classification."""
     return f"__label__{label}"

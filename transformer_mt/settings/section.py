@@ -119,7 +119,7 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _number(cls, value: Any, info: ValidationInfo) -> Any:
-        """`10k` as 10,000 and `2M` as 2,000,000, in keys that are whole numbers."""
+        """Convert `10k` to 10,000 and `2M` to 2,000,000 in integer keys."""
         match = re.fullmatch(THOUSANDS, value) if isinstance(value, str) else None
         if match is None or int not in members(cls.model_fields[str(info.field_name)].annotation):
             return value

@@ -8,7 +8,7 @@ from pydantic import Field
 from transformer_mt.settings.section import Conflict, Location, Probability, Section
 
 TERM, AS, TERM_END = "<term>", "<as>", "</term>"
-"""The control pieces around a term and its translation: `<term> source words <as> target words </term>`."""
+"""The control tokens around a term and its translation: `<term> source words <as> target words </term>`."""
 
 
 class TermsConfig(Section):

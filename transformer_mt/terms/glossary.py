@@ -91,7 +91,7 @@ class Glossary:
         return matches
 
     def _at(self, i: int, words: Sequence[str], stems: Sequence[str]) -> _Entry | None:
-        """The longest term that begins with word i; of several that in this very form."""
+        """The longest term that begins at word i; of equally long ones that in exactly this form."""
         best: _Entry | None = None
         for entry in self._by_first.get(stems[i], ()):
             n = len(entry.stems)
@@ -108,7 +108,7 @@ class Glossary:
     def _longer(
         self, entry: _Entry | None, i: int, words: Sequence[str], stems: Sequence[str]
     ) -> _Entry | None:
-        """The term, or a longer one of the glossary behind."""
+        """The entry, or a longer one of the glossary that is searched second."""
         other = self._behind._at(i, words, stems) if self._behind else None
         return other if other and (entry is None or len(other.stems) > len(entry.stems)) else entry
 

@@ -61,7 +61,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _columns(row: list[str], languages: tuple[str, str]) -> tuple[int, int] | None:
-    """The columns of source and target that a first row names; None where it is a term."""
+    """The source and target columns that a header row names; None if the row is no header."""
     names = [cell.strip().casefold() for cell in row]
     columns = []
     for language, usual in zip(languages, _HEADERS):
@@ -97,7 +97,7 @@ def _of_tbx(path: Path, languages: tuple[str, str]) -> Iterator[Term]:
 
 
 def _terms_of(entry: Any, language: str) -> list[str]:
-    """The terms in the language: those of exactly its code, else those of its variants."""
+    """The terms in the language: those with its exact code, else those of its variants."""
     terms: dict[bool, list[str]] = {True: [], False: []}
     for part in entry.iterfind("{*}langSet"), entry.iterfind("{*}langSec"):
         for of_language in part:

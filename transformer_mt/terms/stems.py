@@ -67,7 +67,7 @@ _ENDINGS = (
 
 
 def _singular(word: str) -> str:
-    """An English noun without the endings of possessive and plural."""
+    """Remove the possessive and plural endings of an English noun."""
     possessive, *plurals = _ENDINGS
     word = possessive[0].sub(possessive[1], word)
     for ending, instead in plurals:

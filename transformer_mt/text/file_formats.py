@@ -64,7 +64,7 @@ def format_of(
 
 
 def _is_of_lines(ending: str) -> bool:
-    """True for a text file, also newstest.de with the code of a language, and the number of a part."""
+    """True for the ending of a text file, also a language code (newstest.de) or the number of a part."""
     return ending in _OF_LINES or ending[1:].isdigit() or base_code(ending[1:]) in TWO_LETTERS
 
 

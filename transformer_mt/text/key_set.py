@@ -84,7 +84,7 @@ def _filter(arrays: Iterable[np.ndarray], count: int) -> np.ndarray:
 
 
 def _places(keys: np.ndarray, size: int) -> np.ndarray:
-    """(8, K) the places of K keys among the `size` bits of a filter (Kirsch and Mitzenmacher 2006)."""
+    """The bits (8, K) of K keys in a Bloom filter of `size` bits (Kirsch and Mitzenmacher 2006)."""
     second = splitmix64(keys) | np.uint64(1)
     steps = np.arange(_PLACES, dtype=np.uint64)[:, None]
     return ((keys + steps * second) % np.uint64(size)).astype(np.int64)

@@ -107,7 +107,7 @@ def refuse_formats(beginning: bytes, name: str) -> None:
 
 
 def _refuse_utf_16(line: bytes, name: str) -> None:
-    """InputError for UTF-16 without its mark, of a script that has each second byte 0."""
+    """InputError for UTF-16 without a byte order mark, recognised by a zero in every second byte."""
     order = next((order for order, nuls in (("le", line[1::2]), ("be", line[::2])) if not any(nuls)), None)
     if len(line) > 3 and order is not None:
         raise InputError(

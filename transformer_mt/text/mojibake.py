@@ -23,8 +23,8 @@ def is_wrongly_decoded(text: str) -> bool:
 
 
 def _is_mojibake(run: str) -> bool:
-    """True if the characters, written as Windows-1252, are UTF-8 of a letter or mark in common use. An
-    uppercase letter before a closing quote can be UTF-8 by chance, of a rare letter.
+    """True if the characters, encoded as Windows-1252, are UTF-8 for a common letter or mark. Rare letters do
+    not count: an uppercase letter before a closing quote may be UTF-8 for one by chance.
     """
     for start in range(len(run) - 1):
         for length in (2, 3):

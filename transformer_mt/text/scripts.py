@@ -83,8 +83,8 @@ def foreign_words(language: str) -> "regex.Pattern[str] | None":
 
 @lru_cache
 def _other_letters(scripts: tuple[str, ...]) -> "regex.Pattern[str]":
-    """Runs of letters of other scripts. Those that several scripts share are of none: the sign that lengthens
-    vowels in Japanese.
+    """A pattern for runs of letters of other scripts. Letters that several scripts share belong to
+    none, such as the sign that lengthens vowels in Japanese.
     """
     ours = "".join(rf"\p{{Script={script}}}" for script in (*scripts, "Common", "Inherited"))
     return regex.compile(rf"[\p{{L}}--[{ours}]]+", regex.V1)

@@ -42,7 +42,7 @@ def has_several_sentences(text: str, lang: str) -> bool:
 
 
 def _blocks(text: str) -> Iterator[tuple[str, bool]]:
-    """The text in blocks, and whether a sentence may end where the block does."""
+    """The text in blocks, each with True if a sentence may end at its end."""
     start = 0
     while len(text) - start > _BLOCK:
         end = _MAY_END.search(text, start + _BLOCK // 2, start + _BLOCK)

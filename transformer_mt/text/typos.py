@@ -42,7 +42,7 @@ def with_typos(text: str, rng: Random) -> str:
 
 
 def _misspell(characters: list[str], position: int, rng: Random) -> None:
-    """One typo at a position; each element may be no character or several afterwards."""
+    """Make one typo in place; afterwards an element may be an empty string or several characters."""
     letter = characters[position]
     if len(letter) != 1:
         return

@@ -74,7 +74,7 @@ def align_segment(
     tags = next((i for i, piece in enumerate(src) if piece not in control), len(src))
     tgt_spans = tokenizer.spans_tgt(tgt)
     src_words, tgt_words = words_of(source), words_of(tokenizer.decode_tgt(tgt))
-    # After a cut or a tag the attention has fewer or more columns than the text has pieces.
+    # The attention has fewer columns than the text has tokens if the source was truncated, more with a tag.
     weights = np.zeros((len(tgt_spans), len(src_spans)), np.float32)
     given = np.asarray(attention, np.float32).reshape(len(tgt), len(src))
     given = given[:, tags:] if positions is None else _folded(given, positions)

@@ -47,7 +47,7 @@ class ExpectedQuality:
         if not errors or not self._length:
             return None
         chrf = self._confidence / self._length + errors.shift
-        # The errors of single lines cancel in a long text, that which its lines share does not.
+        # Errors of single lines average out in a long text; the error that all its lines share does not.
         variance = errors.drift**2 + errors.spread**2 * self._squares / self._length**2
         half = 1.96 * variance**0.5
         values = (min(1.0, max(0.0, value)) for value in (chrf, chrf - half, chrf + half))

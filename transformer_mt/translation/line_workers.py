@@ -59,7 +59,7 @@ def translate_in_workers(engine: Engine, translate: Translate, num_lines: int, c
                     results[pipe] = value
                 else:
                     asking[pipe] = waiting[pipe], what, value
-            if len(asking) + len(results) == len(forks):  # together they make the largest batches
+            if len(asking) + len(results) == len(forks):  # all have asked: answer in the largest batches
                 _answer(engine, [asking[fork.pipe] for fork in forks if fork.pipe in asking])
                 asking.clear()
         for fork in forks:

@@ -56,7 +56,7 @@ class Planner:
         self.max_positions = most_positions and most_positions - len(self.prompt)
         """Most pieces of a side the model has positions for, EOS counted; None if there is no limit."""
         has_tags = len(tokenizer.control_ids) > (len(configs[0].data.targets) if self.language_ids else 0)
-        most = self.max_src_length - 1 - len(self.language_ids) - has_tags  # a tag is a piece more
+        most = self.max_src_length - 1 - len(self.language_ids) - has_tags  # a tag is one more token
         self.splitter = Splitter(self.source_lang, self.target_lang, most, self._count)
 
     def plan_lines(self, sources: Sequence[SourceLine], plan: Plan) -> None:

@@ -11,7 +11,7 @@ RETRIED_FLAGS = frozenset({
     "missing_term", "low_confidence",
 })  # fmt: skip
 """Flags of a translation that is tried again."""
-# Chosen on lines that looked wrong (docs/measurements/experiments.md).
+# Values tuned on flagged translations (docs/measurements/experiments.md).
 _BEAM, _NGRAM, _LONGER = 10, 3, 0.3
 _MOST_BEAM = 1000
 

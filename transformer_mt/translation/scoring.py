@@ -106,7 +106,7 @@ def pairs_of_json(translator: Translator, path: str, most: int) -> Iterator[list
                     f"{path}:{number}: its tokens must be those of this model, but {strange[0]!r} is not; "
                     "was the file written with another model?"
                 )
-            # A number, or what a memory had: no model translated it.
+            # No model translated it: it is unchanged, such as a number, or from a translation memory.
             is_fixed = not {"unchanged", "memory"}.isdisjoint(facts["flags"])
             if not pieces and (is_fixed or not source.strip()):
                 sources, sizes = [], []

@@ -12,11 +12,11 @@ from transformer_mt.translation.units import Segment
 Count = Callable[[Sequence[str]], list[int]]
 """The number of pieces of each text."""
 
-# Where a sentence that is too long is divided, the best positions first. What a pattern matches stays with
+# Separators at which a too long sentence is divided, in order of preference. The matched text stays with
 # the part before it.
 _CLAUSE = re.compile(r"[,;:–—]\s+|[，、；：]")
 _WORD = re.compile(r"\s+")
-LONE_CR = re.compile(r"\r(?!\n)")  # it would end the line of the translation
+LONE_CR = re.compile(r"\r(?!\n)")  # would break the line of the translation
 
 
 class Splitter:

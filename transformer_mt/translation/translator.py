@@ -267,7 +267,7 @@ class Translator:
         self.planner.plan_lines(sources, plan)
         units = [unit for line in sources for unit in line.units]
         in_order = LinesInOrder(sources)
-        yield from self._results(in_order, options, stages)  # blank lines at the beginning
+        yield from self._results(in_order, options, stages)  # first lines that are blank are already done
         for number, unit in UnitSearch(self.engine, self.planner, plan, options.n_best).results(units):
             in_order.add(number, unit)
             yield from self._results(in_order, options, stages)
@@ -279,7 +279,7 @@ class Translator:
         for line in in_order.done():
             result = line_result(line, options.n_best, self.planner.splitter, stages)
             result = self._aligned(result, line, stages) if options.align else result
-            # Two texts may have become one.
+            # Stages may have made two candidates equal.
             yield replace(result, n_best=each_once(result.n_best)) if options.n_best > 1 else result
 
     def _aligned(self, result: Translation, line: TranslatedLine, stages: Sequence[Stage]) -> Translation:

@@ -158,7 +158,7 @@ class LinesInOrder:
     def __init__(self, lines: Iterable[SourceLine]) -> None:
         self._waiting = deque(lines)
         self._units: dict[int, TranslatedUnit] = {}
-        self._first = 0  # the number of the first unit that waits
+        self._first = 0  # number of the first waiting unit
 
     def add(self, number: int, unit: TranslatedUnit) -> None:
         """`number` counts the units of all lines."""

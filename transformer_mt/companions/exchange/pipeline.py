@@ -117,7 +117,7 @@ def pipeline(
     maps = ("auto", "balanced", "balanced_low_0", "sequential")  # over several GPUs; one is enough here
     device_map = "auto" if device_map in maps else device_map
     device = next((value for value in (device, device_map) if value is not None), "auto")
-    # torch for runs: their own exports for CTranslate2 have no sampling, and other rules for lengths.
+    # Use torch for runs: their exports for CTranslate2 cannot sample and treat length limits differently.
     engine = "auto" if run.is_export else "torch"
     request = EngineRequest(engine, _device(device), _dtype(torch_dtype if dtype is None else dtype))
     built = TranslationPipeline(Translator.of_run(run, request), source, target, **arguments)
@@ -130,7 +130,7 @@ def _settings(usual: DecodeConfig, several: int, given: dict[str, Any]) -> dict[
     """Settings of the search from arguments of `generate`. InputError for those that have none."""
     given = {key: value for key, value in given.items() if value is not None and key not in _WITHOUT_EFFECT}
     for new, old in (("max_new_tokens", "max_length"), ("min_new_tokens", "min_length")):
-        if new in given:  # the new name wins, as there
+        if new in given:  # the new name wins, as in transformers
             given.pop(old, None)
     if given.pop("return_tensors", False):
         raise InputError("return_tensors must be left out: a translation is a text")

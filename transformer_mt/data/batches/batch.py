@@ -76,7 +76,7 @@ class Batch:
         return self._in_pieces(-(-len(self.src) // count))
 
     def _in_pieces(self, size: int) -> list["Batch"]:
-        """The same sentences in batches of `size`."""
+        """Split the batch into batches of at most `size` rows."""
         if size >= len(self.src):
             return [self]
         if self.packing is not None:
@@ -92,9 +92,7 @@ class Batch:
         return batches if self.num_tokens else [batch.idle() for batch in batches]
 
     def _in_equal_pieces(self, size: int) -> list["Batch"]:
-        """The same rows in batches of at most `size`, all of one shape: the last is filled with empty
-        rows.
-        """
+        """Split into batches of one shape with at most `size` rows; empty rows fill up the last one."""
         count = -(-len(self.src) // size)
         empty = -len(self.src) % count
         padded = self.each(lambda tensor: F.pad(tensor, (0, 0, 0, empty)))
@@ -139,7 +137,7 @@ class Batch:
 
 
 def _part(tensor: Tensor, number: int, count: int) -> Tensor:
-    """One of `count` equal parts of the rows."""
+    """Part `number` of the rows, divided into `count` equal parts."""
     return tensor.chunk(count)[number]
 
 
@@ -174,7 +172,7 @@ def make_encoder_batch(read: Sequence[np.ndarray], predicted: Sequence[np.ndarra
 
 
 def _filled(rows: Sequence[np.ndarray]) -> Tensor:
-    """(B, longest): the rows, then PAD."""
+    """Pad the rows with PAD to the longest one: (B, longest)."""
     padded = np.full((len(rows), max(map(len, rows))), PAD, np.int64)
     for row, ids in zip(padded, rows):
         row[: len(ids)] = ids
@@ -187,7 +185,7 @@ def _with_real_positions(src: Tensor, src_mask: Tensor, tgt_in: Tensor, tgt_out:
 
 
 def _pad(rows: Sequence[np.ndarray], add: int, first: bool) -> Tensor:
-    """(B, longest + 1): the rows with `add` before or after them, then PAD."""
+    """Put the token `add` before (`first`) or after each row, then pad with PAD: (B, longest + 1)."""
     lengths = np.fromiter(map(len, rows), np.int64, count=len(rows))
     padded = np.full((len(rows), 1 + lengths.max()), PAD, np.int64)
     columns, ends = np.arange(padded.shape[1]), lengths[:, None]

@@ -22,9 +22,9 @@ class BatchProcess:
     """A fork of this process that makes the batches of one update after the other, one ahead."""
 
     def __init__(self, batches: TrainingBatches, accumulate: int) -> None:
-        batches.settle()  # in the fork no thread would end what one of this process has begun
+        batches.settle()  # threads do not exist in the fork, so a plan begun here would never end there
         self._fork = Fork(partial(_make, batches, accumulate), ())
-        atexit.register(self.close)  # before multiprocessing waits for it
+        atexit.register(self.close)  # before multiprocessing's exit handler, which waits for it
 
     def next_update(self) -> Made:
         """WorkError if the process has ended."""
@@ -38,7 +38,7 @@ class BatchProcess:
 
 
 def _make(batches: TrainingBatches, accumulate: int, pipe: Connection) -> None:
-    torch.set_num_threads(1)  # those of the parent are not here
+    torch.set_num_threads(1)  # the parent's threads do not exist in the fork
     as_array: Callable[[Tensor], Tensor] = Tensor.numpy  # type: ignore[assignment]
     while True:
         made = [batch.each(as_array) for batch in batches.next_update(accumulate)]

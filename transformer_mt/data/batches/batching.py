@@ -15,9 +15,9 @@ from transformer_mt.data.batches.packing import RowShape, plan_packed_epoch
 from transformer_mt.data.batches.rows import Rows
 from transformer_mt.errors import InputError, Setting
 
-# Target lengths that share a bucket. Two keep 95 % of the tokens of a 4,096-token batch of Multi30k real, and
-# still let the random order decide which sentences share a batch; one keeps less (batches span buckets),
-# three and four pad more.
+# Number of target lengths per bucket. With 2, a 4,096-token batch of Multi30k has 5 % padding, and the random
+# order still decides which sentences share a batch. With 1 there is more padding, because batches span
+# buckets; with 3 and 4, because lengths differ more.
 _BUCKET = 2
 
 
@@ -34,8 +34,8 @@ def plan_epoch(
     In a batch, sentences x longest side (of both sides) is at most `batch_tokens`.
     """
     rng = np.random.default_rng([seed, epoch, *([window] if window else [])])
-    # Buckets by target length; inside them by source length, up in one and down in the next, so that a batch
-    # that spans two buckets meets like with like. The grid of buckets moves from epoch to epoch.
+    # Sort by bucket of target length, then by source length: ascending in one bucket, descending in the next,
+    # so that a batch across two buckets has similar lengths. The bucket bounds differ between epochs.
     bucket = (tgt_lengths + rng.integers(_BUCKET)) // _BUCKET
     snake = np.where(bucket % 2 == 0, src_lengths, -src_lengths)
     order = np.lexsort((rng.random(len(bucket), dtype=np.float32), snake, bucket))
@@ -48,7 +48,7 @@ def batch_bounds(lengths: np.ndarray, batch_tokens: int) -> list[int]:
     """Bounds of batches for sentences in this order: each takes as many as the budget allows."""
     bounds, start = [], 0
     while start < len(lengths):
-        # No more than these fit, because the first one is not longer than the longest. At least one is taken.
+        # The longest side is at least that of the first sentence, so only these can fit. Take at least one.
         window = lengths[start : start + batch_tokens // max(1, int(lengths[start])) + 1]
         positions = np.maximum.accumulate(window) * np.arange(1, len(window) + 1)
         fitting = max(1, int(np.searchsorted(positions, batch_tokens, "right")))
@@ -106,20 +106,20 @@ class TrainingBatches:
         if self.shape is not None:
             return self._packed_share(rows, self.shape)
         rows_of_rank = rows[self._rank :: self._num_ranks]
-        if not len(rows_of_rank):  # fewer sentences than ranks: this one computes without adding anything
+        if not len(rows_of_rank):  # fewer sentences than ranks: this rank gets an idle batch
             return [self._make(rows[:1]).idle()]
         return self._make(rows_of_rank).split(self._batch_tokens)
 
     def _packed_share(self, plan: np.ndarray, shape: RowShape) -> list[Batch]:
-        """This rank's rows of an update, in batches of at most `batch_tokens`: the same number on each rank,
-        all of one shape.
+        """This rank's rows of an update in batches of at most `batch_tokens`. All ranks have the same
+        number of batches, all of one shape.
         """
         row, pairs = plan.T
         is_ours = row % self._num_ranks == self._rank
         shape = replace(shape, rows=-(-shape.rows // self._num_ranks))
         if is_ours.any():
             share = self._packed(row[is_ours] // self._num_ranks, pairs[is_ours], shape)
-        else:  # fewer rows than ranks: this one computes without adding anything
+        else:  # fewer rows than ranks: this rank gets an idle batch
             share = self._packed(0 * row[:1], pairs[:1], shape).idle()
         return share.split(max(self._batch_tokens, shape.longest))
 
@@ -139,12 +139,12 @@ class TrainingBatches:
         return rows
 
     def _after(self, epoch: int, window: int) -> tuple[int, int]:
-        """The next epoch and window."""
+        """The epoch and the window that come next."""
         return (epoch, window + 1) if window + 1 < self._mixture.windows else (epoch + 1, 0)
 
     @property
     def _batches(self) -> list[np.ndarray]:
-        """The plan of the present window. Those before are dropped, and that of the next is begun."""
+        """The plan of the current window. Drops earlier plans and starts planning the next window."""
         present = self.epoch, self.window
         needed = present, self._after(*present)
         if self._plans.keys() - needed:
@@ -157,7 +157,7 @@ class TrainingBatches:
 
     def _plan(self, epoch: int, window: int) -> list[np.ndarray]:
         budget, kind = self._update_tokens or self._batch_tokens, row_kind(len(self._rows.pairs))
-        if not (parts := self._mixture.parts(epoch, window)):  # blocks may be larger than a window
+        if not (parts := self._mixture.parts(epoch, window)):  # with large blocks a window may have none
             return []
         lengths = [self._rows.lengths(epoch, part) for part in parts]
         src_lengths, tgt_lengths = map(np.concatenate, zip(*lengths))
@@ -188,7 +188,7 @@ class TrainingBatches:
 
     def updates_of_first_epoch(self, accumulate: int) -> float:
         """The updates in which the first epoch is trained; of several windows about."""
-        # A resumed run has no other use for the plan of the first epoch.
+        # A resumed run plans the first epoch only to count its batches.
         is_first = (self.epoch, self.window) == (0, 0)
         batches = len(self._batches if is_first else self._plan(0, 0)) * self._mixture.windows
         return batches if self._update_tokens else batches / (accumulate * self._num_ranks)

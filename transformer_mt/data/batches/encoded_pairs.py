@@ -127,7 +127,7 @@ class _File:
         return np.concatenate([np.zeros(0, np.int32), *parts])
 
     def places(self, side: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The places of the first piece of some rows in `ids`, and of the first one behind."""
+        """The begins and the ends of some rows in `ids`."""
         chunk = np.searchsorted(self.first_rows, rows, "right") - 1
         offsets_at, values_at = self._addresses[chunk][:, [2 * side, 2 * side + 1]].T
         offsets_at = offsets_at + rows - self.first_rows[chunk]
@@ -215,7 +215,7 @@ class EncodedPairs:
         for file in np.unique(number).tolist():
             is_here, rows_read = number == file, self.rows_read(file)
             first = rows[is_here] - self._starts[file]
-            second = np.minimum(first + 1, len(rows_read) - 1)  # the last one is followed by none
+            second = np.minimum(first + 1, len(rows_read) - 1)  # the last row has no next one
             is_followed[is_here] = rows_read[second] == rows_read[first] + 1
         return is_followed
 
@@ -228,7 +228,7 @@ class EncodedPairs:
                 self._release(number)
 
     def _parts(self, rows: range) -> Iterator[tuple[int, slice]]:
-        """The files with some of these rows, and which of theirs."""
+        """(number, slice of its rows) of each file that holds some of these rows."""
         number = bisect_right(self._starts, rows.start) - 1
         while number < len(self._paths) and (first := self._starts[number]) < rows.stop:
             size = self._starts[number + 1] - first
@@ -243,7 +243,7 @@ class EncodedPairs:
             except FileNotFoundError:
                 if not self._is_fetched:
                     raise
-                # Another training on this machine has released what this one has just fetched.
+                # Another training on this machine deleted the file after the fetch: fetch it again.
         return file
 
     def _row(self, side: int, i: int) -> np.ndarray:
@@ -252,9 +252,9 @@ class EncodedPairs:
 
 
 def _nothing(number: int) -> None:
-    """Files that stay where they are need nothing."""
+    """Default `fetch` and `release` for local files: do nothing."""
 
 
 def _address(array: np.ndarray) -> int:
-    """Address of its first byte in memory."""
+    """The memory address of the array's first byte."""
     return int(array.__array_interface__["data"][0])

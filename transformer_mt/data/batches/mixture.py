@@ -68,7 +68,7 @@ class Mixture:
         return np.concatenate(parts)
 
     def _numbers(self, epoch: int, window: int) -> list[int]:
-        """The parts of a window, in order. Other ones meet in each epoch, and windows are about equal."""
+        """The parts of a window, in order. Windows are about equal, and differ between epochs."""
         if self.windows == 1:
             return list(range(len(self._sizes)))
         uses = np.multiply(self._sizes, self._weights)

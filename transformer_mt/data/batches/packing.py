@@ -16,13 +16,13 @@ from transformer_mt.data.vocabulary.numbering import EOS
 
 # cuDNN's attention with a mask may give NaN in its backward pass at other multiples of 64.
 _STEP = 128
-# Share of the positions of the fuller side that are filled; above it, pairs are left that fit in no row.
+# Target share of filled positions on the fuller side; with a higher one, some pairs fit in no row.
 _FULL = 0.97
-# The positions at which attention costs as much as all else in a layer: a tenth of it in rows of 128 (base).
+# Row length at which attention costs as much as the rest of a layer; at length 128 (base) it is a tenth.
 _ATTENTION = 1280
-# Pairs that are packed together: a permutation is packed in parts of this many, whose numbers fit the cache.
+# Pairs packed at a time: a permutation is divided into parts of this size, whose arrays fit the CPU's cache.
 _TOGETHER = 2**17
-# Neighbours in size among which a row is given the pair that fits its free source and target best.
+# Group size: among this many pairs of similar size, those with more target go to rows with more target free.
 _NEIGHBOURS = 64
 
 
@@ -102,7 +102,7 @@ def packed_rows(src_lengths: np.ndarray, tgt_lengths: np.ndarray, shape: RowShap
         count = math.ceil(filled / _FULL)
         free_src, free_tgt = np.full(count, shape.src), np.full(count, shape.tgt)
         placed = count
-        while placed * 100 > count and len(left):  # until a round helps little: the rest gets other rows
+        while placed * 100 > count and len(left):  # stop if under 1 % of the rows got a pair: use new rows
             free = np.minimum(free_src / shape.src, free_tgt / shape.tgt)
             most = min(count, len(left))
             bins, pairs = np.argsort(-free, kind="stable")[:most], left[:most]
@@ -130,7 +130,7 @@ def packed_side(
     ends = np.cumsum(lengths)
     starts = ends - lengths
     is_first = np.diff(row, prepend=-1) > 0
-    first = np.maximum.accumulate(np.where(is_first, np.arange(len(row)), 0))  # of the same row
+    first = np.maximum.accumulate(np.where(is_first, np.arange(len(row)), 0))  # the row's first sentence
     at = row * width + starts - starts[first]
     positions = np.arange(ends[-1]) - np.repeat(starts, lengths)
     index = np.repeat(at, lengths) + positions

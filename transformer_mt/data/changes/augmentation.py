@@ -70,7 +70,7 @@ class Augmentation(ChangeOfSome):
         self._changes: list[list[Change]] = [[FinalMark(of), Typos()] for of in languages]
         self._probabilities = (config.punctuation, config.typos)
         self._control_ids = set(tokenizer.control_ids.values())
-        # Of two vocabularies the source's has them, and an id is not the same piece in both.
+        # With two vocabularies only the source's has control tokens; on the target side their ids are text.
         self._target_control_ids = self._control_ids if tokenizer.shared else set()
 
     def chosen(self, epoch: int, rows: np.ndarray) -> np.ndarray:
@@ -87,13 +87,13 @@ class Augmentation(ChangeOfSome):
             before = self._control(src[index], self._control_ids)
             before_tgt = self._control(tgt[index], self._target_control_ids)
             fits = max(len(before) + len(src_ids), len(before_tgt) + len(tgt_ids)) < self._max_length
-            # Without byte pieces a capital may be unknown to the vocabulary.
+            # Without byte fallback the vocabulary may lack a capital letter.
             if src_ids and tgt_ids and fits and UNK not in src_ids and UNK not in tgt_ids:
                 src_ids, tgt_ids = [*before, *src_ids], [*before_tgt, *tgt_ids]
                 src[index], tgt[index] = np.array(src_ids, np.int32), np.array(tgt_ids, np.int32)
 
     def _kinds(self, epoch: int, rows: np.ndarray) -> np.ndarray:
-        """(kinds of change, rows) bool: which rows get a case, and each other change."""
+        """(changes, rows) bool: True where a row gets a change of case, or each other change."""
         case = uniforms(self._seed, epoch, rows, _CASE) < self._bounds[-1]
         others = [
             uniforms(self._seed, epoch, rows, _FIRST_CHANGE + number) < probability
@@ -122,5 +122,5 @@ class Augmentation(ChangeOfSome):
         return self._tokenizer.src.decode(src_text.tolist()), self._tokenizer.tgt.decode(tgt_text.tolist())
 
     def _control(self, ids: np.ndarray, control: set[int]) -> list[int]:
-        """The control pieces that a side begins with."""
+        """The control tokens at the beginning of a side."""
         return list(takewhile(control.__contains__, ids[:_MOST_BEFORE].tolist()))

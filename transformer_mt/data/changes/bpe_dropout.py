@@ -30,8 +30,8 @@ class BpeDropout(Change):
         """
         super().__init__(before)
         self._max_length = max_length
-        # One per side, also with a shared vocabulary: its table of words is limited, and the sources, which
-        # are read first, would fill it.
+        # One per side, even with a shared vocabulary: the table of words is limited, and source words, which
+        # come first, would fill it.
         sides = tokenizer.src, tokenizer.tgt
         self._sides = [SubwordDropout(side, dropout, seed, most_words) for side in sides]
         if text_changes:

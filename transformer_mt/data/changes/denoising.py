@@ -41,11 +41,11 @@ class Denoising:
 
     def _infilled(self, ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         words = self._words(ids)
-        to_hide = int(self._config.mask * len(words) + rng.random())  # the share is right in the mean
+        to_hide = int(self._config.mask * len(words) + rng.random())  # rounded up or down at random
         spans = self._spans(to_hide, len(words), rng)
         if not spans:
             return ids
-        # Between two spans stands at least one word: each arrangement is equally probable.
+        # Choose uniformly among all arrangements with at least one word between two spans.
         shown = len(words) - sum(spans)
         before = np.sort(rng.choice(shown + 1, len(spans), replace=False))
         parts, word = [], 0
@@ -60,7 +60,7 @@ class Denoising:
         return [ids[begin:end] for begin, end in pairwise(bounds)]
 
     def _spans(self, to_hide: int, num_words: int, rng: np.random.Generator) -> Sequence[int]:
-        """Lengths of spans with `to_hide` words in all; those of length 0 do not make the text longer."""
+        """Sample span lengths that sum to `to_hide`, with length 0 only where the text does not grow."""
         spans: list[int] = []
         hidden = added = 0
         while hidden < to_hide:
@@ -70,7 +70,7 @@ class Denoising:
             spans.append(span)
             hidden += span
             added += span == 0
-        most = num_words - hidden + 1  # for a word between any two; those that would touch are one span
+        most = num_words - hidden + 1  # most spans with a word between each two; merge the rest
         for i, span in enumerate(spans[most:]):
             spans[i % most] += span
         return spans[:most]

@@ -31,7 +31,7 @@ class AlignedRows(Change):
         return replace(make_batch(src, tgt), links=_joined(links))
 
     def _links(self, row: int, src: np.ndarray, tgt: np.ndarray) -> np.ndarray:
-        """(L, 2) target and source positions of a pair's links in its present pieces."""
+        """(L, 2) target and source positions of a pair's links, in its current segmentation."""
         given = np.stack([self._links_of_pairs.tgt(row), self._links_of_pairs.src(row)], axis=1).astype(
             np.int64
         )
@@ -46,8 +46,8 @@ class AlignedRows(Change):
 
 
 def _positions(before: np.ndarray, now: np.ndarray, pieces: Sequence[str]) -> list[range] | None:
-    """For each piece of a text the positions of its characters when the text is in other pieces; None if it
-    is another text.
+    """For each token of `before` the positions of the tokens of `now` that have its characters; None
+    if the two texts differ.
     """
     if np.array_equal(before, now):
         return [range(i, i + 1) for i in range(len(before))]
@@ -61,7 +61,7 @@ def _positions(before: np.ndarray, now: np.ndarray, pieces: Sequence[str]) -> li
 
 
 def _joined(parts: Sequence[np.ndarray]) -> Links:
-    """The links of all sentences. Those of a target piece share a weight of 1."""
+    """Join the links of all sentences. The weights of each target token's links sum to 1."""
     rows = np.repeat(np.arange(len(parts)), [len(links) for links in parts])
     positions = np.concatenate([np.zeros((0, 2), np.int64), *parts])
     keys = np.column_stack([rows, positions[:, 0]])

@@ -29,7 +29,7 @@ class Merges:
         pairs = sorted((ids[a] * size + ids[b], i) for i, a, b in halves if a in ids and b in ids)
         last = (np.iinfo(np.int64).max, _NONE)  # greater than any pair
         self._pairs, self._merged = np.array([*pairs, last], np.int64).T
-        # At the end that of no piece, which is -1.
+        # The last entry, index -1, is the score of _NONE.
         self._scores = np.array([*map(model.get_score, range(size)), -np.inf], np.float32)
 
     def opens_word(self) -> np.ndarray:
@@ -65,7 +65,7 @@ class Merges:
         return [made[row][made[row] != _NONE] for row in range(len(words))]
 
     def _best(self, pairs: np.ndarray, dropout: float, bits_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(N,) the position of the first merge among those not left out, and whether there is one."""
+        """(N,) the position of the best merge not left out, and (N,) True where there is one."""
         number = np.arange(pairs.shape[1], dtype=np.uint64)
         is_kept = splitmix64(bits_N[:, None] + number * B) / 2.0**64 >= dropout
         score = np.where(is_kept, self._scores[pairs], -np.inf)
@@ -75,11 +75,11 @@ class Merges:
     def _merge_at(
         self, best: np.ndarray, symbols: np.ndarray, pairs: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The pieces after one merge in each word, and which piece each makes with the next."""
+        """Apply one merge per word. Returns the tokens, and what each merges into with the next one."""
         at, width = np.arange(len(best)), symbols.shape[1]
         merged = pairs[at, best]
-        # What stands behind the pair moves to the left. No pair is behind the last letter, so all positions
-        # below exist.
+        # Tokens after the merged pair move one position to the left. No merge begins at the last letter, so
+        # position best + 1 still exists.
         source = np.arange(width - 1) + (np.arange(width - 1) > best[:, None])
         symbols = np.take_along_axis(symbols, source, 1)
         symbols[at, best] = merged
@@ -91,7 +91,7 @@ class Merges:
         return symbols, pairs
 
     def _pieces_of(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """The piece that each two neighbours make, or none."""
+        """The token that each `left` and `right` merge into, or _NONE."""
         pair = left * self._size + right
         where = np.searchsorted(self._pairs, pair)
         is_pair = (self._pairs[where] == pair) & (left != _NONE) & (right != _NONE)

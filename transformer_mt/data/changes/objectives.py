@@ -27,7 +27,7 @@ _NOISE, _FOLLOWS, _PARTNER = 1_000, 1_001, 1_002
 
 
 class _ObjectiveRows(Change):
-    """Rows of several corpora, each of a number of rows and with an objective."""
+    """Base class; `parts` are the number of rows and the objective of each corpus, in order."""
 
     def __init__(
         self, before: Rows, config: Config, parts: Sequence[tuple[int, Objective]], tokenizer: Tokenizer
@@ -39,14 +39,14 @@ class _ObjectiveRows(Change):
         self._control_ids = set(tokenizer.control_ids.values())
 
     def _corpora(self, rows: np.ndarray) -> np.ndarray:
-        """(R,) the number of each row's corpus."""
+        """(R,) the index of each row's corpus."""
         return np.searchsorted(self._starts, rows, "right") - 1
 
     def _generator(self, epoch: int, row: int) -> np.random.Generator:
         return np.random.default_rng([self._config.seed, epoch, row, _NOISE])
 
     def _num_before(self, ids: np.ndarray) -> int:
-        """The number of control pieces that a text begins with: its language's, and a tag."""
+        """Count the control tokens at the beginning of a text: for its language, and a tag."""
         return sum(1 for _ in takewhile(self._control_ids.__contains__, ids))
 
 
@@ -61,7 +61,7 @@ class DecoderRows(_ObjectiveRows):
             mask_id = self._tokenizer.control_id(MASK)
             self._denoising = Denoising(self._tokenizer, mask_id, config.data.denoise)
 
-    # Its lengths are those of the texts without noise, which never makes a text longer.
+    # `lengths` is inherited: it counts texts without noise, and noise never makes a text longer.
 
     def rows(self, epoch: int, rows: np.ndarray) -> Sides:
         src, tgt = self.before.rows(epoch, rows)
@@ -97,7 +97,7 @@ class EncoderRows(_ObjectiveRows):
         if self._has_next and len(part):
             rows = np.arange(part.start, part.stop)
             first, last = self._corpora(rows[[0, -1]]).tolist()
-            corpora = range(int(self._starts[first]), int(self._starts[last + 1]))  # those of the partners
+            corpora = range(int(self._starts[first]), int(self._starts[last + 1]))  # candidates
             texts = self.before.lengths(epoch, corpora)[0] - 1
             partner, _ = self._partners(epoch, rows)
             both = np.minimum(lengths - 2 + texts[partner - corpora.start], self._most) + 3
@@ -132,7 +132,7 @@ class EncoderRows(_ObjectiveRows):
         return make_encoder_batch(*self.rows(epoch, rows))
 
     def _partners(self, epoch: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(R,) the row of the second text of each row, and (R,) whether it is the next one of the corpus."""
+        """(R,) the row of each second text, and (R,) True where it follows the first text."""
         corpora = self._corpora(rows)
         starts, ends = self._starts[corpora], self._starts[corpora + 1]
         random = random_bits(self._config.seed, epoch, rows, _PARTNER) % (ends - starts).astype(np.uint64)
@@ -142,7 +142,7 @@ class EncoderRows(_ObjectiveRows):
 
 
 def _joined(first: np.ndarray, second: np.ndarray, most: int) -> np.ndarray:
-    """`<s> first </s> second </s>`, of at most `most` pieces of text: the longer one loses its end."""
+    """`<s> first </s> second </s>` with at most `most` text tokens: the longer text is truncated."""
     half = most // 2
     first_length = min(len(first), max(half, most - len(second)))
     first, second = first[:first_length], second[: most - first_length]

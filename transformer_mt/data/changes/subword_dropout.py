@@ -25,7 +25,7 @@ _SEGMENTATIONS = 16
 # At most this many words per side have sampled segmentations, in order of first occurrence. Words that first
 # occur later are too rare to matter.
 MOST_WORDS = 2**18
-# Words are merged together, at most so many letters, padding counted.
+# Maximum letters of the words merged in one batch, padding counted.
 _LETTERS = 2**19
 
 
@@ -40,15 +40,15 @@ class SubwordDropout:
         self._dropout, self._seed, self._most_words = dropout, seed, most_words
         self._merges, self._lock = Merges(model), threading.Lock()
         self._opens_word = self._merges.opens_word()
-        # The letters of each word that has other segmentations, and its hash; they are numbered in the order
-        # of their first occurrence.
+        # Letters and hash of each word that can be segmented differently. Words are numbered in the order of
+        # their first occurrence.
         self._letters: list[np.ndarray] = []
         self._keys: list[int] = []
-        # The hashes of words in order, and their numbers, -1 for one that stays as it is. The last is greater
-        # than any.
+        # Sorted hashes of words, and their numbers; -1 for words that keep their usual tokens. The last hash
+        # is a sentinel, greater than all others.
         self._index = np.array([2**64 - 1], np.uint64), np.array([-1])
-        # Segmentation k of word w is self._pool[begin:][:size] at [w, k] of these; not yet made while the
-        # size is 0.
+        # Segmentation k of word w is _pool[begin : begin + size], with begin and size at [w, k]. A size of 0
+        # means that it was not sampled yet.
         self._begins, self._sizes = np.zeros((2, 1, _SEGMENTATIONS), np.int64)
         self._pool, self._used = np.zeros(2**16, np.int32), 0
 
@@ -80,8 +80,8 @@ class SubwordDropout:
         return [ids[begin:end] for begin, end in pairwise([0, *ends])]
 
     def _choose(self, column: Column, rows: np.ndarray, sample: int) -> tuple[np.ndarray, ...]:
-        """(W,) of each word: its row in the column, where its chosen segmentation begins, how many pieces it
-        has, and whether it is the usual one, in the column's values, and not in the pool.
+        """Choose a segmentation per word. Returns, (W,) each: its row, the begin of the segmentation, its
+        length, and True if it is the usual one, which is in the column's values, not in the pool.
         """
         offsets, (begins_W, sizes_W) = column.offsets.astype(np.int64), self._words_of(column)
         row_W = np.searchsorted(offsets, begins_W, "right") - 1
@@ -98,7 +98,7 @@ class SubwordDropout:
         return row_W, begins_W, sizes_W, ~known
 
     def _words_of(self, column: Column) -> tuple[np.ndarray, np.ndarray]:
-        """(W,) where each word begins in the column's values, and how many pieces it has."""
+        """(W,) the position of each word in the column's values, and (W,) its number of tokens."""
         offsets, values = column.offsets.astype(np.int64), column.values
         opens = np.zeros(len(values), bool)
         opens[offsets[0] : offsets[-1]] = self._opens_word[values[offsets[0] : offsets[-1]]]
@@ -107,8 +107,8 @@ class SubwordDropout:
         return begins_W, np.diff(begins_W, append=offsets[-1])
 
     def _words_at(self, values: np.ndarray, begins_W: np.ndarray, sizes_W: np.ndarray) -> np.ndarray:
-        """(W,) the number of each word, -1 where it keeps its usual pieces: it cannot be spelled by letters,
-        or came when there were too many words already.
+        """(W,) the number of each word; -1 for words that keep their usual tokens: the vocabulary lacks
+        a letter, or the table was already full.
         """
         if not len(begins_W):
             return begins_W
@@ -127,14 +127,14 @@ class SubwordDropout:
         return number_W
 
     def _find(self, hash_W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(W,) the number of each word by its hash, -1 for one without, and whether it is not known yet."""
+        """Look up words by hash. Returns (W,) their numbers or -1, and (W,) True for unknown hashes."""
         hashes, numbers = self._index
         where = np.searchsorted(hashes, hash_W)
         is_new = hashes[where] != hash_W
         return np.where(is_new, -1, numbers[where]), is_new
 
     def _add(self, hashes: np.ndarray, words: Sequence[np.ndarray]) -> None:
-        """Number words, which first occur in this order."""
+        """Number new words, given in the order of their first occurrence."""
         _, is_new = self._find(hashes)  # another thread may have been here
         added = []
         for key, word in zip(hashes[is_new].tolist(), compress(words, is_new)):
@@ -154,13 +154,13 @@ class SubwordDropout:
         self._index = known[0][order], known[1][order]
 
     def _sample(self, numbers: np.ndarray) -> None:
-        """Put these segmentations, numbered as in the tables, into the pool. Each is a function of the word,
-        its number there, and the seed.
+        """Sample segmentations into the pool. A number is word * _SEGMENTATIONS + k; the result is a function
+        of the word, k and the seed.
         """
         with self._lock:
             numbers = numbers[self._sizes.reshape(-1)[numbers] == 0]  # another thread may have been here
             sizes = np.array([len(self._letters[n // _SEGMENTATIONS]) for n in numbers.tolist()])
-            # Words of about the same length together, in little memory.
+            # Merge words of similar length together: less padding takes less memory.
             order = np.argsort(sizes, kind="stable")
             for part in np.split(numbers[order], batch_bounds(sizes[order] + 1, _LETTERS)):
                 if len(part):
@@ -176,7 +176,7 @@ class SubwordDropout:
         if self._used + total > len(self._pool):
             self._pool = np.concatenate([self._pool, np.zeros(len(self._pool) + total, np.int32)])
         self._pool[self._used : self._used + total] = np.concatenate(made)
-        # The size last: with it, another thread reads the rest.
+        # Write the size last: other threads read an entry as soon as its size is not 0.
         self._begins[words, k] = self._used + np.cumsum(sizes) - sizes
         self._sizes[words, k] = sizes
         self._used += total

@@ -90,9 +90,9 @@ class GlossaryTerms:
         if not matches:
             return []
         ids, spans = self._tokenizer.spans_src(source)
-        first = len(src) - len(ids)  # control pieces before the text
+        first = len(src) - len(ids)  # number of control tokens before the text
         if ids != src[first:].tolist():
-            return []  # its usual pieces are other ones
+            return []  # the row has another segmentation
         terms: list[PieceTerm] = []
         for match in matches:
             begin, end = pieces_of_span(spans, match.begin, match.end)
@@ -131,7 +131,7 @@ class AlignedTerms:
         self._frequent = {word for word, count in counts[0].items() if count > _FREQUENT * total}
         self._forms: dict[str, list[str]] = {}
         for word in sorted(counts[1]):
-            if _BYTE.search(word):  # of a letter that the vocabulary does not have
+            if _BYTE.search(word):  # bytes of a letter that the vocabulary lacks
                 continue
             self._forms.setdefault(self._stems(word), []).append(word)
 
@@ -167,8 +167,8 @@ class AlignedTerms:
     def _phrase(
         self, links: np.ndarray, words: Sequence[Sequence[str]], first: int, last: int
     ) -> tuple[int, int] | None:
-        """The first and the last target word of a phrase of source words; None where they are not linked with
-        one another alone (Koehn et al. 2003), or are no term.
+        """The first and last target word aligned to a source phrase. None if either phrase also has
+        links outside the other (Koehn et al. 2003), or if it is not a term.
         """
         phrase = words[0][first : last + 1]
         if len(phrase) <= last - first or not all(_is_word(word) for word in phrase):
@@ -187,8 +187,8 @@ class AlignedTerms:
     def _other_form(
         self, words: Sequence[str], phrase: tuple[int, int], target: list[int], rng: np.random.Generator
     ) -> list[int]:
-        """The translation, or for a word with several forms often another one: so the model learns to inflect
-        what a glossary has.
+        """The term's translation or, for single words, often another of its inflected forms: so the
+        model learns to inflect the words of a glossary.
         """
         if phrase[0] != phrase[1] or rng.random() >= _OTHER_FORM:
             return target

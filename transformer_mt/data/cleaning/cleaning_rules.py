@@ -109,13 +109,13 @@ def numbers(text: str) -> set[str]:
 
 
 def _lacks(numbers: set[str], other: set[str]) -> bool:
-    """True if a number has no counterpart."""
+    """True if one of `numbers` has no counterpart in `other`."""
     return any(not any(_may_be_same(number, candidate) for candidate in other) for number in numbers)
 
 
 def _may_be_same(number: str, other: str) -> bool:
-    """The same digits but for zeros at the end (1.50), a part of them (1990s and 90er), or the time on the
-    other clock (10 and 22, 8:30 and 20:30).
+    """True if the digits are equal apart from final zeros (1.50), one number contains the other (1990s and
+    90er), or both are the same time on 12- and 24-hour clocks (10 and 22, 8:30 and 20:30).
     """
     is_part = number in other or other in number
     return is_part or number.rstrip("0") == other.rstrip("0") or _is_same_hour(number, other)

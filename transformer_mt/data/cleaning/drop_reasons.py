@@ -32,7 +32,7 @@ def length_reason(src_length: int, tgt_length: int, max_length: int, max_ratio: 
         return EMPTY
     if longer + 1 > max_length:
         return LONG
-    # The ten keep pairs like "Yes." with "Yes, that is right." in.
+    # Adding 10 keeps short pairs such as "Yes." and "Yes, that is right."
     if longer > max_ratio * shorter + 10:
         return RATIO
     return None

@@ -85,7 +85,7 @@ class Build:
             check_tags(data)
         for entry in data.entries:
             check_filter(data.filter_of(entry), data.languages_of(entry))
-        sets = enumerate(data.valid_sets)  # before hours of work
+        sets = enumerate(data.valid_sets)  # read first: their errors must not come after hours of work
         valid = {n: self._validation(n) for n, of in sets if not isinstance(of, FromTrainCorpus)}
         scored = frozenset(self._inherited.scored.exact.tolist())
         left_out = replace(evaluation_keys(data), inherited=scored)
@@ -232,7 +232,7 @@ def clean_up(store: Store, folder: Path) -> None:
 
 
 def _sums(data: DataConfig, blocks: Sequence[EncodedBlock]) -> list[CorpusCounts]:
-    """The counts of each corpus."""
+    """Sum the counts of the blocks of each corpus."""
     corpora = [CorpusCounts(entry.title, {}) for entry in data.entries]
     for block in blocks:
         corpus = corpora[block.corpus]

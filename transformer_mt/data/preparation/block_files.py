@@ -42,7 +42,7 @@ class BlockFiles:
             return hashlib.file_digest(file, "sha256").hexdigest() == self._blocks[number].sha256
 
     def _check(self, number: int) -> None:
-        """WorkError unless the file is as it was written."""
+        """WorkError if the file is damaged or cannot be read."""
         path = self._paths[number]
         try:
             is_whole = self._is_whole(number)

@@ -25,7 +25,7 @@ _SHARE = 128
 
 
 class _Rows:
-    """The rows of one block of a corpus: the reason to drop each, and what is held out of them."""
+    """Finds the drop reasons of the rows of one block, and collects the rows that are held out."""
 
     def __init__(self, data: DataConfig, entry: Corpus, left_out: EvaluationKeys) -> None:
         self._splits = splits_of(data.valid_sets, data.test)
@@ -69,7 +69,7 @@ class _Rows:
         return next((rule.reason for rule in self._rules if rule.drops(src, tgt)), KEPT)
 
     def _is_held_out(self, row: int, pair: Pair, source_key: int) -> bool:
-        """Before the rules: a filter must not change the sets that compare it with another."""
+        """True for a held-out row. Called before the rules, so that filters are compared on the same sets."""
         number = next((i for i, split in enumerate(self._splits) if split.takes(source_key)), None)
         if number is None:
             return False
@@ -105,7 +105,7 @@ class Clean:
             reason = rows.reason(row, pair, source)
             reasons.append(REASONS.index(reason))
             if reason == KEPT:
-                # The same target in two languages, such as Norwegian's two, is two pairs.
+                # With the language in the key, one text as Bokmål and as Nynorsk is not a duplicate.
                 target = f"{language}\n{pair[1]}" if language else pair[1]
                 keys.append((pair_key((pair[0], target), is_near), row))
         self._write_keys(number, np.array(keys, KEY))
@@ -117,7 +117,7 @@ class Clean:
     def _target_language(self, entry: Corpus) -> str:
         language = self._data.languages_of(entry)[1] if len(self._data.targets) > 1 else ""
         if entry.is_text and len(self._data.objectives) > 1:
-            language += entry.objective  # the same text may be learned from in several ways
+            language += entry.objective  # one text may serve several objectives
         return language
 
     def _write_keys(self, number: int, keys: np.ndarray) -> None:

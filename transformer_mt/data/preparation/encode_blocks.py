@@ -113,7 +113,7 @@ def _seen_file(block: int, kind: str) -> str:
 
 
 def _seen(entry: Corpus, keys: list[np.ndarray]) -> dict[str, np.ndarray]:
-    """Keys of sentences as `Sentences` has them; `keys` are (pairs, 2) of both sides."""
+    """Group sentence keys as in the fields of `Sentences`; `keys` are (pairs, 2): sources and targets."""
     src, tgt = np.concatenate([np.empty((0, 2), np.uint64), *keys]).T
     if entry.is_text:
         return {"trained": src[:0], "alone": src}

@@ -42,7 +42,7 @@ def evaluation_keys(data: DataConfig) -> EvaluationKeys:
         except UnknownSplitError as error:
             if any(corpus is valid for valid in data.valid_sets):
                 raise
-            # Training does not need it; `evaluate` will refuse.
+            # Training does not need a test set; `evaluate` will raise the error.
             say(f"warning: test set left out of the leak check: {error}")
     if len(data.directions) > 1:
         both = keys.sources | keys.targets

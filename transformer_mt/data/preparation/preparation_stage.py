@@ -10,7 +10,7 @@ from transformer_mt.messages import say
 from transformer_mt.processes import in_forks, may_fork
 from transformer_mt.progress_bar import show_progress
 
-_SAID_FROM = 1_000_000  # rows; fewer take no time worth a line of a log
+_SAID_FROM = 1_000_000  # rows; smaller stages are too quick to be logged
 
 
 class Stage(Protocol):
@@ -68,7 +68,7 @@ def run_stage(stage: Stage, engine: PreparationEngine, store: Store) -> None:
     """Do the tasks of a stage that are not done yet."""
 
     def task(number: int) -> None:
-        # Another preparation may have done it meanwhile, or all.
+        # Another process may have finished this task, or the whole preparation, meanwhile.
         if not store.exists(stage.result(number)) and not store.exists(FACTS_FILE):
             stage.run(number)
 

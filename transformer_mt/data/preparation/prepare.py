@@ -29,7 +29,7 @@ from transformer_mt.locks import wait_for_folder
 from transformer_mt.messages import messages_to, say
 
 _WEEK = 7 * 86_400  # seconds
-FORMAT = 13  # of the cache: raise it when a change in this package alters what is written
+FORMAT = 13  # cache format: raise it when a change in this package alters the files
 
 
 def prepare(
@@ -43,7 +43,7 @@ def prepare(
 
 
 def _prepared(config: Config, tokenizer: Tokenizer | None, inherited: Sentences) -> PreparedData:
-    """The data without links."""
+    """Open or build the data, without word alignments."""
     for prepared_elsewhere in hooks("prepared_data"):
         if (data := prepared_elsewhere(config, tokenizer, inherited)) is not None:
             return _announce(data, f"from {data.location}")
@@ -60,14 +60,14 @@ def _prepared(config: Config, tokenizer: Tokenizer | None, inherited: Sentences)
 
 
 def _place(config: Config, key: str) -> tuple[Path, Store]:
-    """The folder of prepared data on this machine, and the store that keeps them: the same, or elsewhere."""
+    """The local folder for prepared data, and their store, which is that folder or a remote one."""
     chosen = config.data.preparation.folder
     store = store_at(f"{(chosen or str(cache_root())).rstrip('/')}/{key}")
     return Path(store.location) if isinstance(store, LocalStore) else cache_root() / key, store
 
 
 def _opened(config: Config, folder: Path, store: Store) -> PreparedData | None:
-    """The data, if they are there or elsewhere in the store."""
+    """Open the data, after copying them from the store if needed. None if they are missing or damaged."""
     if not (folder / FACTS_FILE).exists() and store.exists(FACTS_FILE):
         folder.mkdir(parents=True, exist_ok=True)
         mirror(store, folder)
@@ -110,7 +110,7 @@ def _announce(data: PreparedData, origin: str) -> PreparedData:
 def _build(
     config: Config, folder: Path, store: Store, tokenizer: Tokenizer | None, inherited: Sentences
 ) -> PreparedData:
-    """Make the data, or what is missing of them."""
+    """Build the data, or resume a preparation that was interrupted."""
     build = Build(config, store, folder, tokenizer, inherited)
 
     def discard() -> None:
@@ -127,12 +127,12 @@ def _build(
         _remove_abandoned()
         _remove_damaged(config.data, folder, store)
         folder.mkdir(exist_ok=True)
-        gc.freeze()  # Python would look for garbage in all that is imported, for a tenth of the time
+        gc.freeze()  # garbage collection of imported modules would take a tenth of the time
         try:
             build.run(check)
         except InputError:
             if not any(name.endswith(".json") for name in store.sizes("text")):
-                discard()  # else what was read stays: a file out of reach may come back
+                discard()  # else keep the text that was read: the unreadable file may come back
             raise
         except FileNotFoundError:
             if not store.exists(FACTS_FILE):  # else another preparation has completed it meanwhile
@@ -140,7 +140,7 @@ def _build(
         finally:
             gc.unfreeze()
         if data := _opened(config, folder, store):
-            clean_up(store, folder)  # tasks of this one may have written after another had cleaned up
+            clean_up(store, folder)  # this process may have written files after another one cleaned up
             return data
         raise WorkError(f"{folder}: must read as it was written, but does not; check the disk")
     except (OSError, pyarrow.ArrowException) as error:
@@ -153,7 +153,7 @@ def _build(
 
 
 def _remove_damaged(data: DataConfig, folder: Path, store: Store) -> None:
-    """Remove a folder that was complete and is damaged; another process may make it again meanwhile."""
+    """Remove complete but damaged data. Checks under the lock: another process may have rebuilt them."""
     if not (folder / FACTS_FILE).exists():
         return
     with wait_for_folder(folder.parent), messages_to(lambda text: None):  # damage was reported already
@@ -162,7 +162,7 @@ def _remove_damaged(data: DataConfig, folder: Path, store: Store) -> None:
 
 
 def _remove_abandoned() -> None:
-    """Remove what unfinished preparations left in the cache more than a week ago."""
+    """Remove unfinished preparations from the cache that are more than a week old."""
     for folder in cache_root().glob("*"):
         with suppress(OSError):
             if not re.fullmatch("[0-9a-f]{24}", folder.name) or (folder / FACTS_FILE).exists():

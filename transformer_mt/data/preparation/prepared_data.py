@@ -121,7 +121,7 @@ def open_data(data: DataConfig, folder: Path, store: Store) -> PreparedData | No
         if not (seen_file := folder / SEEN_FILE).is_file():
             raise ValueError(f"no {SEEN_FILE}")
         train = BlockFiles(store, folder, blocks).open()
-        names = (entry.title for entry in data.entries)  # another name is no other data
+        names = (entry.title for entry in data.entries)  # of this config: renaming a corpus keeps the cache
         corpora = [CorpusCounts(**{**counts, "name": name}) for counts, name in zip(facts["corpora"], names)]
         sizes = [corpus.counts.get(drop_reasons.KEPT, 0) for corpus in corpora]
         weights = effective_weights(
@@ -144,8 +144,8 @@ def open_data(data: DataConfig, folder: Path, store: Store) -> PreparedData | No
             seen_file=seen_file,
         )
     except (OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException) as error:
-        # A file cut short is an OSError without a number; one that may not be read, or a broken disk, is no
-        # reason to delete.
+        # A truncated file raises OSError without errno. Missing permissions and disk errors are no reason to
+        # delete the cache.
         if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
             raise WorkError(
                 f"{error.filename or folder}: the cache cannot be read: {error.strerror}; check the "
@@ -163,7 +163,7 @@ def _open_validation(folder: Path, number: int, corpus: AnySet, data: DataConfig
 
 
 def _with_weights(fingerprint: str, weights: Sequence[float]) -> str:
-    """The fingerprint of the data. Other weights are other data: they change the order of an epoch."""
+    """The fingerprint of the data and the weights of the corpora, which change the order of an epoch."""
     if all(weight == 1.0 for weight in weights):
         return fingerprint
     return hashlib.sha256(json.dumps([fingerprint, *weights]).encode()).hexdigest()

@@ -69,7 +69,7 @@ class Duplicates:
     def run(self, number: int) -> None:
         table = self._clean.keys(number)
         table = table[~np.isin(table["row"], self._rows.read_all(HeldOutRows.NAME))]
-        order = np.argsort(table["key"], kind="stable")  # rows are in order: the first stays the first
+        order = np.argsort(table["key"], kind="stable")  # stable: the first row of a key comes first
         repeated = table["key"][order][1:] == table["key"][order][:-1]
         self._rows.write(self.result(number), np.sort(table["row"][order[1:][repeated]]))
 

@@ -22,11 +22,11 @@ from transformer_mt.text.sentences import has_several_sentences
 ROWS = 500_000
 """More change the pieces little and take long."""
 
-_SENTENCES = 20_000  # enough to say which share of the sources has several
+_SENTENCES = 20_000  # enough to estimate the share of sources with several sentences
 
 
 class Sample:
-    """The stage that takes every so many-th of the rows that no rule has dropped, at most ROWS in all."""
+    """The stage that samples rows which no rule has dropped, at a fixed stride and at most ROWS in all."""
 
     what = "sampling"
 

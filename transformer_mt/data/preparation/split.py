@@ -26,14 +26,14 @@ class Split:
         self._data, self._store, self._block = data, store, BLOCK
         self.parts = [(i, part) for i, entry in enumerate(data.entries) for part in entry.parts()]
         """The number of a corpus, and a part of it."""
-        self.sizes = [0] * len(self.parts)  # nobody knows yet
+        self.sizes = [0] * len(self.parts)  # unknown until they are read
 
     def result(self, number: int) -> str:
         return f"text/{number:05d}.json"
 
     def run(self, number: int) -> None:
         corpus, entry = self.parts[number]
-        is_part = sum(other == corpus for other, _ in self.parts) > 1  # other programs write empty ones, too
+        is_part = sum(other == corpus for other, _ in self.parts) > 1  # of several files, some may be empty
         say(f"reading {entry.describe_access()} (training)")
         pairs = show_progress(entry.read(self._data.languages, is_part), "reading", unit="pairs")
         sources: Iterator[str] = repeat("")

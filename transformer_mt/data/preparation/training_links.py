@@ -119,7 +119,7 @@ class TrainingLinks:
         with replacing(self.file(number)) as part:
             fingerprint = write_chunks(part, _chunks(rows))
         write_text(self._folder / self.result(number), fingerprint)
-        self._pairs.close_all_but(())  # else blocks of a store would stay on this machine
+        self._pairs.close_all_but(())  # deletes local copies of blocks from a remote store
 
     def _entry(self, block: int) -> Corpus:
         return self._data.entries[self._blocks[block].corpus]
@@ -128,7 +128,7 @@ class TrainingLinks:
         return range(self._starts[block], self._starts[block + 1])
 
     def _found(self, blocks: Sequence[int]) -> Iterator[RowLinks]:
-        """Links by the aligner."""
+        """The links that the aligner finds in some blocks; none for rows that are no translations."""
         has_links = [self._entry(block).objective == "translation" for block in blocks]
         rows = list(chain.from_iterable(map(self._rows, compress(blocks, has_links))))
         if rows:
@@ -144,7 +144,7 @@ class TrainingLinks:
                 yield _of_pieces(next(links), words_of) if has else _NONE
 
     def _given(self, blocks: Sequence[int], file: Path) -> Iterator[RowLinks]:
-        """Links from the file of a corpus, a line for each of its pairs."""
+        """The links of some blocks, read from their corpus's file, which has one line per pair."""
         entry = self._entry(blocks[0])
         chosen, languages = self._data.filter_of(entry), self._data.languages
         lines = _together(entry.read(languages), read_links(file), file, entry)
@@ -161,17 +161,17 @@ class TrainingLinks:
                 if (links >= counts).any() or any(of is None for of in words_of):
                     raise InputError(_refusal(file, texts, chosen))
                 yield _of_pieces(links, [of for of in words_of if of is not None])
-        next(lines, None)  # InputError for lines that no pair has
+        next(lines, None)  # raises InputError if lines are left over
 
     def _word_of(self, side: int, ids: np.ndarray, text: str) -> np.ndarray | None:
-        """(T,) the number of each piece's word in the text as its file has it, where white space divides
-        words. None if a filter has changed the words into others.
+        """(T,) for each token the number of its word in the text of the file, split at white space.
+        None if a filter has changed the words.
         """
         pieces, words = self._sides[side], text.split()
         word_of = pieces.spaced_word_of(ids)
         if word_of.max(initial=-1) + 1 == len(words):
             return word_of
-        # A filter joins words; a normalisation divides them, or removes one of invisible characters.
+        # A filter may join words; normalisation may split them, or remove a word of invisible characters.
         encode = self._tokenizer.encode_tgt if side else self._tokenizer.encode_src
         spelt = [pieces.spelling(np.array(alone, np.int32)) for alone in encode(words)]
         lengths = [len(pieces.spelling(ids[i : i + 1])) for i in range(len(ids))]
@@ -193,7 +193,7 @@ def _chunks(rows: Iterator[RowLinks]) -> Iterator[Chunk]:
 def _together(
     texts: Iterable[Pair], lines: Iterable[np.ndarray], file: Path, entry: Corpus
 ) -> Iterator[tuple[np.ndarray, Pair]]:
-    """The line of links of each pair; there must be as many."""
+    """The links and the texts of each pair. InputError if there are more of one than of the other."""
     for pair, links in zip_longest(texts, lines):
         if pair is None or links is None:
             raise InputError(
@@ -213,7 +213,7 @@ def _refusal(file: Path, texts: Pair, chosen: FilterConfig) -> str:
 
 
 def _of_pieces(links: np.ndarray, words_of: Sequence[np.ndarray]) -> RowLinks:
-    """Links of words as links of all their pieces."""
+    """Convert links between words to links between all of their tokens."""
     src, tgt = words_of
     of_pairs = [
         (s, t) for i, j in links.tolist() for t in np.flatnonzero(tgt == j) for s in np.flatnonzero(src == i)

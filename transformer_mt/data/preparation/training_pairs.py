@@ -17,7 +17,7 @@ def training_pairs(entry: Corpus, data: DataConfig) -> Iterator[Pair]:
 
 def lone_side(entry: Corpus) -> Literal[0, 1] | None:
     """The side of a corpus that may be the target of a pair whose source is elsewhere."""
-    # The source of back-translated text is new, its target may be a reference; a label is none.
+    # A back-translated pair has a new source, but its target may be a held-out reference. Labels never are.
     is_translated = entry.synthetic and entry.objective == "translation"
     return 0 if entry.is_text else 1 if is_translated else None
 

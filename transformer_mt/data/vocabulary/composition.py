@@ -21,7 +21,7 @@ def normalizer_of(normalization: str) -> SentencePieceNormalizer:
     """SentencePiece's rule for a value of `tokenizer.normalization`."""
     if normalization not in ("auto", COMPOSE):
         return SentencePieceNormalizer(rule_name=normalization)
-    set_min_log_level(2)  # of warnings
+    set_min_log_level(2)  # no warnings
     rules = SentencePieceNormalizer(norm_map=list(_composing_rules()))
     spec = NormalizerSpec.FromString(rules.serialized_normalizer_spec())
     spec.name = COMPOSE
@@ -29,7 +29,7 @@ def normalizer_of(normalization: str) -> SentencePieceNormalizer:
 
 
 def _composing_rules() -> Iterator[tuple[str, str]]:
-    """Each spelling, and the character that replaces it."""
+    """Pairs of a spelling and the character that replaces it."""
     for character in map(chr, range(sys.maxunicode + 1)):
         if character.isspace() and character != " " and unicodedata.category(character) == "Zs":
             yield character, " "
@@ -38,7 +38,7 @@ def _composing_rules() -> Iterator[tuple[str, str]]:
 
 
 def _other_spellings(character: str) -> set[str]:
-    """All ways to write the character as another one with marks after it, in any order of the marks."""
+    """All decomposed spellings of a character: a base character, then marks in any order."""
     letter, *marks = list(unicodedata.normalize("NFD", character))
     spellings: set[str] = set()
     if not marks or not unicodedata.is_normalized("NFC", character):

@@ -68,7 +68,7 @@ def _with_tags(config: Config, parent: Tokenizer | None) -> Tokenizer | None:
 
 
 def _refuse_unknown_languages(config: Config, parent: Tokenizer, new: Sequence[str]) -> None:
-    """InputError for a language that a public model of several does not have: it has its own codes."""
+    """InputError for a language that the parent lacks; a public model has codes of its own."""
     known = [piece[2:-2] for piece in parent.control_ids if piece.startswith(">>")]
     for piece in new:
         code = piece[2:-2]

@@ -63,7 +63,7 @@ class Renumbered:
         return [self._renumbered(line, ids) for line, ids in zip(text, encoded)]
 
     def _renumbered(self, text: str, ids: list[int]) -> list[int]:
-        if self._model.unk_id() in ids:  # what this model does not know may be a piece of the other one
+        if self._model.unk_id() in ids:  # tokens that only the other model knows
             return [self.piece_to_id(piece) for piece in self._model.encode(text, out_type=str)]
         return [self._id_of[i] for i in ids]
 

@@ -53,7 +53,7 @@ def with_control_pieces(model: bytes, wanted: Sequence[str]) -> bytes:
     proto = _parsed(model, "the vocabulary")
     types = {piece.piece: piece.type for piece in proto.pieces}
     if all(types.get(name) == _CONTROL for name in wanted):
-        return model  # byte for byte: protobuf may write the same message in other ways
+        return model  # unchanged: protobuf may serialize the same message to other bytes
     for name in wanted:
         if name not in types:
             proto.pieces.add(piece=name, score=0.0, type=_CONTROL)

@@ -32,7 +32,7 @@ _NUMBERINGS = "vocabulary.json"
 
 _INTERNAL_PIECES = (TERM, AS, TERM_END, MASK)
 _LANGUAGE_PIECE = re.compile(r">>.+<<")
-# Whatever spelled them, these must never stand inside a translation: one line in is one line out.
+# Line breaks are removed from translations, even if byte tokens wrote them: one line in, one line out.
 _LINE_BREAKS = re.compile(r"\s*[\r\n]+\s*")
 
 
@@ -153,7 +153,7 @@ class Tokenizer:
 
     def save(self, folder: Path) -> None:
         for other in tokenizer_files(folder):
-            # An earlier run in this folder may have left it: `load` must not take it for this one's
+            # Remove the files of an earlier run in this folder, so that `load` does not read them
             other.unlink(missing_ok=True)
         for path, model in zip(_paths(folder, len(self._models)), self._models):
             write_bytes(path, model)
@@ -224,7 +224,7 @@ class Tokenizer:
 
 def processor_of(model: bytes) -> sentencepiece.SentencePieceProcessor:
     """The SentencePiece model. InputError if it is damaged."""
-    if not model:  # SentencePiece would wait for one to be loaded
+    if not model:  # SentencePiece would silently load nothing
         raise InputError("the tokenizer must be a SentencePiece model, but is damaged: it is empty")
     try:
         return sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -263,7 +263,7 @@ def _train(lines: Iterable[str], config: TokenizerConfig, control_pieces: Sequen
                 model_writer=model,
                 model_type=config.kind,
                 vocab_size=config.vocab_size,
-                # Characters and words are as many as there are.
+                # With char and word the text may have fewer tokens than vocab_size.
                 hard_vocab_limit=config.kind not in ("char", "word"),
                 byte_fallback=config.byte_fallback,
                 character_coverage=config.character_coverage,
@@ -278,7 +278,7 @@ def _train(lines: Iterable[str], config: TokenizerConfig, control_pieces: Sequen
                 minloglevel=2,
             )
     except RuntimeError as error:
-        if "KeyboardInterrupt" in str(error):  # SentencePiece wraps what its iterator raises
+        if "KeyboardInterrupt" in str(error):  # raised in the iterator, wrapped by SentencePiece
             raise KeyboardInterrupt from None
         raise _in_words_of_the_yaml(str(error), config) from None
     return model.getvalue()
@@ -286,8 +286,8 @@ def _train(lines: Iterable[str], config: TokenizerConfig, control_pieces: Sequen
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the process at once: Python's handlers would wait for minutes until
-    SentencePiece is through.
+    """Let Ctrl-C and SIGTERM end the process at once. Python's handlers would only run when SentencePiece
+    has finished, after minutes.
     """
     before = {}
     if threading.current_thread() is threading.main_thread():
@@ -303,7 +303,7 @@ def _stoppable() -> Iterator[None]:
 
 
 def _in_words_of_the_yaml(message: str, config: TokenizerConfig) -> InputError:
-    """SentencePiece's reason to refuse."""
+    """Convert an error message of SentencePiece to an InputError that names the config's keys."""
     most = re.search(r"Vocabulary size too high \((\d+)\).*?<= (\d+)", message, re.DOTALL)
     if most:
         return VocabularySizeError(

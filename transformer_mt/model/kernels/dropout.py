@@ -27,8 +27,8 @@ def dropout_generator(generator: torch.Generator | None) -> Iterator[None]:
 
 
 class _RandomBitsDropout(torch.autograd.Function):
-    """A random 64-bit number gives four elements of the mask. `bernoulli_` takes 1/8 of the time of a small
-    model's update, this 1/100.
+    """Dropout on a CPU: one random 64-bit number gives four elements of the mask. This takes 1/100 of a small
+    model's update; `bernoulli_` would take 1/8.
     """
 
     @staticmethod

@@ -69,7 +69,7 @@ class Additive(Score):
 
 
 def _additive_score(v_HK: Tensor, q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
-    """vᵀ tanh(q + k) of each query and key, already multiplied by their matrices."""
+    """The scores vᵀ tanh(q + k) of all queries and keys, which are already multiplied by their matrices."""
     v = v_HK.to(q_BHTK.dtype)[:, None, :, None]  # (H, 1, K, 1)
     together = torch.tanh(q_BHTK[:, :, :, None] + k_BHSK[:, :, None])  # (B, H, T, S, K)
     return (together @ v).squeeze(-1)

@@ -71,7 +71,7 @@ class Rotary(PositionBias):
 
 
 def _angles(positions_T: Tensor, K: int) -> Tensor:
-    """(T, K/2), in float32: by how much each pair is turned."""
+    """(T, K/2) in float32: the rotation angle of each pair of elements at each position."""
     return positions_T.float()[:, None] * 10000.0 ** (-torch.arange(0, K, 2, device=positions_T.device) / K)
 
 

@@ -147,7 +147,7 @@ class RecurrentDecoder(nn.Module):
         raise NotImplementedError
 
     def _advance(self, x: Tensor, state: RecurrentState) -> tuple[Tensor, tuple[tuple[Tensor, ...], ...]]:
-        """One step of all layers, from (N, input width): the top one's h, and all states."""
+        """Run one step of all layers on x (N, input width). Returns the top layer's h, and all states."""
         layers: list[tuple[Tensor, ...]] = []
         for cell, before in zip(self.cells, state.layers):
             after = cell(x, before) if len(before) == 2 else (cell(x, before[0]),)
@@ -156,7 +156,7 @@ class RecurrentDecoder(nn.Module):
         return x, tuple(layers)
 
     def _attend(self, query_ND: Tensor, state: RecurrentState, recorder: AttentionRecorder | None) -> Tensor:
-        """The context: (N, D)."""
+        """The context vectors (N, D), from attention to the source."""
         W, S = state.width, state.keys.size(2)
         device = query_ND.device
         positions = Positions(

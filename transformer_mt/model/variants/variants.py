@@ -96,7 +96,7 @@ class VariantAttention(MultiHeadAttention):
         positions: Positions,
         dropout: float,
     ) -> Tensor:
-        """By torch's kernels: (B, H, T, K)."""
+        """Compute the heads (B, H, T, K) with torch's fused kernels."""
         q = self._queries(x_BTD, k_BHSK, positions)
         bias = self.relation.score_bias(self.score, q, positions)
         if bias is None and not self.window:
@@ -150,8 +150,8 @@ class VariantAttention(MultiHeadAttention):
         return weights if gauss is None else weights * gauss
 
     def _one_key(self, scores_BHTS: Tensor) -> Tensor:
-        """All weight on one key: the best in translation; in training one sampled by its weight; the gradient
-        is taken as if it were soft (straight-through Gumbel-softmax: Jang et al. 2017, section 2.2).
+        """Put all weight on one key: the best in translation, a sampled one in training, with the gradient
+        of soft weights (straight-through Gumbel-softmax: Jang et al. 2017, section 2.2).
         """
         if self.training:
             return F.gumbel_softmax(scores_BHTS, hard=True, dim=-1)

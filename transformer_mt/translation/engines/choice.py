@@ -22,10 +22,10 @@ from transformer_mt.translation.engines.ctranslate2_engine import (
 )
 from transformer_mt.translation.engines.engine import Engine, EngineRequest
 
-# Settings with which CTranslate2's beam may keep other hypotheses than ours.
+# Settings with which CTranslate2's beam may keep other hypotheses than torch's.
 _KEEP_OTHERS = ("min_length", "max_length", "no_repeat_ngram")
 SAME_SEARCH = {key: getattr(DecodeConfig(), key) for key in (*_KEEP_OTHERS, "max_length_ratio")}
-"""Settings with which it keeps the same."""
+"""Values with which both engines keep the same hypotheses."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def choose_engine(
     """
     folder, asked, device, dtype = run.path, request.engine, request.device, request.dtype
     if asked == "ctranslate2" and not run.is_export:
-        decode = {"stop_early": True, **(decode or {})}  # as the search of CTranslate2 always ends
+        decode = {"stop_early": True, **(decode or {})}  # CTranslate2 always stops early
     config = run.config(dict(decode or {}))
     check_translates(config, folder)
     if ensemble and asked == "ctranslate2":
@@ -92,7 +92,7 @@ def choose_engine(
                 f"export it with: transformer-mt export {shlex.quote(str(folder))} DIR"
             )
         return EngineChoice("ctranslate2", run.own_export, config, device, dtype)
-    # After a prefix a beam of CTranslate2 may keep other hypotheses.
+    # After a prefix CTranslate2's beam may keep other hypotheses than torch's.
     needs_torch = request.has_rules or (request.has_prefixes and config.decode.beam > 1)
     if asked == "auto" and not (ensemble or needs_torch):
         export = _own_export(run, config.decode, device, dtype)

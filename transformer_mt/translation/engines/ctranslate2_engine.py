@@ -106,7 +106,7 @@ def choose_device_name(device: str, dtype: str | None) -> str:
     return f"{kind}:{index}" if index else kind
 
 
-# CUDA 12's library of products, whatever CUDA torch brings: CTranslate2 loads it by this name.
+# CTranslate2 loads cuBLAS of CUDA 12 by this name, whichever CUDA version torch was built for.
 _CUBLAS = "libcublas.so.12"
 
 
@@ -201,7 +201,7 @@ class CTranslate2Engine:
         by_length: dict[int, list[int]] = {}
         for i, target in enumerate(targets):
             by_length.setdefault(len(target), []).append(i)
-        for length, rows in by_length.items():  # each is to be decoded to its own length
+        for length, rows in by_length.items():  # each must be decoded to exactly its length
             results = self._model(1).translate_batch(
                 [sources[i] for i in rows],
                 [targets[i] for i in rows],
@@ -223,8 +223,8 @@ class CTranslate2Engine:
         # When CTranslate2 forbids or forces tokens, its scores differ from ours, so all of the beam is scored
         # and ranked again.
         ruled = bool(settings.min_length or settings.no_repeat_ngram)
-        # Without a length penalty it stops once the requested number of hypotheses has ended; only the first
-        # of them is then certain to be the best.
+        # Without a length penalty CTranslate2 stops when the requested number of hypotheses has ended; only
+        # the best of them is reliable, so request the whole beam.
         early = n_best > 1 and not settings.length_penalty
         given = [len(r.prompt) + len(r.prefix) for r in requests]
         width = settings.beam if ruled or early or any(given) else n_best
@@ -341,7 +341,7 @@ class CTranslate2Engine:
             try:
                 self._library_model = library.Translator(
                     str(self.folder), kind, device_index=int(index or 0), compute_type=self.dtype,
-                    inter_threads=workers, intra_threads=1, max_queued_batches=-1,  # asking never waits
+                    inter_threads=workers, intra_threads=1, max_queued_batches=-1,  # requests never block
                 )  # fmt: skip
             except (RuntimeError, ValueError) as error:
                 raise WorkError(

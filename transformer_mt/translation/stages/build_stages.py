@@ -80,7 +80,7 @@ def build_stages(
         stages.append(Edges(planner.source_lang))
     if settings.split_sentences is not False:
         stages.append(Sentences(planner.splitter, planner.target_lang))
-    # Within one language, capitals may be what the model is to change.
+    # Not within one language: there the task may be to change capitals.
     if settings.lowercase_capitals and natural and len(set(direction)) == 2:
         stages.append(Capitals(*direction))
     if resources.memory is not None:

@@ -49,7 +49,7 @@ class Capitals(Stage):
     def align(self, unit: Unit, text: str, translation: str, aligned: "AlignedSegment") -> "AlignedSegment":
         if not _is_lowercased(unit):
             return aligned
-        # From positions in the translation as it was found to those in capitals: ß becomes SS.
+        # Convert positions to those in the translation in capitals, which may be longer: ß becomes SS.
         starts = [0, *accumulate(map(len, self._capitals(unit, text)))]
         return replace(aligned, target=[(starts[begin], starts[end]) for begin, end in aligned.target])
 
@@ -69,7 +69,7 @@ def is_in_capitals(text: str, keep: Iterable[tuple[int, int]] = ()) -> bool:
     """
     for begin, end in keep:
         text = text[:begin] + " " * (end - begin) + text[end:]
-    if not text.isupper():  # nearly every text: the words are not needed
+    if not text.isupper():  # fast path for nearly every text
         return False
     words = _WORD.findall(text)
     is_long = len(words) >= _MIN_WORDS or any(len(word) >= _MIN_LETTERS for word in words)

@@ -44,7 +44,7 @@ class ForcedTerms:
         target = self._pieces(term.targets[0])
         if kept < len(unit.prefix) or UNK in target:
             return None
-        # The next piece, too: else the term might become the beginning of a longer word.
+        # Keep the next token, too: otherwise the term could become the beginning of a longer word.
         after = [i for i, span in zip(tgt, spans) if span[0] >= end and span[1] > span[0]][:1]
         prefix = [*tgt[:kept], *target, *after]
         limit = min(unit.limit + len(target), self._most)

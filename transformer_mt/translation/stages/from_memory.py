@@ -19,7 +19,7 @@ class FromMemory(Stage):
         if line.prefix:
             return
         if line.before.strip() and self._memory.exact(line.source) is not None:
-            # The bullet is part of the text that the memory has.
+            # The memory has this text with its bullet: keep the bullet in the segment.
             line.before = line.before[: len(line.before) - len(line.before.lstrip())]
             line.segments = [Segment(line.source.strip(), "")]
         whole = line.source[len(line.before) : len(line.source) - len(line.after)].strip()

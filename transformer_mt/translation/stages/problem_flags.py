@@ -24,7 +24,7 @@ class Flags(Stage):
         src_pieces = sum(len(unit.unit.src) for unit in line.units)
         suspicious = list(text_flags(result.source, result.translation, src_pieces, result.tokens))
         if "no_hypothesis" in result.flags or any(unit.parts or unit.unit.is_fixed for unit in line.units):
-            # Protected text, or nothing, has no tokens then.
+            # Such a line has text without tokens, or none at all, so the ratio means nothing.
             suspicious = [flag for flag in suspicious if flag != "length_ratio"]
         return replace(result, flags=list(dict.fromkeys([*result.flags, *suspicious])))
 
@@ -34,13 +34,13 @@ def text_flags(source: str, translation: str, src_pieces: int, tokens: Sequence[
     that are true.
     """
     if translation.strip() == source.strip() and _num_words(source) > 1 and any(map(str.isalpha, source)):
-        yield "copied"  # one word may be a name
+        yield "copied"  # not flagged for one word: it may be a name
     if _repeats(tokens):
         yield "repeating"
     longer, shorter = max(src_pieces, len(tokens)), min(src_pieces, len(tokens))
     if longer > 3 * shorter + 5:
         yield "length_ratio"
-    # Most lines have neither: then the translation is not searched for them.
+    # Most sources have no numbers or addresses; then the translation need not be searched.
     if (numbers := _numbers(source)) and numbers - _numbers(translation):
         yield "missing_number"
     if (urls := _urls(source)) and urls - _urls(translation):

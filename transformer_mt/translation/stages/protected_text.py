@@ -69,12 +69,12 @@ class Protection(Stage):
         for number, refused in units:
             unit = refused.unit
             protected = self._in(unit)
-            assert protected is not None  # else it would not be refused
+            assert protected is not None  # only units with protected text are refused
             of_unit = protected.spans(unit.segment.text)
             spans_of.append((number, unit, of_unit))
             for span in of_unit:
                 if span.translatable:
-                    # The prefix begins the first span; before protected text it is put in front.
+                    # The prefix belongs to the first span; if that is protected, `_rejoined` prepends it.
                     prefix = unit.prefix_text if span is of_unit[0] else ""
                     lines.append(SourceLine.of(span.text.strip(), len(lines), prefix, part_of=unit))
         translated = search.translate(lines)
@@ -170,7 +170,7 @@ class ProtectedText:
         """
         (wanted, numbers), (present, others) = self._items(source), self._items(translation)
         is_same = Counter(wanted) == Counter(present) and _tag_pairs(wanted) == _tag_pairs(present)
-        return is_same and not numbers - others  # "20 percent" may have become another "20 %"
+        return is_same and not numbers - others  # more numbers are allowed: "20 percent" may become "20 %"
 
     def _items(self, text: str) -> tuple[list[str], Counter[str]]:
         """The matches, and apart from them the numbers with units."""
@@ -191,7 +191,7 @@ class ProtectedText:
         foreign = self._foreign.finditer(text) if self._foreign and not text.isascii() else ()
         end = 0
         for match in sorted((*given, *usual, *foreign), key=lambda match: match.start()):  # stable
-            if match.group() and match.start() >= end:  # \b and the like match nothing
+            if match.group() and match.start() >= end:  # skip empty matches, as of \b
                 end = match.end()
                 yield match
 
@@ -231,7 +231,7 @@ def _tag_pairs(items: Sequence[str]) -> Counter[tuple[str, str]]:
     opened: list[tuple[str, str]] = []
     for item in items:
         tag = _TAG.fullmatch(item)
-        if tag is None or tag[3]:  # no tag, or one that closes itself
+        if tag is None or tag[3]:  # not a tag, or self-closing
             continue
         if not tag[1]:
             opened.append((tag[2], item))

@@ -59,7 +59,7 @@ class Terms(Stage):
             return unit
         ids, spans = self._tokenizer.spans_src(text)
         first = len(unit.src) - len(ids)
-        if first < 0:  # its end was cut
+        if first < 0:  # the source was truncated
             return unit
         inserted: list[PieceTerm] = []
         for term in terms:

@@ -16,7 +16,7 @@ class Sentences(Stage):
         self._splitter, self._target_lang = splitter, target_lang
 
     def divide(self, line: SourceLine) -> None:
-        # A prefix of several sentences translates more than the first one: the line stays whole.
+        # A prefix of several sentences covers more than the line's first sentence: do not split the line.
         if line.prefix and has_several_sentences(line.prefix, self._target_lang):
             return
         segments = [part for segment in line.segments for part in self._splitter.sentences(segment.text)]
