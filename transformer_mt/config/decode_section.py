@@ -29,7 +29,7 @@ class DecodeConfig(Section):
 
     search: Literal["beam", "sample", "mbr"] = "beam"
     """beam: beam search; sample: the most probable of several random samples; mbr: the sample most similar to
-    all samples.
+    all samples (needs `samples`).
     """
     beam: Annotated[int, Field(gt=0, le=1000), OnlyForSearches(("beam",))] = 5
     """Hypotheses kept by beam search; 1 is greedy search."""

@@ -33,7 +33,7 @@ _CROSS_WINDOW, _RELATIVE_DISTANCE = 10, 16
 
 
 class ScoresConfig(Section):
-    """A score for each attention."""
+    """A score for each attention; concat and location need kind: recurrent."""
 
     encoder: ScoreKind = "scaled_dot"
     """The score of the encoder's self-attention."""
@@ -102,8 +102,8 @@ class ModelConfig(Section):
     """The network. The defaults are the paper's base model with pre-norm."""
 
     kind: Literal["transformer", "recurrent", "encoder", "decoder"] = "transformer"
-    """The architecture: recurrent is an LSTM or GRU encoder-decoder with attention, encoder is BERT and
-    decoder is GPT.
+    """The architecture: recurrent is an LSTM or GRU encoder-decoder with attention, encoder is BERT
+    (objective masked_lm or classification) and decoder is GPT (objective causal_lm).
     """
     d_model: Positive = 512
     """Width of embeddings and of every layer's output."""

@@ -16,7 +16,7 @@ class PreparationConfig(Section):
 
     engine: EngineName = "local"
     """Processes on this machine (local), or what a companion brings: ray is tasks on the Ray cluster
-    that RAY_ADDRESS names, by default the one this machine belongs to; RAY_ADDRESS=local starts one here.
+    of RAY_ADDRESS, by default the one this machine belongs to (`local` starts one here), and needs `folder`.
     """
     folder: str | None = None
     """Folder for prepared data, which all machines can access: a path, or a URL such as s3://bucket/prepared;

@@ -25,7 +25,7 @@ class TokenizerConfig(Section):
     """An existing SentencePiece model to use instead of learning one, or one for each side: [src, tgt]."""
     kind: Literal["bpe", "unigram", "char", "word"] = "bpe"
     """Kind of tokens: byte-pair merges or a unigram language model; char and word take every character
-    or word, or the most frequent if there are more than vocab_size.
+    or word, or the most frequent if there are more than vocab_size; word needs byte_fallback: false.
     """
     vocab_size: Annotated[int, Field(ge=8, le=1_000_000)] = 8000
     """Number of tokens, including special tokens and the 256 bytes (per side if not shared)."""

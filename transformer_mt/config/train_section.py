@@ -68,8 +68,8 @@ class TrainConfig(Section):
     them.
     """
     fsdp_weights: Changeable[Literal["fp32", "bf16"]] = "fp32"
-    """With fsdp: the precision of the layers' weights that devices exchange; bf16 halves this traffic
-    and the memory of the layer in use.
+    """With parallel: fsdp, the precision of the layers' weights that devices exchange; bf16 halves this
+    traffic and the memory of the layer in use.
     """
     activation_checkpointing: Changeable[bool] = False
     """Keep only each layer's input for the backward pass and recompute the rest: less memory, about a
@@ -80,7 +80,7 @@ class TrainConfig(Section):
     to the others. Faster unless the network is slow; always on with parallel: fsdp.
     """
     freeze: list[Literal["embeddings", "encoder", "decoder"]] = Field([])
-    """Frozen parts of the parent's model; a tied output projection belongs to the embeddings."""
+    """Frozen parts of the model of `init_from`; a tied output projection belongs to the embeddings."""
     lora: LoraConfig = LoraConfig()
     """Low-rank adaptation of the parent."""
     optimizer: Literal["adamw", "adam", "muon"] = "muon"

@@ -198,3 +198,26 @@ def test_make_demo(checkout):
     assert float(re.search(r"never saw +\| (\d+\.\d+)", result.stdout)[1]) >= 90
     assert "mine.yaml" in result.stdout.partition("Next, with your own files")[2]
     assert "Der alte Lehrer sieht einen kleinen Vogel im Garten." in result.stdout
+
+
+EXAMPLES = {
+    "The dog sleeps.": "Der Hund schläft.",
+    "The old teacher sees a small bird.": "Der alte Lehrer sieht einen kleinen Vogel.",
+}
+"""Sentences that the pages give to the demo."""
+
+
+def test_the_examples_for_the_demo_are_known():
+    given = set()
+    for page in (ROOT / "README.md", *ROOT.glob("docs/**/*.md")):
+        given |= set(re.findall(r'runs/demo[^\n]*?"((?:The|A) [a-z ]+\.)"', page.read_text(encoding="utf-8")))
+    assert given == EXAMPLES.keys()
+
+
+@pytest.mark.slow
+def test_the_demo_translates_its_examples(checkout):
+    """The page on attention showed one that it got wrong."""
+    assert shell("make demo", checkout).returncode == 0
+    sentences = " ".join(f'"{source}"' for source in EXAMPLES)
+    result = shell(f".venv/bin/translate runs/demo {sentences}", checkout)
+    assert result.stdout.splitlines() == list(EXAMPLES.values())
