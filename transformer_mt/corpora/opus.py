@@ -68,8 +68,8 @@ def _address(corpus: OpusCorpus, first: str, second: str) -> str:
     versions = sorted({str(entry.get("version")) for entry in _corpora(service, query, corpus)})
     hint = f"; its versions are {', '.join(versions)}" if versions else ""
     raise InputError(
-        f"{corpus.describe()}: OPUS must have it for {first} and {second}, but does not{hint}; its "
-        "language codes may differ: set `languages: [en, zh_CN]`"
+        f"{corpus.describe()}: OPUS must have this corpus for {first} and {second}, but does not{hint}; its "
+        "language codes may differ: set `languages`, such as [en, zh_CN]"
     )
 
 

@@ -242,7 +242,7 @@ class _Sentence:
         middle += [phrase.de for phrase in objects]
         middle += ["nicht"] if negated and not no_object else []
         middle += [place.de] if place else []
-        # English keeps particle verbs together: "looks for the dog".
+        # English keeps the verb and its preposition together: "looks for the dog".
         words = [subject.en, english.replace("_", " "), *(phrase.en for phrase in objects)]
         words += [place.en] if place else []
         words += [time[0]] if time else []

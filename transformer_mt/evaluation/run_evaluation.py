@@ -56,7 +56,7 @@ class RunEvaluation:
             weights = self.weights if self.is_plain else None
             evaluation = evaluate(self.translator, test, self.config.evaluate, self.tag, weights)
             evaluation = replace(evaluation, seen=self.record.share(test))
-            # The report and the card of an export show only what the model alone translates as usual.
+            # The report and the card of an export show only translations by this model alone, as configured.
             is_own = self.is_plain and not self.tag
             kept_as = test if is_own else replace(test, name=f"{NOT_ITS_OWN}{test.name}")
             if external:

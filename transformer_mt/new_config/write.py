@@ -213,8 +213,8 @@ train:
 
 
 def _within_an_hour(data: Data, size: Size, seconds: float, out: Path) -> str:
-    """The command for one hour of training: of the largest size that gets at least a quarter of its
-    updates in that time.
+    """The command that trains for one hour, with the largest size that makes at least a quarter of its
+    updates in it.
     """
     for other in [size, *smaller(size)]:
         chosen, lengths = _fitting(other, data)

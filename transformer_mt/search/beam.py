@@ -214,7 +214,7 @@ class _Beam:
         """(N, V) the model's log-probabilities of the next tokens, and those after rules, for the ranking."""
         log_probs = F.log_softmax(logits.float(), dim=-1)
         self._is_broken |= log_probs[:, 0].isnan().any()  # log-softmax of one NaN is NaN everywhere
-        log_probs.index_fill_(1, self._never, -torch.inf)  # before the rules, as some rank the tokens
+        log_probs.index_fill_(1, self._never, -torch.inf)  # before the rules: some of them sort the tokens
         if not self._has_history:
             return log_probs, log_probs
         ranking, so_far = log_probs.clone(), self._history[:, :, : length - 1]

@@ -9,7 +9,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.settings.section import pattern
 
 _CODE = pattern(r"^[A-Za-z]{2,8}([_-]\w+)*$", "the code of a language, such as en or zh_Hans")
-# Codes of countries that are often written for a language. None of them is the code of another language.
+# Codes of countries that are often written for their language. None of them is another language's code.
 _COUNTRIES = {
     "al": ("Albanian", "sq"),
     "by": ("Belarusian", "be"),

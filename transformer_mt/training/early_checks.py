@@ -110,5 +110,6 @@ def _refuse_bf16_weights(config: Config, dtype: torch.dtype) -> None:
     if dtype != torch.bfloat16:
         precision = str(dtype).removeprefix("torch.")
         raise InputError(
-            f"train.fsdp_weights must be fp32 where products are {precision} (train.precision), but is bf16"
+            f"train.fsdp_weights must be fp32 where matrix products are {precision} (train.precision), "
+            "but is bf16"
         )

@@ -31,7 +31,9 @@ def plain_errors() -> Iterator[None]:
             raise WorkError(
                 f"torch.compile failed: {str(error).strip().splitlines()[0]}; set train.compile=false"
             ) from None
-        if is_out_of_memory(error):  # in a validation or in the optimizer: an update would have been split
+        if is_out_of_memory(
+            error
+        ):  # in a validation or the optimizer; a batch of an update would have been split
             raise WorkError(
                 "not enough memory; close other programs, or lower decode.batch_tokens and "
                 "train.micro_batch_tokens, and run the same command to resume, or train a smaller model "

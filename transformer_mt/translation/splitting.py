@@ -94,8 +94,8 @@ class Splitter:
         return parts + self._merged(group)
 
     def _merged(self, group: list[str]) -> list[str]:
-        """Neighbouring parts joined into one; into two or more if the joined text does not fit, because it
-        can have more tokens than its parts.
+        """Neighbouring parts joined into one; into two or more if the joined text does not fit: it can
+        have more tokens than its parts together.
         """
         text = "".join(group)
         if len(group) < 2 or self._count([text.strip()])[0] <= self._max_pieces:

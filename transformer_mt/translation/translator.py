@@ -260,7 +260,7 @@ class Translator:
     def _stream(
         self, lines: Sequence[str], options: Options, settings: DecodeConfig, stages: Sequence[Stage]
     ) -> Iterator[Translation]:
-        """The results of the lines by one search."""
+        """The results of the lines, all searched together."""
         prefixes = options.prefixes or [""] * len(lines)
         sources = [SourceLine.of(line, i, prefix) for i, (line, prefix) in enumerate(zip(lines, prefixes))]
         plan = Plan(stages, settings, options.tag)

@@ -53,21 +53,25 @@ def test_a_model_is_trained_with_a_score_of_the_program(program, cli, tmp_path):
 def test_a_model_is_trained_with_a_loss_of_the_program(program, cli, tmp_path):
     code = LOSS.replace('["train.loss', f'[{SMALLER}"train.log_every=1", "train.loss')
     program(code)
-    plain = code.replace('0.2"', '0.0", "train.label_smoothing=0.0"').replace("runs/confident", "runs/plain")
+    plain = code.replace('0.2"', '0.0", "train.label_smoothing=0.0"').replace(
+        "runs/less_confident", "runs/plain"
+    )
     usual = plain.replace(', "train.loss_settings.weight=0.0"', "").replace("=custom", "=cross_entropy")
     program(plain)
-    program(usual.replace("runs/plain", "runs/usual").replace(", loss=Confident", ""))
+    program(usual.replace("runs/plain", "runs/usual").replace(", loss=LessConfident", ""))
     losses = [
         [
             entry["loss"]
             for entry in read_objects(tmp_path / f"runs/{name}/metrics.jsonl")
             if "grad_norm" in entry
         ]
-        for name in ("confident", "plain", "usual")
+        for name in ("less_confident", "plain", "usual")
     ]
     assert losses[1] == pytest.approx(losses[2], rel=1e-3) and losses[0] != pytest.approx(losses[1], rel=1e-3)
-    assert cli("translate", "runs/confident", "x", cwd=tmp_path)[0] == 0
-    status, _, err = cli("train", "runs/confident/config.yaml", "--out", "runs/confident", cwd=tmp_path)
+    assert cli("translate", "runs/less_confident", "x", cwd=tmp_path)[0] == 0
+    status, _, err = cli(
+        "train", "runs/less_confident/config.yaml", "--out", "runs/less_confident", cwd=tmp_path
+    )
     assert (
         status == 2 and "`train.loss: custom` must be given its class in Python: train(config, loss=" in err
     )

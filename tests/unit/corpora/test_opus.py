@@ -114,7 +114,7 @@ def test_a_wrong_size_is_not_kept(opus):
 
 def test_what_opus_does_not_have_is_refused(opus):
     with pytest.raises(
-        InputError, match=r"opus Books v9: OPUS must have it for de and en, but does not; its ver"
+        InputError, match=r"opus Books v9: OPUS must have this corpus for de and en, but does not; its ver"
     ):
         read(data(version="v9"))
     with pytest.raises(InputError, match=r"for en and xx, but does not; its language codes may differ"):

@@ -598,7 +598,7 @@ def test_models_with_other_vocabularies_do_not_translate_together(tiny_run, tmp_
     pairs = [(english, german) for english, german in toy.generate("test", 300)]
     Tokenizer.train(pairs, TokenizerConfig(vocab_size=450)).save(tmp_path)
     with pytest.raises(
-        InputError, match="its tokenizer must be that of .* to translate together, but differs"
+        InputError, match="must have the tokenizer of .* to translate together, but has another"
     ):
         Translator.load(tiny_run, device="cpu", ensemble=[tmp_path])
 

@@ -88,7 +88,7 @@ def value_of(text: str) -> Any:
 
 
 def _metavar(annotation: Any) -> str:
-    """The values a key may have, in a word: N, X, or the words themselves."""
+    """The placeholder for the values of a key: N (integer), X (number), or the choices."""
     words: list[str] = []
     for kind in members(annotation):
         if kind is bool:

@@ -132,7 +132,7 @@ def external_metrics(arguments: argparse.Namespace, others: Collection[str]) -> 
 
     scorers = [ExternalMetric(*named_command("--external", text)) for text in arguments.external]
     if len({metric.name for metric in scorers}) < len(scorers):
-        raise InputError("each --external must have another name, but a name occurs twice")
+        raise InputError("each --external must have a different name, but a name occurs twice")
     if same := {metric.name for metric in scorers} & set(others):
         raise InputError(f"--external must not have the name of a metric, but has {same.pop()}")
     return scorers

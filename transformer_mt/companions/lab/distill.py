@@ -143,7 +143,7 @@ def _test_set(data: DataConfig) -> EvaluationSet:
     for key, sets in (("valid", data.valid_sets), ("test", data.test)):
         if any(corpus.is_held_out for corpus in sets):
             raise InputError(
-                f"data.{key} of the student must be a separate corpus, but is held out of its training "
+                f"data.{key} of the student must be a separate corpus, but is part of its training "
                 "corpora, which are machine translations"
             )
     name, corpus = ("test", data.test[0]) if data.test else ("valid", data.valid_sets[0])

@@ -25,12 +25,12 @@ def translated(folder: RunFolder, tests: Sequence[EvaluationSet], device: str) -
     translator, outputs = None, []
     for test in tests:
         if test.tag and test.tag not in tags:
-            say(f"{folder}: translates {test.corpus} without {test.tag}, which it does not have")
+            say(f"{folder}: translating {test.corpus} without {test.tag}, a tag which it does not have")
             test = replace(test, tag=None)
         kept = kept_translations(folder, test, config.decode.model_dump(), weights, usual)
         if kept is None:
             translator = translator or Translator.load(folder.path, device)
-            say(f"{folder}: translates {test.corpus}, {translator.decode.in_words}")
+            say(f"{folder}: translating {test.corpus}, {translator.decode.in_words}")
             try:
                 evaluation = evaluate(translator, test, config.evaluate, weights=weights)
             except InputError as error:

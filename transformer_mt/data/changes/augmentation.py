@@ -93,7 +93,7 @@ class Augmentation(ChangeOfSome):
                 src[index], tgt[index] = np.array(src_ids, np.int32), np.array(tgt_ids, np.int32)
 
     def _kinds(self, epoch: int, rows: np.ndarray) -> np.ndarray:
-        """(changes, rows) bool: True where a row gets a change of case, or each other change."""
+        """(changes, rows) bool: True where a row gets this change; the changes of case come first."""
         case = uniforms(self._seed, epoch, rows, _CASE) < self._bounds[-1]
         others = [
             uniforms(self._seed, epoch, rows, _FIRST_CHANGE + number) < probability

@@ -134,7 +134,7 @@ class SubwordDropout:
         return np.where(is_new, -1, numbers[where]), is_new
 
     def _add(self, hashes: np.ndarray, words: Sequence[np.ndarray]) -> None:
-        """Number new words, given in the order of their first occurrence."""
+        """Assign numbers to new words, which are given in the order of their first occurrence."""
         _, is_new = self._find(hashes)  # another thread may have been here
         added = []
         for key, word in zip(hashes[is_new].tolist(), compress(words, is_new)):

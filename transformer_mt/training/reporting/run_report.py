@@ -245,7 +245,7 @@ def _samples(entries: Sequence[dict[str, Any]]) -> str:
     published = [
         entry
         for entry in entries
-        if (entry["event"] == "valid" and entry.get("is_best")) or entry.get("chosen")  # of an average
+        if (entry["event"] == "valid" and entry.get("is_best")) or entry.get("chosen")  # chosen: an average
     ]
     if not published or not published[-1]["samples"]:
         return ""

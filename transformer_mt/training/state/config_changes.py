@@ -30,7 +30,7 @@ def report_changes(old: Config, new: Config, folder: RunFolder) -> None:
             ", or train under another name",
         )
     if new.train.max_epochs and new.train.max_updates > old.train.max_updates:
-        changed.remove("train.max_updates")  # the checkpoint has the updates of its epochs instead
+        changed.remove("train.max_updates")  # in the checkpoint it is that of max_epochs
     for key in changed:
         for inner, old_value, new_value in _differences(key, before.get(key), after.get(key)):
             say(f"changed since the last checkpoint: `{inner}` from {old_value!r} to {new_value!r}")

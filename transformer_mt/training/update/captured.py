@@ -74,7 +74,7 @@ class CapturedUpdater(Updater):
         return PendingResult(graphs.values.clone(), num_tokens, self._ranks)
 
     def _load(self, target: Batch, batch: Batch) -> None:
-        """Copy the batch to the device while it computes the update before, then into the graph's tensors."""
+        """Copy the batch to the device during the previous update, then into the graph's tensors."""
         stream = torch.cuda.current_stream(self._device)
         with torch.cuda.stream(self._copying):
             tensors = batch.to(self._device).tensors

@@ -99,7 +99,7 @@ class Objective(nn.Module):
             return self.model.hidden(*inputs)
 
     def _without_compiling(self, error: Exception) -> None:
-        """Stop compiling after a compiler error. Raises other errors, and any if compiling is required."""
+        """Stop compiling after a compiler error. Raises other errors, and this one if compiling is required."""
         if self._must_compile or not is_compiler_error(error):
             raise error
         reason = str(error).strip().splitlines()[0]
@@ -222,7 +222,7 @@ class Updater:
         smaller = self._small_enough(batches)
         say(
             f"not enough memory for a batch of {most:,} positions: now using micro-batches of at most "
-            f"{self.micro_batch_tokens:,}; the update is the same, train.batch_tokens can stay"
+            f"{self.micro_batch_tokens:,}; the update keeps its tokens, train.batch_tokens can stay"
         )
         return smaller
 

@@ -71,7 +71,7 @@ class TorchEngine:
                 tokenizer = of_run
             elif of_run.fingerprint != tokenizer.fingerprint:
                 raise InputError(
-                    f"{run}: its tokenizer must be that of {runs[0]} to translate together, but differs"
+                    f"{run}: must have the tokenizer of {runs[0]} to translate together, but has another"
                 )
             model.to(chosen, getattr(torch, dtype)).eval()
             pack(model)

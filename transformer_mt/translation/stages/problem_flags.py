@@ -65,7 +65,7 @@ def _urls(text: str) -> Counter[str]:
 
 
 def _repeats(tokens: Sequence[str]) -> bool:
-    """True if one to four pieces come four times in a row; marks such as ... do not count."""
+    """True if a group of one to four tokens comes four times in a row; marks such as ... do not count."""
     if len(tokens) - len(set(tokens)) < 3 or max(Counter(tokens).values()) < 4:
         return False
     for n in range(1, 5):

@@ -238,7 +238,7 @@ def test_runs_and_files_stand_in_one_table(tiny_run, tmp_path, cli):
         (["bad.txt", "--metrics", "BLUE"], "--metrics must be of BLEU, chrF,"),
         (["bad.txt", "--source", "src.txt", "--source", "src.txt"], "each --source must have a --reference"),
         (["bad.txt", "--external", "COMET"], "--external must be NAME=COMMAND, but is COMET"),
-        (["bad.txt", *["--external", "a=python"] * 2], "--external must have another name"),
+        (["bad.txt", *["--external", "a=python"] * 2], "--external must have a different name"),
         (["short.txt"], "must have a translation for each of the 4 sentences of src.txt + ref.txt, but ha"),
         (["other.jsonl"], "other.jsonl:1: must be the translation of "),
         (["broken.jsonl"], "broken.jsonl:1: must be a JSON object with a translation, but is '{'"),

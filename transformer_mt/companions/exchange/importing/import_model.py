@@ -90,9 +90,7 @@ def _read(folder: Path) -> ForeignModel:
         ) from None
     except (TypeError, ValueError, AttributeError, IndexError, RuntimeError, yaml.YAMLError) as error:
         reason = str(error).strip().split("\n")[0][:200]
-        raise InputError(
-            f"{folder}: must be a model as its software writes it, but is not: {reason}"
-        ) from None
+        raise InputError(f"{folder}: must be the unchanged folder of a model, but is not: {reason}") from None
 
 
 def _config(foreign: ForeignModel, folder: Path, name: str, languages: Languages) -> Config:

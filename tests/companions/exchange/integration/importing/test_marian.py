@@ -294,9 +294,9 @@ def test_damaged_folders_are_told(good, tmp_path):
     [
         ("config.json", "d_model", None, "must say d_model in its files, but does not; is it whole?"),
         ("config.json", "encoder_attention_heads", 5, "decoder_attention_heads must be 5, but is 4"),
-        ("config.json", "max_position_embeddings", "long", "must be a model as its software writes it"),
-        ("vocab.json", "▁The", "x", "must be a model as its software writes it"),
-        ("generation_config.json", "num_beams", "many", "must be a model as its software writes it"),
+        ("config.json", "max_position_embeddings", "long", "must be the unchanged folder of a model"),
+        ("vocab.json", "▁The", "x", "must be the unchanged folder of a model"),
+        ("generation_config.json", "num_beams", "many", "must be the unchanged folder of a model"),
     ],
 )
 def test_values_that_no_such_model_has_are_told(good, tmp_path, file, key, value, message):
