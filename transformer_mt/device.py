@@ -90,7 +90,7 @@ def use_device(device: torch.device) -> None:
 
 
 def _has_code_for(major: int, minor: int) -> bool:
-    """True if torch was compiled for GPUs of this capability, for an earlier minor version, or for newer ones."""
+    """True if torch was compiled for this capability, an earlier minor version of it, or for newer ones."""
     for name in torch.cuda.get_arch_list():
         kind, _, number = name.rstrip("af").partition("_")  # such as sm_90a or compute_120
         if not number.isdecimal():  # of AMD

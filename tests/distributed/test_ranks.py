@@ -346,7 +346,7 @@ def test_layers_sent_in_bfloat16_train_as_those_sent_in_float32(folder):
         (["train.fsdp_weights=bf16"], "train.fsdp_weights must be fp32 without train.parallel: fsdp"),
         (
             ["train.parallel=fsdp", "train.fsdp_weights=bf16", "train.precision=fp32"],
-            "train.fsdp_weights must be fp32 where matrix products are float32 (train.precision), but is bf16",
+            "train.fsdp_weights must be fp32 where matrix products are float32 (train.precision)",
         ),
         (
             ["train.parallel=fsdp", "train.fsdp_weights=bf16", "model.kind=recurrent"]

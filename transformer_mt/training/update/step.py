@@ -99,7 +99,7 @@ class Objective(nn.Module):
             return self.model.hidden(*inputs)
 
     def _without_compiling(self, error: Exception) -> None:
-        """Stop compiling after a compiler error. Raises other errors, and this one if compiling is required."""
+        """Stop compiling after a compiler error. Raises other errors, and all if it must compile."""
         if self._must_compile or not is_compiler_error(error):
             raise error
         reason = str(error).strip().splitlines()[0]
