@@ -12,6 +12,7 @@ from transformer_mt.config.dump import flow
 from transformer_mt.config.load import load_config
 from transformer_mt.config.root import NAME_PATTERN
 from transformer_mt.config.tokenizer_section import TokenizerConfig
+from transformer_mt.cpu import cpu_name
 from transformer_mt.data.vocabulary.lost_letters import lost_letters_notes
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer, VocabularySizeError
 from transformer_mt.errors import InputError
@@ -100,7 +101,7 @@ def _write(
     others = OtherPrograms()
     seconds = seconds_per_update(config, vocab_size, lengths)
     total = seconds * config.train.max_updates
-    write_text(out, text)
+    write_text(out, f"{text}# Estimated: {duration(total)} in updates, on {cpu_name()}. Compare report.md.\n")
     say(
         f"{out}: training will take about {duration(total)} on this machine ({config.train.max_updates:,} "
         f"updates of {seconds:.2f} s), validations not counted{others.note(total)}"

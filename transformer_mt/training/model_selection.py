@@ -164,6 +164,7 @@ def finish(run: Run) -> None:
         tokens=progress.tokens,
         skipped=progress.skipped,
         seconds=progress.seconds,
+        estimated=run.estimated_seconds,
         model=chosen,
     )
     if ranks.is_rank_zero:

@@ -77,6 +77,14 @@ def test_the_report_counts_all_updates(run):
     assert "| updates | 2 of 2 (" in " ".join((folder / "report.md").read_text().split())
 
 
+def test_the_report_compares_the_estimated_time(run):
+    folder, entries = run("train.max_updates=25", "train.validate_every=25")
+    (end,) = [entry for entry in entries if entry["event"] == "end"]
+    assert 0 < end["estimated"] < 100 * end["seconds"]
+    time = f"{end['seconds'] / 60:.1f} min in updates (estimated: {end['estimated'] / 60:.1f})"
+    assert time in (folder / "report.md").read_text()
+
+
 def test_what_is_no_run_is_not_moved_aside(write_config, tmp_path):
     folder = tmp_path / "texts"
     folder.mkdir()
@@ -505,7 +513,7 @@ def test_a_device_that_runs_ahead_is_read_later_and_tells_the_same(run, monkeypa
         folder, entries = run(
             "train.max_updates=23", "train.log_every=7", "train.save_every=9", f"name={name}"
         )
-        apart = ("seconds", "tokens_per_second", "memory_mb")  # time, and the peak of this process
+        apart = ("seconds", "estimated", "tokens_per_second", "memory_mb")  # time, and the process's peak
         told = [{key: value for key, value in entry.items() if key not in apart} for entry in entries[1:]]
         ends.append((told, load_file(folder / "model.safetensors")))
         assert sum(read) == 23 and max(read) == (7 if ahead else 1)

@@ -113,12 +113,13 @@ def facts_table(config: Config, entries: Sequence[dict[str, Any]]) -> str:
     if counted := [*trained[-1:], *(end for end in ends[-1:] if "tokens" in end)]:
         last = max(counted, key=lambda entry: entry["step"])
         speed = last["tokens"] / max(1e-9, last["seconds"])
+        estimated = f" (estimated: {estimate / 60:.1f})" if (estimate := last.get("estimated")) else ""
         trained_on = f"{last['epoch']:.1f} epochs, {last['tokens']:,} target tokens"
         rows += [
             ("updates", f"{last['step']:,} of {config.train.max_updates:,} ({trained_on})"),
             (
                 "training time",
-                f"{last['seconds'] / 60:.1f} min in updates, {speed:,.0f} target tokens per second",
+                f"{last['seconds'] / 60:.1f} min in updates{estimated}, {speed:,.0f} target tokens/s",
             ),
             ("skipped updates", f"{last['skipped']:,}"),
         ]

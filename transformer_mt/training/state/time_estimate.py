@@ -18,7 +18,8 @@ class TimeEstimate:
         self._warm = False
         self._updates, self._seconds = 0, 0.0
         self._validation: float | None = None
-        self._announced = False
+        self.announced: float | None = None
+        """The seconds that were announced for the updates after it."""
         self._others = OtherPrograms()
 
     def updated(self, updates: int, seconds: float) -> None:
@@ -47,9 +48,9 @@ class TimeEstimate:
     def announcement(self, step: int, train: TrainConfig, on_cpu: bool) -> list[str]:
         """The lines about the time, once; an empty list before enough is measured and after it was said."""
         left = self.left(step, train)
-        if self._announced or left is None:
+        if self.announced or left is None:
             return []
-        self._announced = True
+        self.announced = left
         per_update = self._seconds / self._updates
         lines = [
             f"about {duration(left)} for {train.max_updates - step:,} more updates of {per_update:.2f} s"
