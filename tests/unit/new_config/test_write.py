@@ -4,6 +4,7 @@ import bz2
 import gzip
 import json
 import lzma
+import re
 import zipfile
 from pathlib import Path
 
@@ -439,6 +440,7 @@ def test_the_config_says_what_its_export_needs(tmp_path, quick):
         "transformers cannot hold# rotary positions: for it, train with `model.position=sinusoidal`"
         in comments
     )
+    assert re.search(r"# Estimated: \d+ (s|min) in updates, on \S.*\. Compare report\.md\.$", comments)
     for purpose in PURPOSES:
         out = tmp_path / f"for_{purpose}.yaml"
         new_config("en", "de", ["a.tsv"], out, purpose=purpose)
