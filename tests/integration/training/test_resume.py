@@ -101,7 +101,7 @@ def measured(folder: Path) -> list[dict]:
     """metrics.jsonl without what depends on the clock and the starts."""
     lines = (folder / "runs/tiny/metrics.jsonl").read_text(encoding="utf-8").split("\n")
     entries = [json.loads(line) for line in lines if line]
-    clock = ("seconds", "tokens_per_second", "memory_mb")
+    clock = ("seconds", "estimated", "tokens_per_second", "memory_mb")
     return [
         {k: v for k, v in entry.items() if k not in clock} for entry in entries if entry["event"] != "start"
     ]

@@ -280,7 +280,7 @@ def test_a_child_is_compared_only_where_it_and_its_parent_translate(both, write_
     child = train(load_config(path), tmp_path / "child")
     status, out, err = cli("evaluate", child)
     assert status == 0 and f"no comparison: {both} or {child} cannot translate it" in err
-    assert f"{both}: translates toy test without <cap>, which it does not have" in err
+    assert f"{both}: translating toy test without <cap>, a tag which it does not have" in err
     assert "before" in out and "(de to en)" not in out.split("before")[1]
     assert "(en to de)" in out.split("before")[1]
 

@@ -298,7 +298,7 @@ def test_a_chain_whose_backward_model_is_extended_is_made_again_from_there(chain
     assert any("was made with another model; that is now synthetic.jsonl.old-1" in line for line in said)
     assert (tmp_path / "chain" / "synthetic.jsonl.old-1").read_bytes() == before[0]
     if synthetic_pairs.read_bytes() != before[0]:
-        assert any("was trained on other synthetic pairs; that is now" in line for line in said)
+        assert any("was trained on other synthetic pairs, so it is moved to" in line for line in said)
         assert len(list((tmp_path / "chain").glob("forward.old-*"))) == 1
     said.clear()
     run_chain(chain, tmp_path / "chain")

@@ -102,7 +102,7 @@ def test_a_model_keeps_its_translations(tiny_run, tmp_path, monkeypatch, cli):
     run = shutil.copytree(tiny_run, tmp_path / "tiny")
     shutil.rmtree(run / "evaluation", ignore_errors=True)
     status, first, said = cli("compare", run)
-    assert status == 0 and "toy test, 30 sentences" in first and "translates toy test" in said
+    assert status == 0 and "toy test, 30 sentences" in first and "translating toy test" in said
     assert first.split("\n")[1].split() == ["system", "BLEU", "chrF", "TER"]  # one system: no p
     assert len((run / "evaluation" / "compare-test-0.jsonl").read_text(encoding="utf-8").splitlines()) == 30
     status, again, said = cli("compare", run)
@@ -115,9 +115,9 @@ def test_a_model_keeps_its_translations(tiny_run, tmp_path, monkeypatch, cli):
     facts = json.loads(scores.read_text(encoding="utf-8"))
     for change in ({"weights": "of before"}, {"weights": None}, {"decode": {}}, {"tag": "<x>"}):
         scores.write_text(json.dumps({**facts, **change}), encoding="utf-8")
-        assert "translates toy test" in cli("compare", run)[2]
+        assert "translating toy test" in cli("compare", run)[2]
     scores.write_text("{", encoding="utf-8")  # damaged
-    assert "translates toy test" in cli("compare", run)[2]
+    assert "translating toy test" in cli("compare", run)[2]
 
 
 def test_sentences_that_a_system_was_trained_on_are_marked(tiny_run, tmp_path, write_config, cli):
@@ -185,7 +185,7 @@ def test_what_an_ensemble_translated_is_not_the_models_own(tiny_run, untrained_r
     assert cli("evaluate", run, "--ensemble", tiny_run)[0] == 0
     assert (run / "evaluation" / "other-test-0.jsonl").exists()
     assert "## Test\n" not in (run / "report.md").read_text(encoding="utf-8")
-    assert "translates toy test" in cli("compare", run)[2]
+    assert "translating toy test" in cli("compare", run)[2]
     assert cli("evaluate", run)[0] == 0
     assert "translates" not in cli("compare", run)[2]
     # The translations of `compare` and `evaluate` are one row.
