@@ -26,9 +26,9 @@ GROUP = "transformer_mt.companions"
 
 Kind = Literal[
     "attention_score", "position", "loss", "change", "stage", "metric", "corpus", "logger",
-    "preparation_engine",
+    "preparation_engine", "export_format",
 ]  # fmt: skip
-"""Kinds of things that the YAML names and a companion may bring."""
+"""Kinds of things that the YAML or an option names and a companion may bring."""
 Hook = Literal[
     "open_model", "after_training", "after_evaluation", "document_formats", "open_store", "prepared_data"
 ]

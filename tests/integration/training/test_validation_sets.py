@@ -102,7 +102,7 @@ def test_a_set_without_a_score_cannot_decide(write_config, tmp_path):
         train={"monitor": "exact match", "monitor_set": "text"},
     )
     with pytest.raises(
-        InputError, match="monitor must be loss, but is exact match: the deciding .* .text. has no translations"
+        InputError, match="monitor must be loss, but is exact match: the deciding .* has no translations"
     ):
         train(load_config(path), tmp_path / "run")
 

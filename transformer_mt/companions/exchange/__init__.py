@@ -12,6 +12,13 @@ companion = Companion(
         "import": Command(f"{_HERE}.commands.import_public_model", "import a public model", "train"),
         "export": Command(f"{_HERE}.commands.export_model", "write a model for other software", "use"),
     },
+    kinds={
+        "export_format": {
+            "ctranslate2": f"{_HERE}.export.to_ctranslate2:ToCTranslate2",
+            "huggingface": f"{_HERE}.export.to_huggingface:ToHuggingFace",
+            "argos": f"{_HERE}.export.to_argos:ToArgos",
+        }
+    },
     public_names={"pipeline": f"{_HERE}.pipeline:pipeline"},
     hooks={
         "open_model": f"{_HERE}.importing.model_folder:open_model",

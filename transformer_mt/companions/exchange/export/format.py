@@ -1,5 +1,6 @@
 """The base of every form a model is exported to: what it supports, how it is written and run."""
 
+import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,12 @@ class ExportFormat(Protocol):
     """The advice where a model cannot be exported."""
     quantization: str
     """How weights are stored: float32 or one of CTranslate2's others."""
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> "ExportFormat":
+        """The format with the options of the command. InputError for those that it does not have."""
+        ...
+
     proof_settings: ClassVar[dict[str, Any]]
     """Settings of the search with which the proof is made; the others are the run's."""
 

@@ -1,5 +1,6 @@
 """Argos Translate and LibreTranslate: one .argosmodel file with CTranslate2's files in it."""
 
+import argparse
 import importlib.util
 import multiprocessing
 import os
@@ -44,6 +45,10 @@ class ToArgos:
         for module in ("argostranslate", "babel"):
             if importlib.util.find_spec(module) is None:
                 raise InputError(f"this needs {module}: pip install 'transformer-mt[argos]'")
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> "ToArgos":
+        return cls(arguments.quantization or "int8")
 
     def supported_settings(self, settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
         supported = DecodeConfig.model_validate(

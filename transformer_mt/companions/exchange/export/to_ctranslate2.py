@@ -1,5 +1,6 @@
 """CTranslate2: a folder that translates without torch, quantised where asked."""
 
+import argparse
 import json
 import shlex
 import shutil
@@ -35,6 +36,10 @@ class ToCTranslate2:
     def __init__(self, quantization: str = "float32") -> None:
         self.quantization = quantization
         import_ctranslate2()
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> "ToCTranslate2":
+        return cls(arguments.quantization or "float32")
 
     def supported_settings(self, settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
         return supported_settings(settings)

@@ -5,6 +5,7 @@ tokenizer is Marian's, with our ids, or with
 those that an imported model had.
 """
 
+import argparse
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ from transformer_mt.companions.exchange.export.huggingface_tokenizer import (
 from transformer_mt.companions.exchange.layouts.huggingface import to_huggingface
 from transformer_mt.config import Config, DataConfig, DecodeConfig, ModelConfig
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
-from transformer_mt.errors import InputError
+from transformer_mt.errors import InputError, Setting
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.translation.result import Translation
@@ -60,6 +61,15 @@ class ToHuggingFace:
         self._before = ""  # each source
         self._prompt: list[int] = []  # after what the decoder begins with
         self._pieces: dict[int, str] = {}  # by the ids there
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> "ToHuggingFace":
+        if arguments.quantization not in (None, "float32"):
+            raise InputError(
+                Setting("quantization"), " must be float32 with ", Setting("to", "huggingface"),
+                f", but is {arguments.quantization}",
+            )  # fmt: skip
+        return cls()
 
     def supported_settings(self, settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
         default = DecodeConfig()

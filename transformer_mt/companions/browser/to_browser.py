@@ -1,0 +1,129 @@
+"""A folder that any browser opens: the ONNX model, its tokenizer, the search in JavaScript and a page."""
+
+import argparse
+import hashlib
+import json
+import shutil
+import subprocess
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from transformer_mt.companions.browser.graphs import ENCODER, STEP
+from transformer_mt.companions.browser.to_onnx import FACTS, ToOnnx
+from transformer_mt.companions.exchange.export.format import Output, TrainedRun
+from transformer_mt.config import Config
+from transformer_mt.errors import InputError, Setting, WorkError
+from transformer_mt.files import write_text
+from transformer_mt.messages import say
+
+_PACKAGES = {"onnxruntime-web": "1.22.0", "sentencepiece-js": "1.1.0"}
+_RUNTIME = {
+    "ort.wasm.min.js": "onnxruntime-web/dist/ort.wasm.min.mjs",
+    "ort-wasm.js": "onnxruntime-web/dist/ort-wasm-simd-threaded.mjs",
+    "ort-wasm.wasm": "onnxruntime-web/dist/ort-wasm-simd-threaded.wasm",
+    "sentencepiece.js": "sentencepiece-js/dist/index.js",
+}
+"""Files of the export's folder `runtime`, and the files of node_modules that they are."""
+_PAGE = ("index.html", "page.js", "worker.js", "translator.js", "offline.js")
+
+# sentencepiece-js is written for Node's `require` and reads a model from a file. Inside these names it runs
+# anywhere, and reads the bytes that it is given.
+_BEFORE = """\
+const process = undefined, window = undefined, importScripts = undefined, document = undefined;
+const __filename = "/sentencepiece.js", module = { exports: {} }, exports = module.exports;
+let model;
+const require = (name) => (name === "fs" ? { readFileSync: () => model } : { URL });
+"""
+_AFTER = """
+export async function loadTokenizer(bytes) {
+  model = bytes;
+  const processor = new exports.SentencePieceProcessor();
+  await processor.load("model");
+  return processor;
+}
+"""
+
+
+class ToBrowser(ToOnnx):
+    """A folder for a static web server. `translate` runs the page's own JavaScript in Node."""
+
+    name = "browser"
+
+    def __init__(self, quantization: str = "int8", runtime: Path = Path("node_modules")) -> None:
+        super().__init__(quantization)
+        self._runtime = runtime
+        for package, version in _PACKAGES.items():
+            facts = runtime / package / "package.json"
+            has = json.loads(facts.read_text(encoding="utf-8"))["version"] if facts.is_file() else "missing"
+            if has != version:
+                wanted = " ".join(f"{name}@{number}" for name, number in _PACKAGES.items())
+                raise InputError(
+                    f"{runtime}: must hold {package} {version}, but it is {has}; run `npm install {wanted}` "
+                    "and give its node_modules with ", Setting("runtime"),
+                )  # fmt: skip
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> "ToBrowser":
+        return cls(arguments.quantization or "int8", Path(arguments.runtime))
+
+    def write(self, run: TrainedRun, folder: Path) -> None:
+        if run.tokenizer.numberings:
+            raise InputError(f"{run.folder}: must have a vocabulary of its own, but has an imported one")
+        super().write(run, folder)
+        runtime = folder / "runtime"
+        runtime.mkdir()
+        for name, source in _RUNTIME.items():
+            shutil.copyfile(self._runtime / source, runtime / name)
+        tokenizer = runtime / "sentencepiece.js"
+        write_text(tokenizer, _BEFORE + tokenizer.read_text(encoding="utf-8") + _AFTER)
+        for name in _PAGE:
+            write_text(folder / name, (files(__package__) / "web" / name).read_text(encoding="utf-8"))
+        write_text(folder / "package.json", '{"type": "module"}\n')  # for Node
+        licences = [
+            f"{package}\n\n{(self._runtime / package / 'LICENSE').read_text(encoding='utf-8')}"
+            for package in _PACKAGES
+            if (self._runtime / package / "LICENSE").is_file()
+        ]
+        ours = "The page and its search: transformer_mt, Apache-2.0. The model: see README.md."
+        write_text(folder / "LICENSES.txt", "\n\n".join([ours, "onnxruntime-web: MIT", *licences]))
+
+    def translate(self, folder: Path, sentences: Sequence[str]) -> Sequence[Output]:
+        by_python = super().translate(folder, sentences)
+        node = shutil.which("node")
+        if node is None:
+            say("note: Node is not installed, so the page's JavaScript itself was not compared")
+            return by_python
+        by_page = translate_in_node(node, folder, sentences)
+        same = sum(a.translation == b.translation for a, b in zip(by_python, by_page))
+        say(f"the page's JavaScript and onnxruntime in Python translate {same} of {len(by_page)} lines alike")
+        return by_page
+
+    def usage(self, config: Config, out: str) -> str:
+        return (
+            f"Publish the folder `{out}` on any static web server, or try it with `python3 -m http.server -d "
+            f"{out}`. The page works without a network once it was loaded."
+        )
+
+    def pack(self, folder: Path, out: Path, config: Config) -> None:
+        (folder / "seen.safetensors").unlink(missing_ok=True)  # what it was trained on concerns no reader
+        facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+        big = [ENCODER, STEP, *facts["tokenizers"], "runtime/ort-wasm.wasm"]
+        facts["files"] = {name: (folder / name).stat().st_size for name in big}
+        write_text(folder / FACTS, json.dumps(facts, ensure_ascii=False, indent=1) + "\n")
+        names = ["./", *sorted(str(f.relative_to(folder)) for f in folder.rglob("*") if f.is_file())]
+        digest = hashlib.sha256(b"".join((folder / name).read_bytes() for name in big)).hexdigest()[:16]
+        worker = folder / "offline.js"
+        text = worker.read_text(encoding="utf-8").replace("{version}", digest)
+        write_text(worker, text.replace("'{files}'", json.dumps(json.dumps(names))))
+        super().pack(folder, out, config)
+
+
+def translate_in_node(node: str, folder: Path, sentences: Sequence[str]) -> list[Output]:
+    """The translations of whole lines by the JavaScript in the folder."""
+    script = str(files(__package__) / "web" / "node.mjs")
+    given = json.dumps(list(sentences))
+    done = subprocess.run([node, script, str(folder.resolve())], input=given, capture_output=True, text=True)
+    if done.returncode:
+        raise WorkError(f"the page's JavaScript failed in Node: {done.stderr.strip().splitlines()[-1]}")
+    return [Output(row["text"], row["score"]) for row in json.loads(done.stdout)]

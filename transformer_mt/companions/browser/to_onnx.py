@@ -1,0 +1,159 @@
+"""ONNX: encoder and decoder step as two files, with the tokenizer and model.json, for any runtime."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from transformer_mt.companions.browser.graphs import ENCODER, STEP, write_graphs
+from transformer_mt.companions.browser.onnx_model import OnnxModel, import_onnxruntime
+from transformer_mt.companions.browser.quantized import quantize
+from transformer_mt.companions.exchange.export.format import (
+    OURS_ALONE,
+    Output,
+    TrainedRun,
+    num_positions,
+    reasons_against_text,
+)
+from transformer_mt.config import Config, DecodeConfig
+from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD, UNK
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.errors import InputError, Setting
+from transformer_mt.files import write_text
+from transformer_mt.model.transformer import Transformer
+from transformer_mt.text.languages import language_name
+from transformer_mt.translation.result import Translation
+from transformer_mt.translation.translator import Translator
+
+FACTS = "model.json"
+_TWO_TOKENIZERS = ["tokenizer.src.model", "tokenizer.tgt.model"]
+_USAGE = """\
+`encoder.onnx` turns `src` (B, S; int64, padded with 0, each with `eos` at its end) into `source`; `step.onnx`
+takes one step of all hypotheses: `tokens` (N,), the `rows` (N,) of `past` that they continue, `past`,
+`source` and `src` give `log_probs` (N, V) and `present`, the next `past`. Ids, sizes and settings are in
+`model.json`. Greedily, from Python:
+
+```python
+import json, pathlib
+import numpy as np, onnxruntime as ort, sentencepiece
+
+folder = pathlib.Path("{out}")
+facts = json.loads((folder / "model.json").read_text())
+encoder, step = (ort.InferenceSession(folder / name) for name in ("encoder.onnx", "step.onnx"))
+src_side, tgt_side = (
+    sentencepiece.SentencePieceProcessor(str(folder / facts["tokenizers"][i])) for i in (0, -1)
+)
+direction = facts["directions"][0]
+src = np.array([direction["before"] + src_side.encode("...") + [facts["eos"]]])
+(source,) = encoder.run(None, {{"src": src}})
+past = np.zeros((facts["layers"], 2, 1, facts["heads"], 0, facts["width"]), np.float32)
+tokens, written = [facts["bos"], *direction["prompt"]], []
+while tokens and len(written) < 2 * src.size + 10:
+    given = {{"tokens": np.array([tokens.pop(0)]), "rows": np.array([0])}}
+    given |= {{"past": past, "source": source, "src": src}}
+    log_probs, past = step.run(None, given)
+    if not tokens:
+        log_probs[:, facts["never"]] = -np.inf
+        written += (tokens := [int(log_probs.argmax())])
+        tokens = [] if tokens == [facts["eos"]] else tokens
+print(tgt_side.decode([i for i in written if i != facts["eos"]]))
+```
+"""
+_SEARCH = ("beam", "length_penalty", "length_penalty_form", "max_length", "max_length_ratio")
+
+
+class ToOnnx:
+    """A folder with encoder.onnx, step.onnx, the SentencePiece model and model.json."""
+
+    name = "ONNX"
+    advice = "Translate with the run's folder."
+    proof_settings: ClassVar[dict[str, Any]] = {"split_sentences": False, "stop_early": True, **OURS_ALONE}
+
+    def __init__(self, quantization: str = "int8") -> None:
+        if quantization not in ("int8", "float32"):
+            raise InputError(Setting("quantization"), f" must be int8 or float32, but is {quantization}")
+        self.quantization = quantization
+        import_onnxruntime()
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> "ToOnnx":
+        return cls(arguments.quantization or "int8")
+
+    def supported_settings(self, settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
+        kept = {key: getattr(settings, key) for key in (*_SEARCH, "split_sentences")}
+        supported = DecodeConfig.model_validate({**kept, "stop_early": True, **OURS_ALONE})
+        unsaid = {"batch_tokens", "retry", *OURS_ALONE}
+        names = set(DecodeConfig.model_fields) - unsaid
+        return supported, sorted(n for n in names if getattr(settings, n) != getattr(supported, n))
+
+    def reasons_against(self, config: Config) -> list[str]:
+        kind = config.model.kind
+        reasons = [] if kind == "transformer" else [f"model.kind must be transformer, but is {kind}"]
+        return reasons + reasons_against_text(config.data)
+
+    def write(self, run: TrainedRun, folder: Path) -> None:
+        assert isinstance(run.model, Transformer)
+        self._config = run.config
+        write_graphs(run.model, folder, num_positions(run.config))
+        if self.quantization == "int8":
+            quantize(folder, (ENCODER, STEP))
+        run.tokenizer.save(folder)
+        facts = model_facts(run)
+        write_text(folder / FACTS, json.dumps(facts, ensure_ascii=False, indent=1) + "\n")
+
+    def translate(self, folder: Path, sentences: Sequence[str]) -> Sequence[Output]:
+        config = self._config
+        decode = config.decode.model_copy(update=self.proof_settings)
+        translator = Translator.of_config(OnnxModel(folder), Tokenizer.load(folder), config, decode)
+        results = translator.translate(sentences)
+        return [Output(result.translation, result.score, result.tokens) for result in results]
+
+    def expected(self, translation: Translation) -> Output | None:
+        if translation.segments or {"truncated", "unchanged"} & set(translation.flags):
+            return None  # divided elsewhere there
+        return Output(translation.translation, translation.score)
+
+    def metadata(self, config: Config) -> dict[str, Any]:
+        return {}
+
+    def usage(self, config: Config, out: str) -> str:
+        return _USAGE.format(out=out)
+
+    def pack(self, folder: Path, out: Path, config: Config) -> None:
+        folder.rename(out)
+
+
+def model_facts(run: TrainedRun) -> dict[str, Any]:
+    """Everything that a search needs besides graphs and SentencePiece models, as model.json has it."""
+    config, tokenizer = run.config, run.tokenizer
+    data, decode = config.data, config.decode
+    layers = run.model.attentions["decoder"]
+
+    def ids(piece: str | None) -> list[int]:
+        return [tokenizer.control_id(piece)] if piece else []
+
+    directions = [
+        {
+            "from": pair[0],
+            "to": pair[1],
+            "title": " → ".join(map(language_name, pair)),
+            "before": ids(data.language_piece(pair)),
+            "prompt": ids(data.target_piece(pair)),
+        }
+        for pair in data.directions
+    ]
+    return {
+        "title": f"Translate with {config.name}",
+        "directions": directions,
+        "tags": {tag: tokenizer.control_id(tag) for tag in data.tags},
+        **{"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS},
+        "never": [PAD, UNK, BOS, *tokenizer.never_written],
+        "layers": len(layers),
+        "heads": layers[0].num_kv_heads,
+        "width": config.model.d_model // config.model.num_heads,
+        "max_source": config.data.max_length,
+        "max_target": num_positions(config) - len(directions[0]["prompt"]),
+        "search": {key: getattr(decode, key) for key in _SEARCH},
+        "tokenizers": ["tokenizer.model"] if len(tokenizer.models) == 1 else _TWO_TOKENIZERS,
+    }

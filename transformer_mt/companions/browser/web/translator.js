@@ -1,0 +1,243 @@
+// A model of transformer_mt in JavaScript: text -> tokens -> encoder.onnx, step.onnx -> beam search -> text.
+// The search is that of transformer_mt/search/beam.py with stop_early.
+//
+// Letters as there: B sentences still searched, W hypotheses of each, N = B x W rows, V vocabulary.
+
+const BATCH = 8; // sentences that are searched together
+const CONTROL = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]/g;
+const INVISIBLE = new RegExp(
+  "[\u00ad\u034f\u061c\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]" +
+    "|(?<![\u0e00-\u109f\u1780-\u17ff])\u200b" +
+    "|(?<=[A-\u058f\u10a0-\u10ff\u1e00-\u1fff\u3040-\u9fff])[\u200c\u200d]",
+  "g",
+);
+
+export class Translator {
+  // `ort` is onnxruntime-web, `loadTokenizer(bytes)` gives a SentencePiece processor, `read(name)` the bytes
+  // of a file of the export.
+  static async load(ort, loadTokenizer, read) {
+    const facts = JSON.parse(new TextDecoder().decode(await read("model.json")));
+    const options = { graphOptimizationLevel: "all", logSeverityLevel: 3 };
+    const sessions = [];
+    for (const name of ["encoder.onnx", "step.onnx"]) {
+      sessions.push(await ort.InferenceSession.create(await read(name), options));
+    }
+    const tokenizers = [];
+    for (const name of facts.tokenizers) tokenizers.push(await loadTokenizer(await read(name)));
+    return new Translator(ort, facts, sessions, tokenizers);
+  }
+
+  constructor(ort, facts, [encoder, step], tokenizers) {
+    Object.assign(this, { ort, facts, encoder, step, src: tokenizers[0], tgt: tokenizers.at(-1) });
+    this.never = new Set(facts.never);
+  }
+
+  // The text, translated sentence by sentence; white space and empty lines stay. `search` overrides the
+  // search's settings, `progress(done, all)` is told of sentences, `signal` can abort.
+  async translate(text, { direction, tag, search, progress, signal } = {}) {
+    const parts = this.sentences(text, direction ?? this.facts.directions[0], tag);
+    const numbers = parts.flatMap((part, i) => (part.ids ? [i] : []));
+    const results = await this.searched(numbers.map((i) => parts[i].ids), { direction, tag, search, progress, signal });
+    numbers.forEach((i, k) => (parts[i].text = results[k].text));
+    return parts.map(({ lead, text, gap }) => lead + text + gap).join("");
+  }
+
+  // [{text, lead, gap, ids}]: sentences with the white space around each. What has no tokens has no ids.
+  sentences(text, direction, tag) {
+    const segmenter = new Intl.Segmenter(direction.from.replaceAll("_", "-"), { granularity: "sentence" });
+    const parts = [];
+    for (const line of text.match(/[^\n]*\n|[^\n]+$/g) ?? []) {
+      for (const { segment } of segmenter.segment(line)) {
+        for (const part of this.fitting(segment, this.before(direction, tag).length)) {
+          const [, lead, body, gap] = part.match(/^(\s*)(.*?)(\s*)$/s);
+          const ids = this.encode(body);
+          parts.push({ text: body, lead, gap, ids: ids.length ? ids : null });
+        }
+      }
+    }
+    return parts;
+  }
+
+  // The text, divided at the space nearest to its middle until each part fits the model.
+  fitting(text, before) {
+    if (this.encode(text).length + before < this.facts.max_source) return [text];
+    const middle = text.length >> 1;
+    const spaces = [...text.trimEnd().matchAll(/(?<=\S)\s+/g)].map((match) => match.index + match[0].length);
+    const nearest = spaces.reduce((a, b) => (Math.abs(b - middle) < Math.abs(a - middle) ? b : a), Infinity);
+    const cut = Number.isFinite(nearest) ? nearest : middle;
+    if (cut === 0 || cut >= text.length) return [text];
+    return [...this.fitting(text.slice(0, cut), before), ...this.fitting(text.slice(cut), before)];
+  }
+
+  encode(text) {
+    return this.src.encodeIds(text.replace(INVISIBLE, "").replace(CONTROL, " "));
+  }
+
+  decode(ids) {
+    const { pad, bos, eos } = this.facts;
+    const written = ids.filter((id) => ![pad, bos, eos].includes(id));
+    return this.tgt.decodeIds(written).replace(/\s*[\r\n]+\s*/g, " ").trim();
+  }
+
+  before(direction, tag) {
+    return tag == null ? direction.before : [...direction.before, this.facts.tags[tag]];
+  }
+
+  // [{text, score, ids}] of the token ids of sentences, similar lengths together.
+  async searched(sources, { direction, tag, search, progress, signal } = {}) {
+    direction ??= this.facts.directions[0];
+    const settings = { ...this.facts.search, ...search };
+    const before = this.before(direction, tag);
+    const order = sources.map((_, i) => i).sort((a, b) => sources[b].length - sources[a].length);
+    const results = new Array(sources.length);
+    let done = 0;
+    for (let begin = 0; begin < order.length; begin += BATCH) {
+      const rows = order.slice(begin, begin + BATCH);
+      const found = await this.searchBatch(rows.map((i) => sources[i]), before, direction.prompt, settings, signal);
+      rows.forEach((i, k) => (results[i] = { ...found[k], text: this.decode(found[k].ids) }));
+      progress?.((done += rows.length), order.length);
+    }
+    return results;
+  }
+
+  limit(length, settings) {
+    const most = Math.floor(settings.max_length_ratio * length) + 11;
+    return Math.min(settings.max_length ? Math.min(most, settings.max_length + 1) : most, this.facts.max_target);
+  }
+
+  async searchBatch(sources, before, prompt, settings, signal) {
+    const { bos, eos, max_source: longest } = this.facts;
+    const src = sources.map((ids) => [...[...before, ...ids].slice(0, longest - 1), eos]);
+    const limits = sources.map((ids) => this.limit(Math.min(ids.length, longest - 1), settings));
+    const size = Math.max(...src.map((ids) => ids.length));
+    const padded = src.flatMap((ids) => [...ids, ...new Array(size - ids.length).fill(this.facts.pad)]);
+    const given = { src: this.whole(padded, [src.length, size]) };
+    let { source } = await this.encoder.run(given);
+    let past = new this.ort.Tensor("float32", new Float32Array(0), this.emptyShape(src.length));
+    let rows = src.map((_, b) => b);
+    const start = [bos, ...prompt];
+    for (const token of start.slice(0, -1)) {
+      past = (await this.stepped(src.map(() => token), rows, past, source, given.src)).present;
+    }
+    const beam = new Beam(limits, eos, start.at(-1), this.never, settings);
+    let kept = given.src;
+    for (let length = 1; !beam.isDone; length++) {
+      if (signal?.aborted) throw signal.reason;
+      const { log_probs, present } = await this.stepped(beam.tokens, rows, past, source, kept);
+      const before = beam.active.length;
+      rows = beam.extend(length, log_probs.data, log_probs.dims[1]);
+      past = present;
+      if (beam.active.length < before && !beam.isDone) {
+        [source, kept] = [this.selected(source, 2, beam.kept), this.selected(kept, 0, beam.kept)];
+      }
+    }
+    return beam.best();
+  }
+
+  stepped(tokens, rows, past, source, src) {
+    const [t, r] = [tokens, rows].map((numbers) => this.whole(numbers, [numbers.length]));
+    return this.step.run({ tokens: t, rows: r, past, source, src });
+  }
+
+  whole(numbers, shape) {
+    return new this.ort.Tensor("int64", BigInt64Array.from(numbers, BigInt), shape);
+  }
+
+  emptyShape(sentences) {
+    const { layers, heads, width } = this.facts;
+    return [layers, 2, sentences, heads, 0, width];
+  }
+
+  // The tensor with some of the entries of one dimension.
+  selected(tensor, dim, entries) {
+    const dims = [...tensor.dims];
+    const outer = dims.slice(0, dim).reduce((a, b) => a * b, 1);
+    const inner = dims.slice(dim + 1).reduce((a, b) => a * b, 1);
+    const data = new tensor.data.constructor(outer * entries.length * inner);
+    for (let o = 0, to = 0; o < outer; o++) {
+      for (const entry of entries) {
+        const from = (o * dims[dim] + entry) * inner;
+        data.set(tensor.data.subarray(from, from + inner), to);
+        to += inner;
+      }
+    }
+    dims[dim] = entries.length;
+    return new this.ort.Tensor(tensor.type, data, dims);
+  }
+}
+
+// The hypotheses of a batch of sentences.
+class Beam {
+  constructor(limits, eos, first, never, settings) {
+    Object.assign(this, { limits, eos, never, settings });
+    this.size = settings.beam;
+    this.active = limits.map((_, b) => b); // sentences still searched
+    this.kept = this.active; // their places in the step before
+    this.hypotheses = limits.map(() => [{ score: 0, ids: [] }]);
+    this.finished = limits.map(() => []);
+    this.ends = limits.map(() => 0); // counts also those that are no longer among the best
+    this.tokens = limits.map(() => first);
+  }
+
+  get isDone() {
+    return this.active.length === 0;
+  }
+
+  penalty(length) {
+    const { length_penalty: alpha, length_penalty_form: form } = this.settings;
+    return (form === "gnmt" ? (5 + length) / 6 : length) ** alpha;
+  }
+
+  // Continue the hypotheses, which have `length` tokens after it. Returns the rows that the next step
+  // continues.
+  extend(length, logProbs, V) {
+    const rows = [], stay = [];
+    this.tokens = [];
+    this.active.forEach((b, place) => {
+      const W = this.hypotheses[b].length, atLimit = this.limits[b] <= length;
+      const best = this.candidates(this.hypotheses[b], logProbs, place * W * V, V, atLimit);
+      for (const { score, parent, token } of best.slice(0, this.size)) {
+        if (token !== this.eos) continue;
+        this.ends[b]++;
+        this.finished[b].push({
+          ids: [...this.hypotheses[b][parent].ids, token], log_prob: score, score: score / this.penalty(length),
+        });
+      }
+      this.finished[b].sort((x, y) => y.score - x.score).splice(this.size);
+      if (atLimit || this.ends[b] >= this.size) return;
+      const going = best.filter(({ token }) => token !== this.eos).slice(0, this.size);
+      this.hypotheses[b] = going.map(({ score, parent, token }) => ({
+        score, ids: [...this.hypotheses[b][parent].ids, token],
+      }));
+      for (const { parent, token } of going) {
+        rows.push(place * W + parent);
+        this.tokens.push(token);
+      }
+      stay.push(place);
+    });
+    this.kept = stay;
+    this.active = stay.map((place) => this.active[place]);
+    return rows;
+  }
+
+  // The 2 * beam best continuations, best first: at most `beam` of them are EOS.
+  candidates(hypotheses, logProbs, offset, V, atLimit) {
+    const most = 2 * this.size, best = [];
+    hypotheses.forEach(({ score: total }, parent) => {
+      const begin = offset + parent * V;
+      for (let token = atLimit ? this.eos : 0; token < (atLimit ? this.eos + 1 : V); token++) {
+        const score = total + logProbs[begin + token];
+        if ((best.length === most && score <= best[most - 1].score) || this.never.has(token)) continue;
+        let at = best.length;
+        while (at > 0 && best[at - 1].score < score) at--;
+        best.splice(at, 0, { score, parent, token });
+        if (best.length > most) best.pop();
+      }
+    });
+    return best;
+  }
+
+  best() {
+    return this.finished.map((of_sentence) => of_sentence[0]);
+  }
+}
