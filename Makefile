@@ -12,7 +12,7 @@ export TEXT ?=
 ifneq ($(filter %.yaml %.yml,$(MAKECMDGOALS)),)
 $(error a config must be given as CONFIG=$(firstword $(filter %.yaml %.yml,$(MAKECMDGOALS))): make train CONFIG=...)
 endif
-.PHONY: help setup setup-dev demo train reproduce translate evaluate test test-long test-all gpu-check reference docs package lint format clean
+.PHONY: help setup setup-dev demo train reproduce translate evaluate test test-long test-all gpu-check reference demo-page docs package lint format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -76,6 +76,14 @@ gpu-check: $(if $(GPU_PYTHON),,setup-dev) ## measure and test on a GPU, all or P
 
 reference: setup-dev ## write docs/reference from the code
 	$(BIN)/python scripts/write_reference.py
+
+demo-page: setup-dev ## export the demo as a page for browsers to build/demo-page; needs Node and npm
+	@test -f runs/demo/model.safetensors || $(BIN)/transformer-mt train demo
+	npm install --silent --prefix build/npm --ignore-scripts \
+	  $$($(BIN)/python -c 'from transformer_mt.companions.browser.to_browser import npm_packages as p; print(*p())')
+	rm -rf build/demo-page
+	$(BIN)/transformer-mt export runs/demo build/demo-page --to browser --runtime build/npm/node_modules
+	@echo 'try it: python3 -m http.server -d build/demo-page'
 
 docs: setup-dev ## write the documentation as a site to build/site, and check its links
 	$(BIN)/zensical build --strict

@@ -45,6 +45,11 @@ export async function loadTokenizer(bytes) {
 """
 
 
+def npm_packages() -> list[str]:
+    """The arguments of `npm install` that bring the JavaScript libraries."""
+    return [f"{name}@{version}" for name, version in _PACKAGES.items()]
+
+
 class ToBrowser(ToOnnx):
     """A folder for a static web server. `translate` runs the page's own JavaScript in Node."""
 
@@ -57,11 +62,11 @@ class ToBrowser(ToOnnx):
             facts = runtime / package / "package.json"
             has = json.loads(facts.read_text(encoding="utf-8"))["version"] if facts.is_file() else "missing"
             if has != version:
-                wanted = " ".join(f"{name}@{number}" for name, number in _PACKAGES.items())
                 raise InputError(
-                    f"{runtime}: must hold {package} {version}, but it is {has}; run `npm install {wanted}` "
-                    "and give its node_modules with ", Setting("runtime"),
-                )  # fmt: skip
+                    f"{runtime}: must hold {package} {version}, but it is {has}; run "
+                    f"`npm install {' '.join(npm_packages())}` and give its node_modules with ",
+                    Setting("runtime"),
+                )
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> "ToBrowser":

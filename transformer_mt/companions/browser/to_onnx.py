@@ -13,7 +13,6 @@ from transformer_mt.companions.exchange.export.format import (
     OURS_ALONE,
     Output,
     TrainedRun,
-    num_positions,
     reasons_against_text,
 )
 from transformer_mt.config import Config, DecodeConfig
@@ -45,11 +44,13 @@ src_side, tgt_side = (
     sentencepiece.SentencePieceProcessor(str(folder / facts["tokenizers"][i])) for i in (0, -1)
 )
 direction = facts["directions"][0]
-src = np.array([direction["before"] + src_side.encode("...") + [facts["eos"]]])
+text = src_side.encode("...")
+src = np.array([direction["before"] + text + [facts["eos"]]])
 (source,) = encoder.run(None, {{"src": src}})
 past = np.zeros((facts["layers"], 2, 1, facts["heads"], 0, facts["width"]), np.float32)
 tokens, written = [facts["bos"], *direction["prompt"]], []
-while tokens and len(written) < 2 * src.size + 10:
+limit = int(facts["search"]["max_length_ratio"] * len(text)) + 10
+while tokens and len(written) < limit:
     given = {{"tokens": np.array([tokens.pop(0)]), "rows": np.array([0])}}
     given |= {{"past": past, "source": source, "src": src}}
     log_probs, past = step.run(None, given)
@@ -95,7 +96,7 @@ class ToOnnx:
     def write(self, run: TrainedRun, folder: Path) -> None:
         assert isinstance(run.model, Transformer)
         self._config = run.config
-        write_graphs(run.model, folder, num_positions(run.config))
+        write_graphs(run.model, folder, _positions(run.config))
         if self.quantization == "int8":
             quantize(folder, (ENCODER, STEP))
         run.tokenizer.save(folder)
@@ -122,6 +123,13 @@ class ToOnnx:
 
     def pack(self, folder: Path, out: Path, config: Config) -> None:
         folder.rename(out)
+
+
+def _positions(config: Config) -> int:
+    """The longest sequence that the graphs must compute: each position takes a row of a table in them."""
+    most = config.data.max_length
+    longest = int(config.decode.max_length_ratio * most) + 12
+    return most if config.model.position == "learned" else max(most, longest)
 
 
 def model_facts(run: TrainedRun) -> dict[str, Any]:
@@ -153,7 +161,7 @@ def model_facts(run: TrainedRun) -> dict[str, Any]:
         "heads": layers[0].num_kv_heads,
         "width": config.model.d_model // config.model.num_heads,
         "max_source": config.data.max_length,
-        "max_target": num_positions(config) - len(directions[0]["prompt"]),
+        "max_target": _positions(config) - len(directions[0]["prompt"]),
         "search": {key: getattr(decode, key) for key in _SEARCH},
         "tokenizers": ["tokenizer.model"] if len(tokenizer.models) == 1 else _TWO_TOKENIZERS,
     }

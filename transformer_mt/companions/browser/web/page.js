@@ -7,7 +7,7 @@ let loaded = 0, newest = 0, timer;
 
 document.title = $("title").textContent = facts.title;
 facts.directions.forEach((direction, i) => $("direction").add(new Option(direction.title, i)));
-$("direction").hidden = facts.directions.length < 2;
+$("direction").disabled = facts.directions.length < 2;
 const tags = Object.keys(facts.tags);
 [["", ""], ...tags.map((tag) => [tag, tag])].forEach(([name, value]) => $("tag").add(new Option(name, value)));
 $("tag").hidden = !tags.length;

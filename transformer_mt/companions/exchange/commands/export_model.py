@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 _ABOUT = (
     "Export a run's model for other software, with a model card, and verify it: both translate a probe "
     "set, and an export whose translations differ is not kept. ctranslate2 is a folder and a MODEL for "
-    "translate, evaluate and score; huggingface a folder for transformers; argos an .argosmodel file; onnx two "
-    "graphs for any runtime; browser a folder with a page."
+    "translate, evaluate and score; huggingface a folder for transformers; argos an .argosmodel file; onnx "
+    "two graphs for any runtime; browser a folder with a page."
 )
 
 

@@ -1,0 +1,169 @@
+"""`transformer-mt export --to browser`: the page translates in Node and in Chromium, without a network."""
+
+import functools
+import http.server
+import json
+import re
+import shutil
+import subprocess
+import threading
+
+import pytest
+
+from tests.helpers.browser import browser, needs_chromium, watched_page
+from tests.helpers.command import run_command
+from tests.helpers.node import NODE, node_modules
+from transformer_mt.companions.browser.to_browser import translate_in_node
+from transformer_mt.corpora import toy
+
+__all__ = ["browser", "node_modules"]
+SOURCES = [source for source, _ in toy.generate("valid", 40)]
+
+
+@pytest.fixture(scope="module")
+def exported(tiny_run, node_modules, tmp_path_factory):
+    out = tmp_path_factory.mktemp("browser") / "page"
+    words = ("--to", "browser", "--quantization", "float32", "--runtime", node_modules)
+    done = run_command("export", tiny_run, out, *words)
+    assert done.status == 0, done.err
+    return out, done
+
+
+def in_javascript(out, code):
+    """What a program prints that has the export's `translator`."""
+    node_mjs = "transformer_mt/companions/browser/web/node.mjs"
+    from tests.conftest import ROOT
+
+    setup = (ROOT / node_mjs).read_text(encoding="utf-8").partition("const lines =")[0]
+    setup = setup.replace("process.argv[2]", json.dumps(str(out)))
+    program = f"{setup}\nconst translator = await Translator.load(ort, loadTokenizer, read);\n{code}"
+    done = subprocess.run([NODE, "--input-type=module"], input=program, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_javascript_translates_as_the_run_does(exported):
+    out, done = exported
+    identical, all_lines = map(int, re.search(r"float32: (\d+) of (\d+) probe", done.out).groups())
+    assert identical == all_lines > 10
+    assert f"the page's JavaScript and onnxruntime in Python translate {identical} of {identical}" in done.err
+    assert not (out / "seen.safetensors").exists()
+
+
+@pytest.mark.parametrize("settings", [{"beam": 1}, {"beam": 3, "length_penalty": 0.0}, {"max_length": 4}])
+def test_other_settings_of_the_search_are_followed_too(exported, tiny_run, cli, settings):
+    out, _ = exported
+    results = in_javascript(
+        out,
+        f"""const ids = {json.dumps(SOURCES)}.map((text) => translator.encode(text));
+        const found = await translator.searched(ids, {{search: {json.dumps(settings)}}});
+        console.log(JSON.stringify(found.map(({{text}}) => text)));""",
+    )
+    options = [word for key, value in settings.items() for word in (f"--{key.replace('_', '-')}", value)]
+    expected = cli(
+        "translate", tiny_run, *SOURCES, *options, "--engine", "torch", "--set", "decode.stop_early=true"
+    ).out.splitlines()
+    assert results == expected
+
+
+def test_white_space_and_lines_stay_and_long_texts_are_divided(exported):
+    out, _ = exported
+    text = "  The dog sleeps. A cat sings.\n\n\tThe dog sleeps.\n" + "the old dog and " * 60
+    result, parts, told = in_javascript(
+        out,
+        f"""const told = [], progress = (done, all) => told.push([done, all]);
+        const result = await translator.translate({json.dumps(text)}, {{progress}});
+        const parts = translator.sentences({json.dumps(text)}, translator.facts.directions[0]);
+        console.log(JSON.stringify([result, parts.map(({{ids}}) => ids?.length ?? 0), told]));""",
+    )
+    lines = result.split("\n")
+    assert len(lines) == 4 and lines[0].startswith("  ") and lines[1] == "" and lines[2].startswith("\t")
+    facts = json.loads((out / "model.json").read_text(encoding="utf-8"))
+    assert 0 < max(parts) < facts["max_source"] and len(parts) > 5
+    assert told[-1] == [sum(map(bool, parts))] * 2 and len(told) > 1
+
+
+def test_a_cancelled_translation_ends(exported):
+    out, _ = exported
+    name = in_javascript(
+        out,
+        """const abort = new AbortController();
+        const running = translator.translate("The dog sleeps.", {signal: abort.signal});
+        abort.abort(new DOMException("another text", "AbortError"));
+        console.log(JSON.stringify(await running.catch((error) => error.name)));""",
+    )
+    assert name == "AbortError"
+
+
+class Static:
+    """A server of files that can be stopped, as a network that goes away."""
+
+    def __init__(self, folder):
+        handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+        handler.log_message = lambda *_: None
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def stop(self):
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@needs_chromium
+def test_the_page_translates_without_a_network(exported, browser, tiny_run, cli):
+    out, _ = exported
+    expected = cli("translate", tiny_run, "The dog sleeps. A cat sings.")[1].rstrip("\n")
+    server = Static(out)
+    page = watched_page(browser)
+    page.goto(server.url)
+    page.fill("#source", "The dog sleeps. A cat sings.")
+    page.wait_for_function("document.getElementById('target').value")
+    assert page.input_value("#target") == expected
+    assert page.locator("#target").get_attribute("lang") == "de" and "tiny" in page.title()
+    page.wait_for_function("caches.keys().then((names) => names.length > 0)")
+    page.wait_for_function(
+        "navigator.serviceWorker.ready.then((ready) => ready.active?.state === 'activated')"
+    )
+    server.stop()
+    page.reload()
+    page.fill("#source", "A cat sings.\nThe dog sleeps. A cat sings.")
+    page.wait_for_function("document.getElementById('target').value.includes('\\n')")
+    assert page.input_value("#target").endswith(f"\n{expected}")
+    page.fill("#source", "")
+    page.wait_for_function("!document.getElementById('target').value")
+    assert page.problems == [] and all(url.startswith((server.url, "data:", "blob:")) for url in page.asked)
+
+
+def test_missing_or_other_libraries_are_named(tiny_run, node_modules, tmp_path, cli):
+    status, _, err = cli("export", tiny_run, tmp_path / "x", "--to", "browser", "--runtime", tmp_path)
+    assert status == 2 and not (tmp_path / "x").exists()
+    assert (
+        f"{tmp_path}: must hold onnxruntime-web 1.22.0, but it is missing; run `npm install "
+        "onnxruntime-web@1.22.0 sentencepiece-js@1.1.0` and give its node_modules with --runtime" in err
+    )
+    for name in ("onnxruntime-web", "sentencepiece-js"):
+        (tmp_path / name).mkdir()
+        shutil.copyfile(node_modules / name / "package.json", tmp_path / name / "package.json")
+    other = tmp_path / "sentencepiece-js/package.json"
+    other.write_text(other.read_text().replace('"1.1.0"', '"1.0.0"'))
+    err = cli("export", tiny_run, tmp_path / "x", "--to", "browser", "--runtime", tmp_path).err
+    assert "must hold sentencepiece-js 1.1.0, but it is 1.0.0" in err
+
+
+def test_without_node_onnxruntime_alone_is_compared(tiny_run, node_modules, tmp_path, cli, monkeypatch):
+    monkeypatch.setattr("transformer_mt.companions.browser.to_browser.shutil.which", lambda name: None)
+    status, _, err = cli("export", tiny_run, tmp_path / "x", "--to", "browser", "--runtime", node_modules)
+    assert (
+        status == 0 and "note: Node is not installed, so the page's JavaScript itself was not compared" in err
+    )
+
+
+def test_a_fault_of_the_javascript_is_named(exported, tmp_path):
+    from transformer_mt.errors import WorkError
+
+    folder = tmp_path / "broken"
+    shutil.copytree(exported[0], folder)
+    (folder / "step.onnx").write_bytes(b"no graph")
+    with pytest.raises(WorkError, match="the page's JavaScript failed in Node: "):
+        translate_in_node(NODE, folder, ["x"])

@@ -1,0 +1,60 @@
+"""`transformer-mt export --to onnx`: files that are useful alone."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.helpers.command import run_command
+from transformer_mt.companions.browser.graphs import ENCODER, STEP
+
+
+@pytest.fixture(scope="module")
+def exported(tiny_run, tmp_path_factory):
+    out = tmp_path_factory.mktemp("onnx") / "whole"
+    done = run_command("export", tiny_run, out, "--to", "onnx", "--quantization", "float32")
+    assert done.status == 0, done.err
+    return out, done.out
+
+
+def test_the_export_is_proven_and_its_files_are_few(exported):
+    out, said = exported
+    identical, all_lines = map(int, re.search(r"float32: (\d+) of (\d+) probe sentences", said).groups())
+    assert identical == all_lines > 10
+    names = {path.name for path in out.iterdir()}
+    assert names >= {ENCODER, STEP, "tokenizer.model", "model.json", "README.md"}
+    facts = json.loads((out / "model.json").read_text(encoding="utf-8"))
+    assert facts["directions"][0] | {"title": ""} == {
+        "from": "en", "to": "de", "title": "", "before": [], "prompt": []
+    }  # fmt: skip
+
+
+def test_int8_is_smaller(exported, tiny_run, tmp_path, cli):
+    status, said, err = cli("export", tiny_run, tmp_path / "small", "--to", "onnx")
+    assert status == 0 and said.startswith("int8: "), err
+    sizes = [sum((folder / name).stat().st_size for name in (ENCODER, STEP))
+             for folder in (tmp_path / "small", exported[0])]  # fmt: skip
+    assert sizes[0] < 0.75 * sizes[1]
+
+
+def test_the_example_of_the_card_translates(exported, tiny_run, cli):
+    out, _ = exported
+    (code,) = re.findall(r"```python\n(.*?)```", (out / "README.md").read_text(encoding="utf-8"), re.S)
+    assert f'pathlib.Path("{out.name}")' in code
+    code = code.replace('encode("...")', 'encode("The dog sleeps.")')
+    done = subprocess.run([sys.executable, "-c", code], cwd=out.parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    greedy = cli("translate", tiny_run, "The dog sleeps.", "--beam", "1", "--engine", "torch")[1]
+    assert done.stdout == greedy
+
+
+def test_what_cannot_be_held_is_named(untrained_run, tmp_path, cli):
+    run = untrained_run(kind="recurrent")
+    status, _, err = cli("export", run, tmp_path / "x", "--to", "onnx")
+    assert (
+        status == 2 and "ONNX cannot hold this model: model.kind must be transformer, but is recurrent" in err
+    )
+    status, _, err = cli("export", run, tmp_path / "x", "--to", "onnx", "--quantization", "int16")
+    assert status == 2 and "--quantization must be int8 or float32, but is int16" in err
