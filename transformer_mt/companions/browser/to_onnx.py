@@ -16,10 +16,13 @@ from transformer_mt.companions.exchange.export.format import (
     reasons_against_text,
 )
 from transformer_mt.config import Config, DecodeConfig
+from transformer_mt.corpora.evaluation_sets import evenly_spaced, read_set
 from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD, UNK
-from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.errors import InputError, Setting
+from transformer_mt.errors import InputError, Setting, WorkError
+from transformer_mt.evaluation.sacrebleu_metrics import build_bleu
 from transformer_mt.files import write_text
+from transformer_mt.messages import say
+from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.text.languages import language_name
 from transformer_mt.translation.result import Translation
@@ -61,6 +64,8 @@ while tokens and len(written) < limit:
 print(tgt_side.decode([i for i in written if i != facts["eos"]]))
 ```
 """
+_PAIRS, _BELOW = 2000, 0.5
+"""Validation sentences that int8 is compared on, and the most BLEU that it may cost."""
 _SEARCH = ("beam", "length_penalty", "length_penalty_form", "max_length", "max_length_ratio")
 
 
@@ -69,6 +74,7 @@ class ToOnnx:
 
     name = "ONNX"
     advice = "Translate with the run's folder."
+    least_bleu: ClassVar[float] = 85.0  # near translations differ; references judge them below
     proof_settings: ClassVar[dict[str, Any]] = {"split_sentences": False, "stop_early": True, **OURS_ALONE}
 
     def __init__(self, quantization: str = "int8") -> None:
@@ -95,7 +101,7 @@ class ToOnnx:
 
     def write(self, run: TrainedRun, folder: Path) -> None:
         assert isinstance(run.model, Transformer)
-        self._config = run.config
+        self._run = run
         write_graphs(run.model, folder, _positions(run.config))
         if self.quantization == "int8":
             quantize(folder, (ENCODER, STEP))
@@ -104,11 +110,13 @@ class ToOnnx:
         write_text(folder / FACTS, json.dumps(facts, ensure_ascii=False, indent=1) + "\n")
 
     def translate(self, folder: Path, sentences: Sequence[str]) -> Sequence[Output]:
-        config = self._config
-        decode = config.decode.model_copy(update=self.proof_settings)
-        translator = Translator.of_config(OnnxModel(folder), Tokenizer.load(folder), config, decode)
-        results = translator.translate(sentences)
+        results = self._translator(OnnxModel(folder)).translate(sentences)
         return [Output(result.translation, result.score, result.tokens) for result in results]
+
+    def _translator(self, model: TranslationModel) -> Translator:
+        config = self._run.config
+        decode = config.decode.model_copy(update=self.proof_settings)
+        return Translator.of_config(model, self._run.tokenizer, config, decode)
 
     def expected(self, translation: Translation) -> Output | None:
         if translation.segments or {"truncated", "unchanged"} & set(translation.flags):
@@ -122,7 +130,32 @@ class ToOnnx:
         return _USAGE.format(out=out)
 
     def pack(self, folder: Path, out: Path, config: Config) -> None:
+        if self.quantization != "float32":
+            self._compare_by_references(folder)
         folder.rename(out)
+
+    def _compare_by_references(self, folder: Path) -> None:
+        """WorkError if BLEU of the validation set is more than half a point below the run's."""
+        data, run = self._run.config.data, self._run.folder
+        languages = data.source_lang, data.target_lang
+        try:
+            pairs = evenly_spaced(list(read_set(data.valid_sets[0], languages, run.path, "valid")), _PAIRS)
+        except InputError as error:
+            say(f"note: {error}; so int8 was compared with the run's own translations alone")
+            return
+        sources, references = [source for source, _ in pairs], [targets for _, targets in pairs]
+        metric = build_bleu(data.target_lang, "auto", lowercase=False)
+        ours, theirs = (
+            metric.score(sources, [result.translation for result in self._translator(model).stream(sources)],
+                         references).value
+            for model in (self._run.model, OnnxModel(folder))
+        )  # fmt: skip
+        found = f"BLEU of {len(pairs)} validation sentences: {theirs:.2f} in int8, {ours:.2f} by the run"
+        if theirs < ours - _BELOW:
+            raise WorkError(
+                f"int8 must cost at most {_BELOW} BLEU, but: {found}; it was not kept, use float32"
+            )
+        say(found)
 
 
 def _positions(config: Config) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_mt.companions.exchange.export.format import ExportFormat, Output
+from transformer_mt.companions.exchange.export.format import LEAST_BLEU, ExportFormat, Output
 from transformer_mt.config import DataConfig
 from transformer_mt.corpora.evaluation_sets import evenly_spaced, read_set
 from transformer_mt.cpu import has_exact_int8_products
@@ -29,7 +29,6 @@ _IDENTICAL = 0.995  # of the lines, in float32
 # Between the scores of identical lines, in float32; relative where a score is larger than one, as of a sum.
 _SCORES = 1e-3
 _FEW_WORDS = 4
-_BLEU = 95.0  # of a quantised model's output against ours
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,8 @@ def prove(ours: Translator, target: ExportFormat, folder: Path, sentences: Seque
         if mine.translation != theirs.translation
     ]
     scores = _our_scores(ours, differing) if target.quantization == "float32" else []
-    return compare(expected, outputs, target.quantization, ours.target_lang, left_out, scores)
+    facts = target.quantization, ours.target_lang, left_out
+    return compare(expected, outputs, *facts, scores, target.least_bleu)
 
 
 def _our_scores(ours: Translator, lines: Sequence[tuple[str, Output]]) -> list[float]:
@@ -133,6 +133,7 @@ def compare(
     target_lang: str,
     left_out: int = 0,
     scores: Sequence[float] = (),
+    least_bleu: float = LEAST_BLEU,
 ) -> Proof:
     """WorkError if the `outputs` differ from ours by more than they may. `scores` are those that our model
     gives the outputs that differ, in order.
@@ -165,14 +166,14 @@ def compare(
                 f"the export must translate {_IDENTICAL:.1%} of the lines identically, or by one that "
                 f"has the same score in both, with scores within {_SCORES}, but: {proof}; it was not kept"
             )
-    elif bleu < _BLEU:
+    elif bleu < least_bleu:
         why = "" if has_exact_int8_products() else (
             "; this CPU has no VNNI, so that int8 products overflow: export on one that has it, or "
             "with CT2_USE_MKL=1 in the environment, with which they are exact but slow"
         )  # fmt: skip
         raise WorkError(
-            f"the export must have a BLEU of {_BLEU:.0f} against the run's own output, but: {proof}; it was ",
-            "not kept, give sentences like those it will translate with ",
+            f"the export must have a BLEU of {least_bleu:.0f} against the run's own output, but: {proof}; it "
+            "was not kept, give sentences like those it will translate with ",
             Setting("probe"),
             ", or another ",
             Setting("quantization"),
