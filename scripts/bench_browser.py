@@ -51,6 +51,7 @@ def in_chromium(folder: Path, lines: list[str]) -> float:
     """Seconds."""
     from playwright.sync_api import sync_playwright
 
+    http.server.SimpleHTTPRequestHandler.log_message = lambda *_: None  # type: ignore[method-assign]
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

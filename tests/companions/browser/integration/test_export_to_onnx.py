@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.helpers.command import run_command
+from transformer_mt.companions.browser import to_onnx
 from transformer_mt.companions.browser.graphs import ENCODER, STEP
 
 
@@ -37,6 +38,15 @@ def test_int8_is_smaller(exported, tiny_run, tmp_path, cli):
     sizes = [sum((folder / name).stat().st_size for name in (ENCODER, STEP))
              for folder in (tmp_path / "small", exported[0])]  # fmt: skip
     assert sizes[0] < 0.75 * sizes[1]
+
+
+def test_int8_is_judged_by_references(tiny_run, tmp_path, cli, monkeypatch):
+    err = cli("export", tiny_run, tmp_path / "a", "--to", "onnx")[2]
+    assert re.search(r"BLEU of \d+ validation sentences: \d+\.\d\d in int8, \d+\.\d\d by the run", err)
+    monkeypatch.setattr(to_onnx, "_BELOW", -200.0)
+    status, _, err = cli("export", tiny_run, tmp_path / "b", "--to", "onnx")
+    assert status == 1 and "int8 must cost at most -200.0 BLEU, but: BLEU of " in err
+    assert not (tmp_path / "b").exists()
 
 
 def test_the_example_of_the_card_translates(exported, tiny_run, cli):

@@ -64,8 +64,9 @@ export class Translator {
     const middle = text.length >> 1;
     const spaces = [...text.trimEnd().matchAll(/(?<=\S)\s+/g)].map((match) => match.index + match[0].length);
     const nearest = spaces.reduce((a, b) => (Math.abs(b - middle) < Math.abs(a - middle) ? b : a), Infinity);
-    const cut = Number.isFinite(nearest) ? nearest : middle;
-    if (cut === 0 || cut >= text.length) return [text];
+    let cut = Number.isFinite(nearest) ? nearest : middle;
+    if (/[\udc00-\udfff]/.test(text.charAt(cut))) cut++; // not between the halves of a character
+    if (cut <= 0 || cut >= text.length) return [text];
     return [...this.fitting(text.slice(0, cut), before), ...this.fitting(text.slice(cut), before)];
   }
 

@@ -3,7 +3,7 @@ import * as ort from "./runtime/ort.wasm.min.js";
 import { loadTokenizer } from "./runtime/sentencepiece.js";
 import { Translator } from "./translator.js";
 
-let translator, running;
+let loading, running;
 
 const at = (name) => new URL(`runtime/${name}`, import.meta.url).href;
 ort.env.wasm.wasmPaths = { mjs: at("ort-wasm.js"), wasm: at("ort-wasm.wasm") };
@@ -29,7 +29,12 @@ self.onmessage = async ({ data }) => {
   const { id, text, ...options } = data;
   const abort = (running = new AbortController());
   try {
-    translator ??= await Translator.load(ort, loadTokenizer, read);
+    // One load for all texts that are typed meanwhile; after a failure the next text tries again.
+    loading ??= Translator.load(ort, loadTokenizer, read).catch((error) => {
+      loading = undefined;
+      throw error;
+    });
+    const translator = await loading;
     const progress = (done, all) => postMessage({ id, done, all });
     if (text === undefined) return postMessage({ ready: true });
     postMessage({ id, result: await translator.translate(text, { ...options, progress, signal: abort.signal }) });
