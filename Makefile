@@ -36,7 +36,7 @@ $(VENV)/ready: constraints.txt pyproject.toml
 setup-dev: $(VENV)/ready-dev ## add what tests, checks and the documentation need
 
 $(VENV)/ready-dev: $(VENV)/ready
-	@echo 'installing some 100 packages more for developers: .venv will have 2.6 GB'
+	@echo 'installing some 100 packages more for developers: .venv will have 2.7 GB'
 	$(INSTALL) '.[huggingface,argos,browser,metrics,ray,s3,tensorboard,docs,dev]'
 	@rm -rf *.egg-info
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true

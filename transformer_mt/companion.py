@@ -78,7 +78,7 @@ def companions() -> dict[str, Companion]:
     loaded: dict[str, Companion] = {}
     entries = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
     if not entries and any(Path(__file__).with_name("companions").glob("*/__init__.py")):
-        say("note: no companion is registered, so that commands are missing; install the package again")
+        say("note: no companion is registered, so commands are missing; install transformer-mt again")
     for entry in entries:
         try:
             companion = entry.load()

@@ -42,7 +42,7 @@ def test_an_installation_without_entry_points_says_what_is_missing(tmp_path):
     """As of a checkout that was updated without installing it again."""
     shown = Installation(tmp_path, declared=()).run("--help")
     assert shown.status == 0 and shown.err == (
-        "note: no companion is registered, so that commands are missing; install the package again\n"
+        "note: no companion is registered, so commands are missing; install transformer-mt again\n"
     )
 
 

@@ -41,7 +41,7 @@ def _new(arguments: argparse.Namespace) -> int:
     out = Path(arguments.out or f"{arguments.source_lang}_{arguments.target_lang}.yaml")
     languages = arguments.source_lang, arguments.target_lang
     if arguments.parent and arguments.purpose:
-        raise InputError("--for must be given without --from: the adapted model keeps its sizes")
+        raise InputError("--for and --from must not be given together: an adapted model keeps its sizes")
     purpose = arguments.purpose or "ctranslate2"
     new_config(*languages, arguments.files, out, arguments.parent, arguments.glossary, purpose)
     config = shlex.quote(str(out))

@@ -91,7 +91,7 @@ def shipped(path: Path) -> Path:
 def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str, str]]:
     """Values of the file over those it extends, and for each dotted path where it was said."""
     if path.resolve() in seen:
-        raise InputError(f"{path}: `extends` must not form a cycle; remove one of the two")
+        raise InputError(f"{path}: `extends` must not form a cycle; remove it from one of the files")
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -242,7 +242,7 @@ def _apply(values: dict[str, Any], where: dict[str, str], override: str) -> None
             node = node[int(part)]
         else:
             raise InputError(
-                f"`{'.'.join(parents[: depth + 1])}` must be a section to set `{dotted}` in, but is not"
+                f"`{'.'.join(parents[: depth + 1])}` must be a section, to have `{dotted}`, but is not"
             )
     if isinstance(node, dict):
         node[last] = _merge(node[last], value, where, dotted) if last in node else value

@@ -73,8 +73,8 @@ def _check_sets(config: Config) -> None:
         )
     if len(set(names)) < len(names) or "mean" in names:
         raise InputError(
-            f"the validation sets must have different names, none of them mean, but are called "
-            f"{', '.join(names)}; give each a `name`"
+            f"the validation sets must have different names, and none may be `mean`, but they are "
+            f"called {', '.join(names)}; give each a `name`"
         )
     data = config.data
     monitor, chosen = config.train.monitor, config.train.monitor_set

@@ -464,4 +464,7 @@ def test_a_model_for_a_browser_is_narrow_and_trains_as_long(pairs):
 
 def test_an_adapted_model_is_for_what_its_parent_is_for(capsys):
     assert main(["new", "en", "de", "a.tsv", "--from", "runs/x", "--for", "any"]) == 2
-    assert "--for must be given without --from: the adapted model keeps its sizes" in capsys.readouterr().err
+    assert (
+        "--for and --from must not be given together: an adapted model keeps its sizes"
+        in capsys.readouterr().err
+    )

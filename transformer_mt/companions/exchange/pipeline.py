@@ -135,7 +135,7 @@ def _settings(usual: DecodeConfig, several: int, given: dict[str, Any]) -> dict[
     if given.pop("return_tensors", False):
         raise InputError("return_tensors must be left out: a translation is a text")
     if given.pop("repetition_penalty", 1.0) != 1.0:
-        raise InputError("repetition_penalty must be left out; no_repeat_ngram_size keeps from repeating")
+        raise InputError("repetition_penalty must be left out; no_repeat_ngram_size avoids repetitions")
     settings: dict[str, Any] = {"stop_early": given.pop("early_stopping", usual.stop_early) is True}
     is_sampled = bool(given.pop("do_sample", False))
     if unknown := [key for key in given if key not in _DECODE]:

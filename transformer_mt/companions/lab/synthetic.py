@@ -138,7 +138,7 @@ def check_columns(languages: tuple[str, str]) -> None:
     """InputError unless the two languages can be columns of one file."""
     if len({*languages, "score", "flags"}) < 4:
         raise InputError(
-            "the languages must have different codes, as columns of a file, but are "
+            "the languages must have different codes, which name columns of a file, but are "
             f"{languages[0]} and {languages[1]}"
         )
 

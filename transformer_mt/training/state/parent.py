@@ -69,9 +69,8 @@ class Parent:
                 if not trains_embeddings(config.train):
                     named = "those of data.new_pieces and " if config.data.new_pieces.text else ""
                     raise InputError(
-                        "train.freeze and train.lora must leave embeddings to be trained where tokens are "
-                        f"new, but {missing} are: {named}tags, languages and labels that {self.folder} does "
-                        "not have"
+                        f"train.freeze and train.lora must leave embeddings to be trained, as {missing} "
+                        f"tokens are new: {named}tags, languages and labels that {self.folder} lacks"
                     )
                 weights[name] = _with_rows(weights[name], new[:missing], is_written)
         load_model_weights(model, weights, str(self.folder.weights_file))
