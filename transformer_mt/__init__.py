@@ -40,4 +40,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    from transformer_mt.companion import public_names
+
+    return [*__all__, *public_names()]

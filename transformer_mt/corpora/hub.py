@@ -1,6 +1,7 @@
 """Sentence pairs of the Hugging Face hub, or of a local folder in the hub's layout."""
 
 import logging
+import os
 import re
 import socket
 import sys
@@ -128,9 +129,11 @@ def _load_hub(corpus: HubCorpus, split: str) -> Any:
     # The error of a broken connection, which newer versions of the hub's library do not wrap.
     network_error = getattr(getattr(huggingface_hub.utils, "httpx", None), "HTTPError", OSError)
     local = Path(corpus.hub).is_dir()
-    if not local and not _hub_has_address():
+    if not local:
         # Use the cache only: the library would retry for half a minute before that.
-        huggingface_hub.constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
+        is_offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
+        is_offline = is_offline or not _hub_has_address()
+        huggingface_hub.constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = is_offline
     if not local and (corpus.hub.startswith((".", "/", "~")) or corpus.hub.count("/") > 1):
         raise InputError(f"{corpus.hub}: no such folder; paths are relative to the current folder")
     datasets.utils.logging.set_verbosity_error()

@@ -64,8 +64,10 @@ def names_of(code: str) -> set[str]:
 
 def language_name(code: str) -> str:
     """Its name in English, by babel (extras `argos` and `serve`), or the code where it is not known."""
-    from babel import Locale
-
+    try:
+        from babel import Locale
+    except ImportError:
+        return code
     names = Locale("en").languages
     code_there = code.replace("-", "_")
     return str(names.get(code_there) or names.get(code_there.split("_")[0].lower()) or code)

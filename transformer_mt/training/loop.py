@@ -168,7 +168,6 @@ def _collect_results(run: Run) -> None:
     run.estimate.updated(len(results), seconds)
     for line in run.estimate.announcement(progress.step, run.config.train, run.device.type == "cpu"):
         say(line)
-        run.estimated_seconds = progress.seconds + (run.estimate.announced or 0.0)
     last = run.newest_result = results[-1]
     ppl = math.exp(min(100.0, last.nll / last.num_tokens)) if not last.skipped else math.nan
     speed, left = sum(result.num_tokens for result in results) / seconds, announcements.time_left(run)

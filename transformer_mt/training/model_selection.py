@@ -164,7 +164,7 @@ def finish(run: Run) -> None:
         tokens=progress.tokens,
         skipped=progress.skipped,
         seconds=progress.seconds,
-        estimated=run.estimated_seconds,
+        estimated=run.estimate.of_updates,
         model=chosen,
     )
     if ranks.is_rank_zero:

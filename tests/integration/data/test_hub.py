@@ -164,9 +164,16 @@ def test_without_a_network_the_library_does_not_try_again_and_again(monkeypatch,
 
     for module in (huggingface_hub.constants, datasets.config):
         monkeypatch.setattr(module, "HF_HUB_OFFLINE", False)
+    monkeypatch.delenv("HF_HUB_OFFLINE")
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "https://hub.invalid")
     monkeypatch.setattr("transformer_mt.corpora.hub.getproxies", dict)
     monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail(f"waits for {seconds} s"))
     monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path))
     with pytest.raises(InputError, match="a/b: cannot be downloaded from the hub"):
         list(read_hub(HubCorpus(hub="a/b", split="train"), ["en", "de"]))
+    assert datasets.config.HF_HUB_OFFLINE
+    # When the network is back, the same process uses it.
+    monkeypatch.setattr("transformer_mt.corpora.hub._hub_has_address", lambda: True)
+    monkeypatch.setattr("transformer_mt.corpora.hub.file_lists", lambda *_: ({"train": []}, None))
+    assert list(read_hub(HubCorpus(hub="a/b", split="train"), ["en", "de"])) == []
+    assert not datasets.config.HF_HUB_OFFLINE and not huggingface_hub.constants.HF_HUB_OFFLINE

@@ -10,9 +10,14 @@ def quantize(folder: Path, names: tuple[str, ...]) -> None:
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic  # type: ignore[import-untyped]
 
-    logging.getLogger().setLevel(logging.ERROR)
-    for name in names:
-        whole = folder / f"float-{name}"
-        (folder / name).rename(whole)
-        quantize_dynamic(whole, folder / name, weight_type=QuantType.QInt8, per_channel=True)
-        whole.unlink()
+    root = logging.getLogger()  # through it, onnxruntime advises a step that this is
+    level = root.level
+    root.setLevel(logging.ERROR)
+    try:
+        for name in names:
+            whole = folder / f"float-{name}"
+            (folder / name).rename(whole)
+            quantize_dynamic(whole, folder / name, weight_type=QuantType.QInt8, per_channel=True)
+            whole.unlink()
+    finally:
+        root.setLevel(level)

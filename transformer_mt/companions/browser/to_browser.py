@@ -3,6 +3,7 @@
 import argparse
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -73,8 +74,6 @@ class ToBrowser(ToOnnx):
         return cls(arguments.quantization or "int8", Path(arguments.runtime))
 
     def write(self, run: TrainedRun, folder: Path) -> None:
-        if run.tokenizer.numberings:
-            raise InputError(f"{run.folder}: must have a vocabulary of its own, but has an imported one")
         super().write(run, folder)
         runtime = folder / "runtime"
         runtime.mkdir()
@@ -91,7 +90,8 @@ class ToBrowser(ToOnnx):
             if (self._runtime / package / "LICENSE").is_file()
         ]
         ours = "The page and its search: transformer_mt, Apache-2.0. The model: see README.md."
-        write_text(folder / "LICENSES.txt", "\n\n".join([ours, "onnxruntime-web: MIT", *licences]))
+        mit = (files(__package__) / "web" / "onnxruntime-licence.txt").read_text(encoding="utf-8")
+        write_text(folder / "LICENSES.txt", "\n\n".join([ours, mit, *licences]))
 
     def translate(self, folder: Path, sentences: Sequence[str]) -> Sequence[Output]:
         by_python = super().translate(folder, sentences)
@@ -113,14 +113,17 @@ class ToBrowser(ToOnnx):
     def pack(self, folder: Path, out: Path, config: Config) -> None:
         (folder / "seen.safetensors").unlink(missing_ok=True)  # what it was trained on concerns no reader
         facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-        big = [ENCODER, STEP, *facts["tokenizers"], "runtime/ort-wasm.wasm"]
-        facts["files"] = {name: (folder / name).stat().st_size for name in big}
+        loaded = [ENCODER, STEP, *facts["tokenizers"]]
+        facts["files"] = {name: (folder / name).stat().st_size for name in loaded}
         write_text(folder / FACTS, json.dumps(facts, ensure_ascii=False, indent=1) + "\n")
-        names = ["./", *sorted(str(f.relative_to(folder)) for f in folder.rglob("*") if f.is_file())]
-        digest = hashlib.sha256(b"".join((folder / name).read_bytes() for name in big)).hexdigest()[:16]
+        # A file that is missing on a host would keep all others from working without a network.
+        kept = [FACTS, *loaded, *_PAGE, *(f"runtime/{name}" for name in _RUNTIME)]
+        digest = hashlib.sha256(b"".join((folder / name).read_bytes() for name in kept)).hexdigest()[:16]
+        names = ["./", *(name for name in kept if name != "offline.js")]
         worker = folder / "offline.js"
         text = worker.read_text(encoding="utf-8").replace("{version}", digest)
         write_text(worker, text.replace("'{files}'", json.dumps(json.dumps(names))))
+        write_text(folder / ".nojekyll", "")  # GitHub Pages serves the files as they are
         super().pack(folder, out, config)
 
 
@@ -130,5 +133,8 @@ def translate_in_node(node: str, folder: Path, sentences: Sequence[str]) -> list
     given = json.dumps(list(sentences))
     done = subprocess.run([node, script, str(folder.resolve())], input=given, capture_output=True, text=True)
     if done.returncode:
-        raise WorkError(f"the page's JavaScript failed in Node: {done.stderr.strip().splitlines()[-1]}")
+        errors = [line for line in done.stderr.splitlines() if re.match(r"\w*Error\b", line)]
+        raise WorkError(
+            f"the page's JavaScript failed in Node: {(errors or [f'status {done.returncode}'])[0]}"
+        )
     return [Output(row["text"], row["score"]) for row in json.loads(done.stdout)]

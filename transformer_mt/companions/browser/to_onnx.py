@@ -25,7 +25,7 @@ from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.text.languages import language_name
-from transformer_mt.translation.result import Translation
+from transformer_mt.translation.result import Options, Translation
 from transformer_mt.translation.translator import Translator
 
 FACTS = "model.json"
@@ -101,6 +101,8 @@ class ToOnnx:
 
     def write(self, run: TrainedRun, folder: Path) -> None:
         assert isinstance(run.model, Transformer)
+        if run.tokenizer.numberings:
+            raise InputError(f"{run.folder}: must have a vocabulary of its own, but has an imported one")
         self._run = run
         write_graphs(run.model, folder, _positions(run.config))
         if self.quantization == "int8":
@@ -137,19 +139,23 @@ class ToOnnx:
     def _compare_by_references(self, folder: Path) -> None:
         """WorkError if BLEU of the validation set is more than half a point below the run's."""
         data, run = self._run.config.data, self._run.folder
-        languages = data.source_lang, data.target_lang
+        # A set in the direction that is translated without being asked for.
+        of_direction = [valid for valid in data.valid_sets if data.languages_of(valid) == data.languages]
         try:
-            pairs = evenly_spaced(list(read_set(data.valid_sets[0], languages, run.path, "valid")), _PAIRS)
+            if not of_direction:
+                raise InputError(f"no validation set is in {' and '.join(data.languages)}")
+            valid = of_direction[0]
+            pairs = evenly_spaced(list(read_set(valid, data.languages, run.path, "valid")), _PAIRS)
         except InputError as error:
             say(f"note: {error}; so int8 was compared with the run's own translations alone")
             return
         sources, references = [source for source, _ in pairs], [targets for _, targets in pairs]
         metric = build_bleu(data.target_lang, "auto", lowercase=False)
-        ours, theirs = (
-            metric.score(sources, [result.translation for result in self._translator(model).stream(sources)],
-                         references).value
-            for model in (self._run.model, OnnxModel(folder))
-        )  # fmt: skip
+        scores = []
+        for model in (self._run.model, OnnxModel(folder)):
+            results = self._translator(model).stream(sources, Options(tag=valid.tag))
+            scores.append(metric.score(sources, [result.translation for result in results], references).value)
+        ours, theirs = scores
         found = f"BLEU of {len(pairs)} validation sentences: {theirs:.2f} in int8, {ours:.2f} by the run"
         if theirs < ours - _BELOW:
             raise WorkError(
@@ -182,7 +188,7 @@ def model_facts(run: TrainedRun) -> dict[str, Any]:
             "before": ids(data.language_piece(pair)),
             "prompt": ids(data.target_piece(pair)),
         }
-        for pair in data.directions
+        for pair in dict.fromkeys([data.languages, *data.directions])
     ]
     return {
         "title": f"Translate with {config.name}",
@@ -196,5 +202,6 @@ def model_facts(run: TrainedRun) -> dict[str, Any]:
         "max_source": config.data.max_length,
         "max_target": _positions(config) - len(directions[0]["prompt"]),
         "search": {key: getattr(decode, key) for key in _SEARCH},
+        "split_sentences": bool(decode.split_sentences),
         "tokenizers": ["tokenizer.model"] if len(tokenizer.models) == 1 else _TWO_TOKENIZERS,
     }

@@ -65,8 +65,6 @@ class Run:
     """Updates whose results were not read from the device yet."""
     pending_since: float = 0.0
     estimate: TimeEstimate = field(default_factory=TimeEstimate)
-    estimated_seconds: float | None = None
-    """The announced time of all updates, earlier sessions' included."""
 
     def close(self) -> None:
         """End the batch thread and the progress bar, and let others train in the folder."""

@@ -18,12 +18,16 @@ class TimeEstimate:
         self._warm = False
         self._updates, self._seconds = 0, 0.0
         self._validation: float | None = None
-        self.announced: float | None = None
-        """The seconds that were announced for the updates after it."""
+        self._announced = False
+        self._all_updates, self._all_seconds = 0, 0.0  # the first ones, too
+        self.of_updates: float | None = None
+        """The announced seconds of all updates of a training that began in this process."""
         self._others = OtherPrograms()
 
     def updated(self, updates: int, seconds: float) -> None:
         """Add the time of some updates. The first ones are left out: they compile and fill caches."""
+        self._all_updates += updates
+        self._all_seconds += seconds
         if self._warm:
             self._updates += updates
             self._seconds += seconds
@@ -48,10 +52,12 @@ class TimeEstimate:
     def announcement(self, step: int, train: TrainConfig, on_cpu: bool) -> list[str]:
         """The lines about the time, once; an empty list before enough is measured and after it was said."""
         left = self.left(step, train)
-        if self.announced or left is None:
+        if self._announced or left is None:
             return []
-        self.announced = left
+        self._announced = True
         per_update = self._seconds / self._updates
+        if step == self._all_updates:
+            self.of_updates = self._all_seconds + per_update * (train.max_updates - step)
         lines = [
             f"about {duration(left)} for {train.max_updates - step:,} more updates of {per_update:.2f} s"
             + ("" if self._validation else ", without the validations")

@@ -10,10 +10,11 @@ import threading
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.helpers.browser import browser, needs_chromium, watched_page
 from tests.helpers.command import run_command
 from tests.helpers.node import NODE, node_modules
-from transformer_mt.companions.browser.to_browser import translate_in_node
+from transformer_mt.companions.browser.to_browser import ToBrowser, translate_in_node
 from transformer_mt.corpora import toy
 
 __all__ = ["browser", "node_modules"]
@@ -32,8 +33,6 @@ def exported(tiny_run, node_modules, tmp_path_factory):
 def in_javascript(out, code):
     """What a program prints that has the export's `translator`."""
     node_mjs = "transformer_mt/companions/browser/web/node.mjs"
-    from tests.conftest import ROOT
-
     setup = (ROOT / node_mjs).read_text(encoding="utf-8").partition("const lines =")[0]
     setup = setup.replace("process.argv[2]", json.dumps(str(out)))
     program = f"{setup}\nconst translator = await Translator.load(ort, loadTokenizer, read);\n{code}"
@@ -83,16 +82,91 @@ def test_white_space_and_lines_stay_and_long_texts_are_divided(exported):
     assert told[-1] == [sum(map(bool, parts))] * 2 and len(told) > 1
 
 
-def test_a_cancelled_translation_ends(exported):
+def test_a_running_translation_can_be_cancelled(exported):
+    """Each step of the search ends as a microtask: without pauses no message would be seen before the end."""
     out, _ = exported
-    name = in_javascript(
+    name, done = in_javascript(
         out,
-        """const abort = new AbortController();
-        const running = translator.translate("The dog sleeps.", {signal: abort.signal});
-        abort.abort(new DOMException("another text", "AbortError"));
-        console.log(JSON.stringify(await running.catch((error) => error.name)));""",
+        """const abort = new AbortController(), text = "The dog sleeps. ".repeat(3000);
+        let done = 0;
+        setTimeout(() => abort.abort(new DOMException("another text", "AbortError")), 5);
+        const progress = (count) => (done = count), signal = abort.signal;
+        const name = await translator.translate(text, {signal, progress}).catch((error) => error.name);
+        console.log(JSON.stringify([name, done]));""",
     )
-    assert name == "AbortError"
+    assert name == "AbortError" and done < 3000
+
+
+@pytest.mark.parametrize(
+    "text, parts",
+    [
+        ("Dr. Smith met Mr. Jones. He left.", ["Dr. Smith met Mr. Jones. ", "He left."]),
+        ("1. Introduction", ["1. Introduction"]),
+        ("It was 5 p.m. on Jan. 3. He left.", ["It was 5 p.m. on Jan. 3. ", "He left."]),
+        ("A cat sings! ...", ["A cat sings! ..."]),
+        ("", []),
+    ],
+)
+def test_texts_are_divided_into_sentences(exported, text, parts):
+    direction = '{from: "en", to: "de", before: [], prompt: []}'
+    found = in_javascript(
+        exported[0],
+        f"""const parts = translator.sentences({json.dumps(text)}, {direction});
+        console.log(JSON.stringify(parts.map((part) => part.lead + part.text + part.gap)));""",
+    )
+    assert found == parts
+
+
+def test_a_language_that_browsers_do_not_know_is_divided_all_the_same(exported):
+    codes = ["zh_yue", "zh_min_nan", "roa_rup", "pseudo_a", "text", "en_GB"]
+    found = in_javascript(
+        exported[0],
+        f"""const counts = {json.dumps(codes)}.map((from) =>
+          translator.sentences("The dog sleeps. A cat sings.", {{from, before: []}}).length);
+        console.log(JSON.stringify(counts));""",
+    )
+    assert found == [2] * len(codes)
+
+
+def test_another_version_of_any_file_is_another_version_of_the_page(exported, tmp_path):
+    """Else browsers would go on with the files that they have kept."""
+    versions = set()
+    for change in (None, "page.js", "model.json"):
+        folder = tmp_path / str(change)
+        shutil.copytree(exported[0], folder)
+        web = ROOT / "transformer_mt/companions/browser/web"
+        shutil.copyfile(web / "offline.js", folder / "offline.js")
+        if change:
+            (folder / change).write_text(
+                (folder / change).read_text().replace("page", "Page").rstrip() + " \n"
+            )
+        if change == "model.json":
+            facts = json.loads((folder / change).read_text())
+            (folder / change).write_text(json.dumps(facts | {"title": "Another"}))
+        page = ToBrowser.__new__(ToBrowser)
+        page.quantization = "float32"
+        page.pack(folder, tmp_path / f"out {change}", None)
+        text = (tmp_path / f"out {change}" / "offline.js").read_text()
+        versions.add(re.search(r'OURS \+ "(\w+)"', text)[1])
+        kept = json.loads(json.loads(re.search(r"JSON.parse\((.*)\);", text)[1]))
+        assert {"README.md", "metadata.json"}.isdisjoint(kept) and "./" in kept
+        assert all((tmp_path / f"out {change}" / name).exists() for name in kept)
+    assert len(versions) == 3
+
+
+@needs_chromium
+def test_a_model_that_cannot_be_loaded_is_named(exported, browser, tmp_path):
+    folder = tmp_path / "broken"
+    shutil.copytree(exported[0], folder)
+    (folder / "step.onnx").unlink()
+    server = Static(folder)
+    page = watched_page(browser)
+    page.goto(server.url)
+    page.locator("#status", has_text="The model cannot be loaded: step.onnx: 404").wait_for()
+    shutil.copyfile(exported[0] / "step.onnx", folder / "step.onnx")
+    page.fill("#source", "The dog sleeps.")
+    page.wait_for_function("document.getElementById('target').value")
+    server.stop()
 
 
 class Static:
@@ -165,5 +239,5 @@ def test_a_fault_of_the_javascript_is_named(exported, tmp_path):
     folder = tmp_path / "broken"
     shutil.copytree(exported[0], folder)
     (folder / "step.onnx").write_bytes(b"no graph")
-    with pytest.raises(WorkError, match="the page's JavaScript failed in Node: "):
+    with pytest.raises(WorkError, match="the page's JavaScript failed in Node: Error: "):
         translate_in_node(NODE, folder, ["x"])

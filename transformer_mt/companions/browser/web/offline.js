@@ -6,7 +6,7 @@ const NAME = OURS + "{version}";
 const FILES = JSON.parse('{files}');
 
 self.addEventListener("install", (event) => {
-  const fresh = FILES.map((name) => new Request(name, { cache: "reload" }));
+  const fresh = FILES.map((name) => new Request(name, { cache: "no-cache" }));
   event.waitUntil(caches.open(NAME).then((cache) => cache.addAll(fresh)));
 });
 

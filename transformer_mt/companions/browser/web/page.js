@@ -40,7 +40,15 @@ function translate() {
 
 worker.onmessage = ({ data }) => {
   if (data.loaded) return say("Loading the model, once", (loaded += data.loaded) / total);
-  if (data.ready) return say("Ready. Texts stay on this device.");
+  if (data.failed) {
+    loaded = 0;
+    return say(`The model cannot be loaded: ${data.failed}. Type again to try again.`);
+  }
+  if (data.ready) {
+    // After the model was loaded: so both do not load it at the same time.
+    if ("serviceWorker" in navigator) navigator.serviceWorker.register("offline.js");
+    return newest || say("Ready. Texts stay on this device.");
+  }
   if (data.id !== newest) return;
   if (data.all) return say(`${data.done} of ${data.all} sentences`, data.done / data.all);
   $("cancel").hidden = true;
@@ -63,8 +71,10 @@ $("cancel").addEventListener("click", () => {
   say("Cancelled");
 });
 $("copy").addEventListener("click", async () => {
-  await navigator.clipboard.writeText($("target").value);
+  $("target").select();
+  // The clipboard is there on HTTPS and localhost alone; the older command everywhere.
+  if (navigator.clipboard) await navigator.clipboard.writeText($("target").value);
+  else document.execCommand("copy");
   say("Copied");
 });
 worker.postMessage({});
-if ("serviceWorker" in navigator) navigator.serviceWorker.register("offline.js");

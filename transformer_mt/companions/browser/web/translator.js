@@ -4,6 +4,9 @@
 // Letters as there: B sentences still searched, W hypotheses of each, N = B x W rows, V vocabulary.
 
 const BATCH = 8; // sentences that are searched together
+const PAUSE = 50; // milliseconds after which other messages are looked at: one of them may cancel
+// After these a sentence goes on, although the next word has a capital.
+const ABBREVIATED = /(^|\s)(Dr|Mr|Mrs|Ms|Prof|St|Jr|Sr|Jan|Feb|Aug|Sept?|Oct|Nov|Dec|No|Nr|Fig|vs|etc|\p{L})\.\s*$/u;
 const CONTROL = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]/g;
 const INVISIBLE = new RegExp(
   "[\u00ad\u034f\u061c\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]" +
@@ -30,6 +33,7 @@ export class Translator {
   constructor(ort, facts, [encoder, step], tokenizers) {
     Object.assign(this, { ort, facts, encoder, step, src: tokenizers[0], tgt: tokenizers.at(-1) });
     this.never = new Set(facts.never);
+    this.paused = 0;
   }
 
   // The text, translated sentence by sentence; white space and empty lines stay. `search` overrides the
@@ -44,10 +48,11 @@ export class Translator {
 
   // [{text, lead, gap, ids}]: sentences with the white space around each. What has no tokens has no ids.
   sentences(text, direction, tag) {
-    const segmenter = new Intl.Segmenter(direction.from.replaceAll("_", "-"), { granularity: "sentence" });
+    const segmenter = sentenceSegmenter(direction.from);
     const parts = [];
     for (const line of text.match(/[^\n]*\n|[^\n]+$/g) ?? []) {
-      for (const { segment } of segmenter.segment(line)) {
+      const segments = [...segmenter.segment(line)].map(({ segment }) => segment);
+      for (const segment of this.facts.split_sentences ? joined(segments) : [line]) {
         for (const part of this.fitting(segment, this.before(direction, tag).length)) {
           const [, lead, body, gap] = part.match(/^(\s*)(.*?)(\s*)$/s);
           const ids = this.encode(body);
@@ -123,6 +128,10 @@ export class Translator {
     const beam = new Beam(limits, eos, start.at(-1), this.never, settings);
     let kept = given.src;
     for (let length = 1; !beam.isDone; length++) {
+      if (performance.now() - this.paused > PAUSE) {
+        await new Promise((resolve) => setTimeout(resolve));
+        this.paused = performance.now();
+      }
       if (signal?.aborted) throw signal.reason;
       const { log_probs, present } = await this.stepped(beam.tokens, rows, past, source, kept);
       const before = beam.active.length;
@@ -165,6 +174,30 @@ export class Translator {
     dims[dim] = entries.length;
     return new this.ort.Tensor(tensor.type, data, dims);
   }
+}
+
+// Browsers know fewer codes of languages than models: zh_yue, say, is divided as zh.
+function sentenceSegmenter(language) {
+  for (const code of [language.replaceAll("_", "-"), language.split(/[_-]/)[0], "und"]) {
+    try {
+      return new Intl.Segmenter(code, { granularity: "sentence" });
+    } catch {} // the next one
+  }
+}
+
+// The segments, with what has no letter, or ends with an abbreviation, joined to the next one.
+function joined(segments) {
+  const parts = [];
+  let open = "";
+  segments.forEach((segment, i) => {
+    open += segment;
+    if ((/\p{L}/u.test(open) && !ABBREVIATED.test(open)) || i === segments.length - 1) {
+      parts.push(open);
+      open = "";
+    }
+  });
+  if (parts.length > 1 && !/\p{L}/u.test(parts.at(-1))) parts.push(parts.splice(-2).join(""));
+  return parts;
 }
 
 // The hypotheses of a batch of sentences.

@@ -32,7 +32,8 @@ self.onmessage = async ({ data }) => {
     // One load for all texts that are typed meanwhile; after a failure the next text tries again.
     loading ??= Translator.load(ort, loadTokenizer, read).catch((error) => {
       loading = undefined;
-      throw error;
+      postMessage({ failed: String(error.message ?? error) });
+      throw new DOMException("not loaded", "AbortError");
     });
     const translator = await loading;
     const progress = (done, all) => postMessage({ id, done, all });
