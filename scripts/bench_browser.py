@@ -96,7 +96,7 @@ def main() -> None:
                 page, native = Path(root, "page"), Path(root, "ctranslate2")
                 export(run, page, ToBrowser(quantization, arguments.runtime), None)
                 to_native = ToCTranslate2(quantization)
-                to_native.least_bleu = 0.0  # type: ignore[misc]  # only its speed is compared
+                to_native.least_bleu = 0.0  # type: ignore[attr-defined]  # only its speed is compared
                 export(run, native, to_native, None)
                 model = sum((page / file).stat().st_size for file in ("encoder.onnx", "step.onnx")) / 1e6
                 seconds: dict[str, list[float]] = {"node": [], "chromium": [], "native": []}

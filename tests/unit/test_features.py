@@ -30,7 +30,7 @@ FEATURES = {
     "sentence splitting": Feature(
         {"translation.stages.sentence_splitting"},
         {"split_sentences"},
-        {"config.resolve", "training.model_selection"},
+        {"config.resolve", "training.model_selection", "companions.browser.to_onnx"},
     ),
     "capitals": Feature({"translation.stages.capitals"}, {"lowercase_capitals"}),
     "protected text": Feature(

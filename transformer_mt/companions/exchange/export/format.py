@@ -34,8 +34,6 @@ class Output:
     """Its pieces, where the runtime tells them."""
 
 
-LEAST_BLEU = 95.0
-
 OURS_ALONE = {"lowercase_capitals": False, "protect_usual": False}
 """Settings of what our own translating does before and after the search, as other runtimes have them."""
 
@@ -54,9 +52,6 @@ class ExportFormat(Protocol):
     """The advice where a model cannot be exported."""
     quantization: str
     """How weights are stored: float32 or one of CTranslate2's others."""
-
-    least_bleu: ClassVar[float]
-    """BLEU that a quantised model's output must have against the run's own."""
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> "ExportFormat":

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 from transformer_mt.companions.exchange.export.ctranslate2_spec import write_model
 from transformer_mt.companions.exchange.export.ctranslate2_support import reasons_against
 from transformer_mt.companions.exchange.export.format import (
-    LEAST_BLEU,
     OURS_ALONE,
     Output,
     TrainedRun,
@@ -38,7 +37,6 @@ class ToArgos:
 
     name = "Argos"
     advice = "Train one with one vocabulary for both languages (tokenizer.shared: true), or use ctranslate2."
-    least_bleu: ClassVar[float] = LEAST_BLEU
     proof_settings: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, quantization: str = "int8") -> None:

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 from transformer_mt.companions.exchange.export.ctranslate2_spec import write_model
 from transformer_mt.companions.exchange.export.ctranslate2_support import reasons_against
 from transformer_mt.companions.exchange.export.format import (
-    LEAST_BLEU,
     Output,
     TrainedRun,
     num_positions,
@@ -32,7 +31,6 @@ class ToCTranslate2:
 
     name = "CTranslate2"
     advice = "Translate with the run's folder."
-    least_bleu: ClassVar[float] = LEAST_BLEU
     proof_settings: ClassVar[dict[str, Any]] = SAME_SEARCH
 
     def __init__(self, quantization: str = "float32") -> None:

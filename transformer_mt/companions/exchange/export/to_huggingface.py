@@ -14,13 +14,7 @@ from typing import Any, ClassVar
 import torch
 from safetensors.torch import save_file
 
-from transformer_mt.companions.exchange.export.format import (
-    LEAST_BLEU,
-    OURS_ALONE,
-    Output,
-    TrainedRun,
-    num_positions,
-)
+from transformer_mt.companions.exchange.export.format import OURS_ALONE, Output, TrainedRun, num_positions
 from transformer_mt.companions.exchange.export.huggingface_tokenizer import (
     ids_there,
     orders,
@@ -59,7 +53,6 @@ class ToHuggingFace:
         "or silu, the usual attention and, with norm: pre or position: learned, one vocabulary and tied "
         "embeddings."
     )
-    least_bleu: ClassVar[float] = LEAST_BLEU
     proof_settings: ClassVar[dict[str, Any]] = {}
     quantization = "float32"
 
