@@ -10,6 +10,8 @@ import pytest
 from tests.helpers.command import run_command
 from transformer_mt.companions.browser import to_onnx
 from transformer_mt.companions.browser.graphs import ENCODER, STEP
+from transformer_mt.companions.exchange.export.format import TrainedRun
+from transformer_mt.translation.engines.torch_engine import load_model
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +60,27 @@ def test_the_example_of_the_card_translates(exported, tiny_run, cli):
     assert done.returncode == 0, done.stderr
     greedy = cli("translate", tiny_run, "The dog sleeps.", "--beam", "1", "--engine", "torch")[1]
     assert done.stdout == greedy
+
+
+@pytest.mark.parametrize("module", ["onnx", "onnxscript", "onnxruntime"])
+def test_a_missing_library_is_named(tiny_run, tmp_path, cli, monkeypatch, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    status, _, err = cli("export", tiny_run, tmp_path / "x", "--to", "onnx")
+    assert status == 2 and err == (
+        f"{module} must be installed for ONNX files, but is not; install the extra: "
+        "pip install 'transformer-mt[browser]'\n"
+    )
+
+
+def test_an_imported_vocabulary_is_refused(tiny_run, tmp_path):
+    from transformer_mt.errors import InputError
+    from transformer_mt.runs.folder import RunFolder
+
+    run = RunFolder(tiny_run)
+    model, tokenizer = load_model(run, run.config())
+    tokenizer.numberings = [object()]
+    with pytest.raises(InputError, match="must have a vocabulary of its own, but has an imported one"):
+        to_onnx.ToOnnx().write(TrainedRun(run, run.config(), model, tokenizer), tmp_path)
 
 
 def test_what_cannot_be_held_is_named(untrained_run, tmp_path, cli):
