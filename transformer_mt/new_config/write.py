@@ -101,10 +101,12 @@ def _write(
     others = OtherPrograms()
     seconds = seconds_per_update(config, vocab_size, lengths)
     total = seconds * config.train.max_updates
-    write_text(out, f"{text}# Estimated: {duration(total)} in updates, on {cpu_name()}. Compare report.md.\n")
+    note = others.note(total)
+    estimate = f"# Estimated on {cpu_name()}: {duration(total)} in updates{note} (compare report.md)\n"
+    write_text(out, text + estimate)
     say(
         f"{out}: training will take about {duration(total)} on this machine ({config.train.max_updates:,} "
-        f"updates of {seconds:.2f} s), validations not counted{others.note(total)}"
+        f"updates of {seconds:.2f} s), validations not counted{note}"
     )
     return seconds
 

@@ -440,7 +440,7 @@ def test_the_config_says_what_its_export_needs(tmp_path, quick):
         "transformers cannot hold# rotary positions: for it, train with `model.position=sinusoidal`"
         in comments
     )
-    assert re.search(r"# Estimated: \d+ (s|min) in updates, on \S.*\. Compare report\.md\.$", comments)
+    assert re.search(r"# Estimated on \S.*: \d+ (s|min) in updates.* \(compare report\.md\)$", comments)
     for purpose in PURPOSES:
         out = tmp_path / f"for_{purpose}.yaml"
         new_config("en", "de", ["a.tsv"], out, purpose=purpose)
