@@ -1,4 +1,4 @@
-"""What pages of the documentation claim of keys, commands and exports holds."""
+"""Claims of the documentation about keys, commands and exports hold."""
 
 import re
 import shlex

@@ -156,12 +156,12 @@ class ToOnnx:
             results = self._translator(model).stream(sources, Options(tag=valid.tag))
             scores.append(metric.score(sources, [result.translation for result in results], references).value)
         ours, theirs = scores
-        found = f"BLEU of {len(pairs)} validation sentences: {theirs:.2f} in int8, {ours:.2f} by the run"
+        scored = f"BLEU of {len(pairs)} validation sentences: {theirs:.2f} in int8, {ours:.2f} by the run"
         if theirs < ours - _BELOW:
             raise WorkError(
-                f"int8 must cost at most {_BELOW} BLEU, but: {found}; it was not kept, use float32"
+                f"int8 must cost at most {_BELOW} BLEU, but: {scored}; it was not kept, use float32"
             )
-        say(found)
+        say(scored)
 
 
 def _positions(config: Config) -> int:

@@ -31,7 +31,7 @@ def exported(tiny_run, node_modules, tmp_path_factory):
 
 
 def in_javascript(out, code):
-    """What a program prints that has the export's `translator`."""
+    """Run a program that can use the export's `translator`; return the JSON that it prints."""
     node_mjs = "transformer_mt/companions/browser/web/node.mjs"
     setup = (ROOT / node_mjs).read_text(encoding="utf-8").partition("const lines =")[0]
     setup = setup.replace("process.argv[2]", json.dumps(str(out)))
@@ -55,8 +55,8 @@ def test_other_settings_of_the_search_are_followed_too(exported, tiny_run, cli, 
     results = in_javascript(
         out,
         f"""const ids = {json.dumps(SOURCES)}.map((text) => translator.encode(text));
-        const found = await translator.searched(ids, {{search: {json.dumps(settings)}}});
-        console.log(JSON.stringify(found.map(({{text}}) => text)));""",
+        const results = await translator.searched(ids, {{search: {json.dumps(settings)}}});
+        console.log(JSON.stringify(results.map(({{text}}) => text)));""",
     )
     options = [word for key, value in settings.items() for word in (f"--{key.replace('_', '-')}", value)]
     expected = cli(
@@ -109,23 +109,23 @@ def test_a_running_translation_can_be_cancelled(exported):
 )
 def test_texts_are_divided_into_sentences(exported, text, parts):
     direction = '{from: "en", to: "de", before: [], prompt: []}'
-    found = in_javascript(
+    printed = in_javascript(
         exported[0],
         f"""const parts = translator.sentences({json.dumps(text)}, {direction});
         console.log(JSON.stringify(parts.map((part) => part.lead + part.text + part.gap)));""",
     )
-    assert found == parts
+    assert printed == parts
 
 
 def test_a_language_that_browsers_do_not_know_is_divided_all_the_same(exported):
     codes = ["zh_yue", "zh_min_nan", "roa_rup", "pseudo_a", "text", "en_GB"]
-    found = in_javascript(
+    printed = in_javascript(
         exported[0],
         f"""const counts = {json.dumps(codes)}.map((from) =>
           translator.sentences("The dog sleeps. A cat sings.", {{from, before: []}}).length);
         console.log(JSON.stringify(counts));""",
     )
-    assert found == [2] * len(codes)
+    assert printed == [2] * len(codes)
 
 
 def test_another_version_of_any_file_is_another_version_of_the_page(exported, tmp_path):

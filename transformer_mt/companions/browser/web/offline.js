@@ -18,5 +18,5 @@ self.addEventListener("activate", (event) => {
 self.addEventListener("fetch", (event) => {
   if (event.request.method !== "GET" || !event.request.url.startsWith(self.registration.scope)) return;
   const kept = caches.open(NAME).then((cache) => cache.match(event.request, { ignoreSearch: true }));
-  event.respondWith(kept.then((found) => found ?? fetch(event.request)));
+  event.respondWith(kept.then((response) => response ?? fetch(event.request)));
 });

@@ -44,11 +44,9 @@ worker.onmessage = ({ data }) => {
     loaded = 0;
     return say(`The model cannot be loaded: ${data.failed}. Type again to try again.`);
   }
-  if (data.ready) {
-    // After the model was loaded: so both do not load it at the same time.
-    if ("serviceWorker" in navigator) navigator.serviceWorker.register("offline.js");
-    return newest || say("Ready. Texts stay on this device.");
-  }
+  // After the model was loaded: so both do not load it at the same time.
+  if (data.ready || data.result) navigator.serviceWorker?.register("offline.js");
+  if (data.ready) return newest || say("Ready. Texts stay on this device.");
   if (data.id !== newest) return;
   if (data.all) return say(`${data.done} of ${data.all} sentences`, data.done / data.all);
   $("cancel").hidden = true;

@@ -99,8 +99,8 @@ export class Translator {
     let done = 0;
     for (let begin = 0; begin < order.length; begin += BATCH) {
       const rows = order.slice(begin, begin + BATCH);
-      const found = await this.searchBatch(rows.map((i) => sources[i]), before, direction.prompt, settings, signal);
-      rows.forEach((i, k) => (results[i] = { ...found[k], text: this.decode(found[k].ids) }));
+      const best = await this.searchBatch(rows.map((i) => sources[i]), before, direction.prompt, settings, signal);
+      rows.forEach((i, k) => (results[i] = { ...best[k], text: this.decode(best[k].ids) }));
       progress?.((done += rows.length), order.length);
     }
     return results;
@@ -134,10 +134,10 @@ export class Translator {
       }
       if (signal?.aborted) throw signal.reason;
       const { log_probs, present } = await this.stepped(beam.tokens, rows, past, source, kept);
-      const before = beam.active.length;
+      const count = beam.active.length;
       rows = beam.extend(length, log_probs.data, log_probs.dims[1]);
       past = present;
-      if (beam.active.length < before && !beam.isDone) {
+      if (beam.active.length < count && !beam.isDone) {
         [source, kept] = [this.selected(source, 2, beam.kept), this.selected(kept, 0, beam.kept)];
       }
     }
@@ -176,7 +176,7 @@ export class Translator {
   }
 }
 
-// Browsers know fewer codes of languages than models: zh_yue, say, is divided as zh.
+// Browsers know fewer language codes than models: zh_yue, for example, is divided as zh.
 function sentenceSegmenter(language) {
   for (const code of [language.replaceAll("_", "-"), language.split(/[_-]/)[0], "und"]) {
     try {
@@ -206,7 +206,7 @@ class Beam {
     Object.assign(this, { limits, eos, never, settings });
     this.size = settings.beam;
     this.active = limits.map((_, b) => b); // sentences still searched
-    this.kept = this.active; // their places in the step before
+    this.kept = this.active; // their indices in the previous step
     this.hypotheses = limits.map(() => [{ score: 0, ids: [] }]);
     this.finished = limits.map(() => []);
     this.ends = limits.map(() => 0); // counts also those that are no longer among the best
@@ -234,7 +234,7 @@ class Beam {
         if (token !== this.eos) continue;
         this.ends[b]++;
         this.finished[b].push({
-          ids: [...this.hypotheses[b][parent].ids, token], log_prob: score, score: score / this.penalty(length),
+          ids: [...this.hypotheses[b][parent].ids, token], score: score / this.penalty(length),
         });
       }
       this.finished[b].sort((x, y) => y.score - x.score).splice(this.size);
