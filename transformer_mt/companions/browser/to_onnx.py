@@ -25,6 +25,7 @@ from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.text.languages import language_name
+from transformer_mt.text.unsegmented import has_no_spaces, has_no_word_spaces
 from transformer_mt.translation.result import Options, Translation
 from transformer_mt.translation.translator import Translator
 
@@ -180,13 +181,15 @@ def model_facts(run: TrainedRun) -> dict[str, Any]:
     def ids(piece: str | None) -> list[int]:
         return [tokenizer.control_id(piece)] if piece else []
 
-    directions = [
+    directions: list[dict[str, Any]] = [
         {
             "from": pair[0],
             "to": pair[1],
             "title": " → ".join(map(language_name, pair)),
             "before": ids(data.language_piece(pair)),
             "prompt": ids(data.target_piece(pair)),
+            "source_has_spaces": not has_no_word_spaces(pair[0]),
+            "target_has_spaces": not has_no_spaces(pair[1]),
         }
         for pair in dict.fromkeys([data.languages, *data.directions])
     ]

@@ -117,6 +117,28 @@ def test_texts_are_divided_into_sentences(exported, text, parts):
     assert printed == parts
 
 
+@pytest.mark.parametrize(
+    "source, target, expected",
+    [(True, True, "A. B."), (False, True, "A. B."), (True, False, "A.B."), (False, False, "A.B.")],
+)
+def test_sentences_are_separated_as_the_target_language_does(exported, source, target, expected):
+    """Chinese has no space between sentences; English needs one."""
+    text = "A. B." if source else "狗睡觉。猫唱歌。"
+    facts = {"from": "en" if source else "zh", "to": "x", "before": [], "prompt": []}
+    facts |= {"source_has_spaces": source, "target_has_spaces": target}
+    printed = in_javascript(
+        exported[0],
+        f"""const texts = ["A.", "B."];
+        translator.sentences = () => {
+            json.dumps([{"lead": "", "gap": " " * source, "ids": [5]}, {"lead": "", "gap": "", "ids": [5]}])
+        };
+        translator.searched = async () => texts.map((text) => ({{text}}));
+        console.log(JSON.stringify(await translator.translate({json.dumps(text)},
+          {{direction: {json.dumps(facts)}}})));""",
+    )
+    assert printed == expected
+
+
 def test_a_language_that_browsers_do_not_know_is_divided_all_the_same(exported):
     codes = ["zh_yue", "zh_min_nan", "roa_rup", "pseudo_a", "text", "en_GB"]
     printed = in_javascript(

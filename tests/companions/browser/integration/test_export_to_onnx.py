@@ -30,7 +30,8 @@ def test_the_export_is_proven_and_its_files_are_few(exported):
     assert names >= {ENCODER, STEP, "tokenizer.model", "model.json", "README.md"}
     facts = json.loads((out / "model.json").read_text(encoding="utf-8"))
     assert facts["directions"][0] | {"title": ""} == {
-        "from": "en", "to": "de", "title": "", "before": [], "prompt": []
+        "from": "en", "to": "de", "title": "", "before": [], "prompt": [],
+        "source_has_spaces": True, "target_has_spaces": True,
     }  # fmt: skip
 
 

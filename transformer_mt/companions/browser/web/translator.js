@@ -39,11 +39,17 @@ export class Translator {
   // The text, translated sentence by sentence; white space and empty lines stay. `search` overrides the
   // search's settings, `progress(done, all)` is told of sentences, `signal` can abort.
   async translate(text, { direction, tag, search, progress, signal } = {}) {
-    const parts = this.sentences(text, direction ?? this.facts.directions[0], tag);
+    direction ??= this.facts.directions[0];
+    const parts = this.sentences(text, direction, tag);
     const numbers = parts.flatMap((part, i) => (part.ids ? [i] : []));
     const results = await this.searched(numbers.map((i) => parts[i].ids), { direction, tag, search, progress, signal });
     numbers.forEach((i, k) => (parts[i].text = results[k].text));
-    return parts.map(({ lead, text, gap }) => lead + text + gap).join("");
+    // Between sentences the target language decides: none in Chinese, one where the source had none.
+    const between = (gap, i) => {
+      if (!direction.target_has_spaces) return gap.replaceAll(" ", "");
+      return gap || direction.source_has_spaces || i === parts.length - 1 ? gap : " ";
+    };
+    return parts.map(({ lead, text, gap }, i) => lead + text + between(gap, i)).join("");
   }
 
   // [{text, lead, gap, ids}]: sentences with the white space around each. What has no tokens has no ids.
