@@ -30,8 +30,9 @@ Kind = Literal[
 ]  # fmt: skip
 """Kinds of things that the YAML or an option names and a companion may bring."""
 Hook = Literal[
-    "open_model", "after_training", "after_evaluation", "document_formats", "open_store", "prepared_data"
-]
+    "open_model", "open_teacher", "after_training", "after_evaluation", "document_formats", "open_store",
+    "prepared_data",
+]  # fmt: skip
 
 
 class Command(NamedTuple):
@@ -63,6 +64,8 @@ class Companion:
 
     - open_model(model, languages) -> RunFolder | None: the run of a MODEL or an `init_from` of a kind of its
       own (runs/open_model.py)
+    - open_teacher(file, languages) -> Teacher | None: the teacher that a YAML file describes
+      (companions/lab/teacher.py)
     - after_training(run, is_asked): after `train`; with `is_asked` a command needs what it makes
     - after_evaluation(arguments, evaluation, tests): after the scores of `evaluate` (cli/evaluate.py)
     - document_formats: files that `translate -i` reads, a DocumentFormats (text/file_formats.py)

@@ -11,7 +11,7 @@ from tests.conftest import ROOT
 from tests.helpers.command import Result
 
 _END = "--- end of a command"
-OURS = ("browser", "cluster", "documents", "exchange", "inspection", "lab", "serving")
+OURS = ("browser", "cluster", "documents", "exchange", "inspection", "lab", "serving", "teacher")
 
 
 class Installation:

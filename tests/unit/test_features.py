@@ -51,17 +51,21 @@ FEATURES = {
             "config.guided_alignment", "data.preparation.training_links", "data.vocabulary.tokenizer",
             "evaluation.term_rate", "companions.lab.job_facts", "companions.inspection.inspect",
             "companions.inspection.term_checks", "new_config.user_files", "companions.serving.batcher",
-            "companions.serving.http.requests", "training.early_checks",
+            "companions.serving.http.requests", "companions.teacher.prompt", "training.early_checks",
         },
     ),
     "translating again": Feature({"translation.retry"}, users={"translation.translator"}),
     "ends of lines": Feature({"translation.stages.ends", "translation.stages.line_edges"}, {"match_ends"}),
-    "flags": Feature({"translation.stages.problem_flags"}, users={"companions.lab.breakdown"}),
+    "flags": Feature(
+        {"translation.stages.problem_flags"},
+        users={"companions.lab.breakdown", "companions.teacher.answer_checks"},
+    ),
     "confidence": Feature(
         {"translation.stages.confidence", "translation.expected_quality"},
         users={
-            "cli.evaluate", "cli.translate", "companions.documents.translate_file", "evaluation.calibration",
-            "evaluation.set_evaluation", "translation.translator",
+            "cli.evaluate", "cli.translate", "companions.documents.translate_file",
+            "companions.teacher.candidate_scores", "evaluation.calibration", "evaluation.set_evaluation",
+            "translation.translator",
         },
     ),
     "augmentation": Feature(

@@ -20,6 +20,7 @@ from transformer_mt.companions.lab.synthetic import (
     make_corpus,
     with_corpora,
 )
+from transformer_mt.companions.lab.teacher import Runs, Teacher, is_described, open_teacher
 from transformer_mt.config import Config, DataConfig, DecodeConfig
 from transformer_mt.config.dump import as_overrides
 from transformer_mt.config.error_sentences import sentences
@@ -45,7 +46,9 @@ class ChainConfig(Section):
     name: str = Field(pattern=NAME_PATTERN)
     """Its folder is runs/NAME; by default the name of the YAML file."""
     backward: str
-    """The config of the model from the target to the source language, or the folder of a trained one."""
+    """The config of the model from the target to the source language, the folder of a trained one, or the
+    YAML file that describes a language model.
+    """
     text: list[str] = Field([])
     """Files of monolingual text in the target language."""
     diversify: int = Field(0, ge=0, le=9)
@@ -92,8 +95,8 @@ class Step:
 
     folder: str
     """The name of the model's folder in that of the chain."""
-    model: Config | Path
-    """The config it is trained by, or the folder of a trained one."""
+    model: Config | Path | Teacher
+    """The config it is trained by, or the folder of a trained one; or what translates without a training."""
     text: TextSource
     is_source: bool
     """True if the text is the source of the pairs, False if it is their target."""
@@ -146,6 +149,10 @@ def _steps(chain: ChainConfig, path: Path, forward: Config) -> list[Step]:
     files that are missing or empty, and for models of other languages.
     """
     backward_path = _backward_path(chain, path)
+    described = _described(chain, path, forward)
+    if described is not None:
+        text = _texts(chain, path).without_sets(forward.data)
+        return [Step("backward", described, text, False, "synthetic", chain.tag, chain.weight)]
     is_trained = backward_path.is_dir()
     backward = RunFolder(backward_path).config() if is_trained else load_config(backward_path)
     _check_directions(path, backward.data, forward.data)
@@ -170,6 +177,15 @@ def _steps(chain: ChainConfig, path: Path, forward: Config) -> list[Step]:
             name, seeded = f"{side}-{number + 1}", config.model_copy(update={"seed": config.seed + number})
             steps.append(Step(name, seeded, text, is_source, name))
     return steps
+
+
+def _described(chain: ChainConfig, path: Path, forward: Config) -> Teacher | None:
+    """The teacher that `backward` describes, if it is no model of ours."""
+    file, languages = _backward_path(chain, path), (forward.data.target_lang, forward.data.source_lang)
+    teacher = open_teacher(file, languages) if file.is_file() and is_described(file) else None
+    if teacher and (chain.diversify or chain.decode):
+        raise InputError(f"{path}: diversify and decode must be left out if backward is a language model")
+    return teacher
 
 
 def _own_text(data: DataConfig, is_source: bool) -> TextSource:
@@ -204,21 +220,29 @@ def _texts(chain: ChainConfig, path: Path) -> TextSource:
 
 def _made(step: Step, chain: ChainConfig, forward: Config, folder: Path) -> FileCorpus:
     """The corpus of the step, after its model was trained where it was not."""
-    trained = step.model if isinstance(step.model, Path) else train(step.model, folder / step.folder)
     file = folder / f"{step.corpus}.jsonl"
     languages = forward.data.source_lang, forward.data.target_lang
-    translator = Translator.load(trained, forward.train.device, decode=chain.decode)
-    if len(translator.directions) > 1:
-        source, target = languages if step.is_source else languages[::-1]
-        translator = translator.towards(target, source)
-    choice = PairSelection(chain.filter, chain.keep)
-    task = SyntheticCorpusTask(translator, [trained], step.text, step.is_source, choice)
+    teacher = _teacher(step, chain, forward, folder)
+    task = SyntheticCorpusTask(teacher, step.text, step.is_source, PairSelection(chain.filter, chain.keep))
     if counts := make_corpus(task, file, replaces=True):
         say(f"{file}: {counts_in_words(counts)}")
     return FileCorpus(
         name=step.corpus, file=str(file), tag=step.tag, weight=step.weight, filter=FilterConfig(),
         synthetic=True, columns=list(languages),
     )  # fmt: skip
+
+
+def _teacher(step: Step, chain: ChainConfig, forward: Config, folder: Path) -> Teacher:
+    """The teacher of this step; a model is trained where it was not."""
+    if not isinstance(step.model, Config | Path):
+        return step.model
+    trained = step.model if isinstance(step.model, Path) else train(step.model, folder / step.folder)
+    translator = Translator.load(trained, forward.train.device, decode=chain.decode)
+    if len(translator.directions) > 1:
+        languages = forward.data.source_lang, forward.data.target_lang
+        source, target = languages if step.is_source else languages[::-1]
+        translator = translator.towards(target, source)
+    return Runs(translator, [trained])
 
 
 def _set_other_aside(forward: Path, synthetic: Sequence[Path]) -> None:

@@ -28,6 +28,7 @@ from transformer_mt.companions.lab.synthetic import (
     make_corpus,
     with_corpora,
 )
+from transformer_mt.companions.lab.teacher import Runs, Teacher, is_described, known_tag, must_open
 from transformer_mt.config import Config, DataConfig, EvaluateConfig
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.evaluation_sets import EvaluationSet, read_set
@@ -71,13 +72,17 @@ class Plan:
     """The corpora that the student learns from."""
 
     teachers: Sequence[Path]
-    """Runs; several translate together, as an ensemble."""
+    """Runs, which translate together as an ensemble; or the YAML file of a language model."""
     texts: Sequence[Path] = ()
     """Files of text in the source language, besides the sources of the training corpora."""
     with_references: bool = False
     """True if the student also learns from the training corpora themselves."""
     choice: PairSelection = ALL
     """Which of the teachers' translations it learns from; by default all."""
+
+    @property
+    def has_runs(self) -> bool:
+        return not is_described(self.teachers[0])
 
 
 def distill(plan: Plan, config: Config, out: Path | None, fresh: bool = False) -> str:
@@ -106,7 +111,8 @@ def distill(plan: Plan, config: Config, out: Path | None, fresh: bool = False) -
         return ""
     after_training(folder)
     refused = _export(folder)
-    models = {"teacher": list(plan.teachers), "student": [folder]}
+    models = {"teacher": list(plan.teachers)} if plan.has_runs else {}
+    models["student"] = [folder]
     if refused is None:
         models["student, int8"] = [folder / _INT8]
     rows = [_measure_alone(name, folders, test, config.evaluate) for name, folders in models.items()]
@@ -122,7 +128,13 @@ def _check_student(plan: Plan, config: Config) -> None:
     """InputError, before any work, if the student cannot learn from its teachers or cannot become int8."""
     import_ctranslate2()
     build_metrics(config.evaluate, config.data.target_lang, _MEASURED)  # an extra that is missing
-    known, wanted = _directions(RunFolder(plan.teachers[0]).config().data), _directions(config.data)
+    wanted = _directions(config.data)
+    if plan.has_runs:
+        known = _directions(RunFolder(plan.teachers[0]).config().data)
+    elif plan.teachers[1:]:
+        raise InputError(f"{plan.teachers[0]}: must translate alone, but is part of an ensemble")
+    else:
+        known = [must_open(plan.teachers[0], languages).languages for languages in wanted]
     if missing := [direction for direction in wanted if direction not in known]:
         names = ", ".join(f"{source} to {target}" for source, target in known)
         source, target = missing[0]
@@ -224,7 +236,7 @@ def _distilled_entries(
     of `more_text`, and where asked the entries themselves.
     """
     distilled: list[Corpus] = []
-    data, device = config.data, config.train.device
+    data = config.data
     entries = data.entries
     for number, entry in enumerate(entries, start=1):
         if entry.is_text:  # it is learned from as it stands
@@ -233,22 +245,29 @@ def _distilled_entries(
         file = folder / ("distilled.jsonl" if len(entries) == 1 else f"distilled-{number}.jsonl")
         languages = data.languages_of(entry)
         text = TextSource.of_corpora(data, [entry])
-        columns = _translate(plan, device, text, entry.tag, languages, file, ranks)
+        columns = _translate(plan, config, text, entry.tag, languages, file, ranks)
         kept = entry.model_dump(include=set(Corpus.model_fields), exclude={"filter", "reverse"})
         kept |= {"source_lang": languages[0], "target_lang": languages[1]}
+        kept |= {"synthetic": entry.synthetic or not plan.has_runs}
         distilled.append(FileCorpus(**kept, file=str(file), columns=list(columns), filter=FilterConfig()))
     if more_text is not None:
         file, languages = folder / "distilled-text.jsonl", (data.source_lang, data.target_lang)
-        columns = _translate(plan, device, more_text, None, languages, file, ranks)
+        columns = _translate(plan, config, more_text, None, languages, file, ranks)
         distilled.append(
-            FileCorpus(name="text", file=str(file), columns=list(columns), filter=FilterConfig())
+            FileCorpus(
+                name="text",
+                file=str(file),
+                columns=list(columns),
+                filter=FilterConfig(),
+                synthetic=not plan.has_runs,
+            )
         )
     return [*distilled, *(entry for entry in entries if plan.with_references and not entry.is_text)]
 
 
 def _translate(
     plan: Plan,
-    device: str,
+    config: Config,
     text: TextSource,
     tag: str | None,
     languages: tuple[str, str],
@@ -256,18 +275,16 @@ def _translate(
     ranks: Ranks,
 ) -> tuple[str, str]:
     """Write the corpus `file`; its columns, which are the languages as the teacher calls them."""
-    first, *others = plan.teachers
-    translator = Translator.load(first, device, ensemble=others).for_set(languages)
-    tag = _known_tag(tag, translator)
-    task = SyntheticCorpusTask(translator, plan.teachers, text, True, plan.choice, tag)
+    if plan.has_runs:
+        first, *others = plan.teachers
+        translator = Translator.load(first, config.train.device, ensemble=others)
+        teacher: Teacher = Runs(translator.for_set(languages), plan.teachers, tag)
+    else:
+        teacher, text = must_open(plan.teachers[0], languages), text.without_sets(config.data)
+    task = SyntheticCorpusTask(teacher, text, True, plan.choice)
     if counts := make_corpus(task, file, ranks):
         say(f"{file}: {counts_in_words(counts)}")
     return task.languages
-
-
-def _known_tag(tag: str | None, translator: Translator) -> str | None:
-    """The tag, if the model has it. One without it was trained on no such corpus: it translates as usual."""
-    return tag if tag in translator.tokenizer.control_ids else None
 
 
 def _measure(name: str, folders: Sequence[Path], test: EvaluationSet, rules: EvaluateConfig) -> Row:
@@ -288,7 +305,7 @@ def _timed(
     name: str, translator: Translator, test: EvaluationSet, rules: EvaluateConfig, megabytes: float, seen: str
 ) -> Row:
     """The speed and the scores of the translator, with the test set's tag before each source."""
-    options = Options(tag=_known_tag(test.tag, translator))
+    options = Options(tag=known_tag(test.tag, translator))
     few = range(min(32, len(test.sources)))  # what is done once is not measured
     list(translator.stream([test.sources[i] for i in few], options.of_lines(few)))
     start = time.perf_counter()

@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from filelock import FileLock, Timeout
 
 from transformer_mt.companions.lab.origin import check_origin, record_origin, set_other_aside
+from transformer_mt.companions.lab.teacher import Row, Teacher
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.corpus import Corpus
+from transformer_mt.corpora.evaluation_sets import read_set
 from transformer_mt.data.cleaning.cleaning_rules import Rule, rules_of
 from transformer_mt.data.preparation.training_pairs import training_pairs
 from transformer_mt.errors import InputError, Setting, WorkError
@@ -27,14 +28,12 @@ from transformer_mt.files import digest, fsync
 from transformer_mt.locks import FolderLock
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
-from transformer_mt.runs.folder import RunFolder, origin_of
+from transformer_mt.runs.folder import origin_of
 from transformer_mt.settings.filter import FilterConfig
-from transformer_mt.text.hashes import text_key
+from transformer_mt.text.hashes import sentence_key, text_key
 from transformer_mt.text.lines import count_lines, cut_to_whole_lines, read_lines
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.translation.chunk_size import ChunkSize
-from transformer_mt.translation.result import Options
-from transformer_mt.translation.translator import Translator
 from transformer_mt.version import RESULTS
 
 EMPTY, REPEATED, LONG, LOW = "empty", "repeated", "over-long", "low score"
@@ -96,38 +95,47 @@ class TextSource:
             ]
         return cls(lambda: kept, hashlib.sha256("\n".join(kept).encode()).hexdigest()[:24], len(kept))
 
+    def without_sets(self, data: DataConfig) -> "TextSource":
+        """The lines that are on no side of the validation and test sets, apart from those that are held out
+        of the training corpora.
+        """
+        keys = {
+            sentence_key(text)
+            for corpus in (*data.valid_sets, *data.test)
+            if not corpus.is_held_out
+            for source, references in read_set(corpus, data.languages, None, "test")
+            for text in (source, *references)
+        }
+        content = hashlib.sha256(f"{self.content} {sorted(keys)}".encode()).hexdigest()[:24]
+        return TextSource(
+            lambda: (line for line in self.read() if sentence_key(line) not in keys), content, self.total
+        )
+
 
 @dataclass(frozen=True)
 class SyntheticCorpusTask:
-    """Text becomes a corpus: which models translate it, and which side of the pairs it is."""
+    """Text becomes a corpus: who translates it, and which side of the pairs it is."""
 
-    translator: Translator
-    models: Sequence[Path]
-    """The folders of the translator."""
+    teacher: Teacher
     text: TextSource
     is_source: bool
     """Whether the text is the source of the pairs (distillation); if not, its translation is
     (back-translation).
     """
     choice: PairSelection
-    tag: str | None = None
-    """Before each line, for the models."""
 
     @property
     def languages(self) -> tuple[str, str]:
         """The source and the target language of the pairs."""
-        direction = self.translator.source_lang, self.translator.target_lang
-        return direction if self.is_source else (direction[1], direction[0])
+        source, target = self.teacher.languages
+        return (source, target) if self.is_source else (target, source)
 
     def facts(self) -> dict[str, str]:
         """The facts that the corpus is made from."""
-        decode = self.translator.decode.model_dump(exclude={"batch_tokens"})
         # Under the names of earlier versions: what these have translated stays valid.
         flags = [{"no_hypothesis": "none", "truncated": "cut"}.get(flag, flag) for flag in self.choice.flags]
         return {
-            "model": " ".join(str(RunFolder(model).weights_digest()) for model in self.models),
-            "search": json.dumps([decode, self.tag, *self.languages], sort_keys=True),
-            "engine": f"{self.translator.engine.name} {self.translator.engine.dtype}",
+            **self.teacher.facts(self.languages),
             "text": self.text.content,
             "program's results": str(RESULTS),
             "choice": json.dumps([self.choice.rules.model_dump(), self.choice.keep, flags]),
@@ -155,6 +163,10 @@ def make_corpus(
     ranks = ranks or Ranks()
     counts: Counter[str] = Counter()
     check_columns(step.languages)
+    if step.choice.keep < 1 and not step.teacher.has_scores:
+        raise InputError(
+            Setting("keep"), f" must be 1 with a teacher that gives no scores, but is {step.choice.keep}"
+        )
     if not ranks.is_rank_zero:
         while lines := ranks.broadcast(None):
             _translated(step, lines, ranks)
@@ -179,26 +191,24 @@ def make_corpus(
             part.touch()
             if part.stat().st_size:  # the choice is made when all is translated: it may still change
                 check_origin(part, {name: facts[name] for name in facts if name != "choice"}, origin)
-            folders = [os.path.relpath(model, out.parent) for model in step.models]
+            folders = [os.path.relpath(model, out.parent) for model in step.teacher.models]
             record_origin(origin, {**facts, "folders": folders})
             _translate_into(part, step, counts, ranks)
             _write_kept(part, out, step, rules, counts)
+            step.teacher.end(out, lambda: _worth_translating(step, Counter()), counts)
     ranks.broadcast(None)
     return counts
 
 
 def _translate_into(part: Path, step: SyntheticCorpusTask, counts: Counter[str], ranks: Ranks) -> None:
     """All lines with their translations, one JSON object each; those in the file already stay."""
-    done = cut_to_whole_lines(part)
-    models = ", ".join(map(str, step.models))
-    say(
-        f"{done:,} lines are translated already"
-        if done
-        else f"{models} translates, {step.translator.decode.in_words}"
-    )
+    if done := cut_to_whole_lines(part):
+        say(f"{done:,} lines are translated already")
+    else:
+        step.teacher.begin(lambda: _worth_translating(step, Counter()))
     lines = _worth_translating(step, counts)
     for line, row in zip(islice(lines, done), _rows(part)):
-        if row[step.translator.source_lang] != line:
+        if row[step.teacher.languages[0]] != line:
             raise InputError(
                 f"{part}: must hold translations of these lines, but has another at {line!r}; remove it"
             )
@@ -217,8 +227,7 @@ def _translate_into(part: Path, step: SyntheticCorpusTask, counts: Counter[str],
 
 
 def _worth_translating(step: SyntheticCorpusTask, counts: Counter[str]) -> Iterator[str]:
-    """Lines that are not empty, not there before, and not longer than what the model was trained on."""
-    translator = step.translator
+    """Lines that are not empty, not there before, and not too long."""
     seen: set[int] = set()  # about 70 MB for a million lines
     for line in map(str.strip, step.text.read()):
         counts[READ] += 1
@@ -227,29 +236,16 @@ def _worth_translating(step: SyntheticCorpusTask, counts: Counter[str]) -> Itera
             counts[EMPTY] += 1
         elif key in seen:
             counts[REPEATED] += 1
-        elif len(translator.tokenizer.encode_src([line], num_threads=1)[0]) >= translator.max_src_length:
+        elif not step.teacher.takes(line):
             counts[LONG] += 1
         else:
             seen.add(key)
             yield line
 
 
-Row = dict[str, Any]
-
-
 def _translated(step: SyntheticCorpusTask, lines: Sequence[str], ranks: Ranks) -> list[Row]:
     """The rows of these lines, on each rank; each translates its share."""
-    translator = step.translator
-    results = translator.stream(lines[ranks.rank :: ranks.size], Options(tag=step.tag))
-    of_rank = [
-        {
-            translator.target_lang: result.translation,
-            translator.source_lang: result.source,
-            "score": round(result.score, 4),
-            "flags": result.flags,
-        }
-        for result in results
-    ]
+    of_rank = list(step.teacher.rows(lines[ranks.rank :: ranks.size]))
     shares = ranks.gather(of_rank)
     return [shares[i % ranks.size][i // ranks.size] for i in range(len(lines))]
 
@@ -271,7 +267,7 @@ def _write_kept(
         raise WorkError(
             f"{out}: no translation is left after cleaning ({counts_in_words(counts)}); run it again with "
             "other rules or another share: the translations are kept; or the model does not translate from "
-            f"{step.translator.source_lang}"
+            f"{step.teacher.languages[0]}"
         )
     least = float(np.quantile(scores, 1 - choice.keep)) if choice.keep < 1 else -np.inf
     temporary = out.with_name(f".{out.name}.tmp")
@@ -300,7 +296,7 @@ def _reason(row: Row, step: SyntheticCorpusTask, rules: Sequence[Rule]) -> str |
     if wrong := next((flag for flag in row["flags"] if flag in step.choice.flags), None):
         return str(wrong)
     if not (src and tgt):
-        return "no_hypothesis"
+        return str(next(iter(row["flags"]), "no_hypothesis"))
     return next((rule.reason for rule in rules if rule.drops(src, tgt)), None)
 
 

@@ -20,6 +20,7 @@ from transformer_mt.companions.lab.synthetic import (
     TextSource,
     make_corpus,
 )
+from transformer_mt.companions.lab.teacher import Runs
 from transformer_mt.config import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError, WorkError
@@ -35,7 +36,7 @@ ALL = PairSelection(FilterConfig())
 
 def backtranslate(translator, models, texts, out, choice):
     return make_corpus(
-        SyntheticCorpusTask(translator, models, TextSource.of_files(texts), False, choice), out
+        SyntheticCorpusTask(Runs(translator, models), TextSource.of_files(texts), False, choice), out
     )
 
 
@@ -114,7 +115,7 @@ def test_an_interrupted_translation_is_resumed(translator, tiny_run, text, tmp_p
     original, calls, lines = synthetic._translated, [], []
     worth = list(
         synthetic._worth_translating(
-            SyntheticCorpusTask(translator, [], TextSource.of_files([text]), False, ALL), Counter()
+            SyntheticCorpusTask(Runs(translator, []), TextSource.of_files([text]), False, ALL), Counter()
         )
     )
 
@@ -201,7 +202,8 @@ def test_other_lines_are_not_continued(translator, tiny_run, text, tmp_path, mon
     """As an earlier version may have left them, which chose other lines of the same text."""
     part = tmp_path / ".x.jsonl.part"
     part.write_text('{"de": "x", "en": "Another line.", "score": 0.0, "flags": []}\n')
-    facts = SyntheticCorpusTask(translator, [tiny_run], TextSource.of_files([text]), False, ALL).facts()
+    task = SyntheticCorpusTask(Runs(translator, [tiny_run]), TextSource.of_files([text]), False, ALL)
+    facts = task.facts()
     record_origin(tmp_path / "x.jsonl.origin.json", facts)
     with pytest.raises(InputError, match="must hold translations of these lines, but has another at"):
         backtranslate(translator, [tiny_run], [text], tmp_path / "x.jsonl", ALL)

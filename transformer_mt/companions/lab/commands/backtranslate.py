@@ -1,6 +1,7 @@
 """transformer-mt backtranslate"""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,12 +13,13 @@ from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say
 
 if TYPE_CHECKING:
+    from transformer_mt.companions.lab.teacher import Teacher
     from transformer_mt.settings.filter import FilterConfig
 
 _ABOUT = (
-    "Make a training corpus from monolingual text: a target-to-source model writes the sources. "
-    "With one YAML file instead of MODEL and TEXT: train that model, translate, and train the forward model. "
-    "Rerun it to resume."
+    "Make a training corpus from monolingual text: a target-to-source model, or a language model that a YAML "
+    "file describes, writes the sources. With the YAML file of a chain instead of MODEL and TEXT: train that "
+    "model, translate, and train the forward model. Rerun it to resume."
 )
 _RULES = ("copy", "script", "language", "numbers", "markup", "encoding")
 
@@ -50,7 +52,8 @@ def add_arguments(parser: Parser) -> None:
 
 
 def _backtranslate(arguments: argparse.Namespace) -> int:
-    if arguments.model.endswith((".yaml", ".yml")):
+    teacher = _described(arguments)
+    if teacher is None and arguments.model.endswith((".yaml", ".yml")):
         return _chain(arguments)
     if arguments.fresh:
         raise InputError("--fresh requires a YAML file of the whole chain")
@@ -61,8 +64,6 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
     keep = 1.0 if arguments.keep is None else arguments.keep
     rules = _rules("copy,script" if arguments.filter is None else arguments.filter)
     texts = existing_files(arguments.texts)
-    request = ModelRequest.of(arguments)
-    translator = load_translator(request)
     from transformer_mt.companions.lab.synthetic import (
         PairSelection,
         SyntheticCorpusTask,
@@ -70,13 +71,18 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
         counts_in_words,
         make_corpus,
     )
+    from transformer_mt.companions.lab.teacher import Runs
     from transformer_mt.training.parallel.distributed import Ranks, refuse_lost_rank
 
-    ranks = join_ranks(translator) if has_ranks() else Ranks()
-    request = replace(request, source_lang=translator.source_lang, target_lang=translator.target_lang)
-    models = [run.path for run in (request.run(), *request.other_runs())]
+    ranks = Ranks()
+    if teacher is None:
+        request = ModelRequest.of(arguments)
+        translator = load_translator(request)
+        ranks = join_ranks(translator) if has_ranks() else ranks
+        request = replace(request, source_lang=translator.source_lang, target_lang=translator.target_lang)
+        teacher = Runs(translator, [run.path for run in (request.run(), *request.other_runs())])
     choice = PairSelection(rules, keep)
-    step = SyntheticCorpusTask(translator, models, TextSource.of_files(texts), is_source=False, choice=choice)
+    step = SyntheticCorpusTask(teacher, TextSource.of_files(texts), is_source=False, choice=choice)
     try:
         counts = make_corpus(step, Path(arguments.out), ranks)
     except RuntimeError as error:
@@ -88,13 +94,33 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _described(arguments: argparse.Namespace) -> "Teacher | None":
+    """The teacher that a YAML file describes; None if MODEL is another kind of file, or a folder."""
+    from transformer_mt.companions.lab.teacher import is_described, open_teacher
+
+    file = Path(arguments.model)
+    if not (is_described(file) and file.is_file()):
+        return None
+    teacher = open_teacher(file, (vars(arguments)["from"], arguments.to))
+    if teacher is not None:
+        used = ("model", "texts", "out", "filter", "keep", "fresh", "from", "to", "command")
+        _check_others(arguments, used, "a language model")
+        if has_ranks():
+            raise InputError("a language model must be asked by one process; run this without torchrun")
+    return teacher
+
+
+def _check_others(arguments: argparse.Namespace, used: Sequence[str], what: str) -> None:
+    """InputError if options are given that have no effect with this kind of MODEL."""
+    others = {key: value for key, value in vars(arguments).items() if key not in used}
+    if given := [key for key, value in others.items() if value not in (None, [], "auto")]:
+        raise InputError(Setting(given[0]), f" must be left out with {what}")
+
+
 def _chain(arguments: argparse.Namespace) -> int:
     if arguments.texts:
         raise InputError("with a YAML file the texts must be named in it, but TEXT is given")
-    flags = ("model", "out", "fresh", "command")
-    others = {key: value for key, value in vars(arguments).items() if key not in flags}
-    if given := [key for key, value in others.items() if value not in (None, [], "auto")]:
-        raise InputError(Setting(given[0]), " must be left out with a YAML file of the whole chain")
+    _check_others(arguments, ("model", "out", "fresh", "command"), "a YAML file of the whole chain")
     if has_ranks():
         raise InputError("a chain must run in one process; use torchrun for its steps instead")
     from transformer_mt.companions.lab.backtranslation_chain import run_chain

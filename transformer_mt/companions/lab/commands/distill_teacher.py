@@ -4,6 +4,8 @@ import argparse
 from pathlib import Path
 
 from transformer_mt.cli.options.arguments import Parser, existing_files, share
+from transformer_mt.cli.options.ranks import has_ranks
+from transformer_mt.errors import InputError
 
 _ABOUT = (
     "Train a small, fast student on a teacher's translations of the training sentences, export it in int8, "
@@ -13,7 +15,9 @@ _ABOUT = (
 
 def add_arguments(parser: Parser) -> None:
     parser.description = _ABOUT
-    parser.add_argument("teacher", metavar="TEACHER", help="the run's folder of the trained model")
+    parser.add_argument(
+        "teacher", metavar="TEACHER", help="the folder of a trained model, or a language model's YAML file"
+    )
     parser.add_argument("config", metavar="CONFIG", help="YAML file of the student")
     parser.add_argument(
         "overrides",
@@ -55,11 +59,17 @@ def _distill(arguments: argparse.Namespace) -> int:
     texts = existing_files(arguments.text)
     from transformer_mt.companions.lab.distill import Plan, distill
     from transformer_mt.companions.lab.synthetic import REJECTED_FLAGS, PairSelection
+    from transformer_mt.companions.lab.teacher import is_described
     from transformer_mt.runs.open_model import open_model
     from transformer_mt.settings.filter import FilterConfig
 
+    if has_ranks() and is_described(Path(arguments.teacher)):
+        raise InputError("a language model must be asked by one process; run this without torchrun")
     plan = Plan(
-        teachers=[open_model(model).path for model in (arguments.teacher, *arguments.ensemble)],
+        teachers=[
+            Path(model) if is_described(Path(model)) else open_model(model).path
+            for model in (arguments.teacher, *arguments.ensemble)
+        ],
         texts=texts,
         with_references=arguments.references,
         choice=PairSelection(

@@ -1,0 +1,13 @@
+"""A language model behind a chat-completions server as the teacher of `distill` and `backtranslate`.
+
+Begin with `language_model.py`. `teacher_section.py` has the YAML, `chat.py` speaks with the server,
+`prompt.py` and `answer_checks.py` make lines of its answers, `kept_answers.py` keeps them,
+and `candidate_scores.py` scores them.
+"""
+
+from transformer_mt.companion import Companion
+
+companion = Companion(
+    requires=["lab"],
+    hooks={"open_teacher": "transformer_mt.companions.teacher.language_model:open_described"},
+)

@@ -1,0 +1,62 @@
+"""Checks of a language model's translations: what fails one is nothing to learn from."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection
+
+from transformer_mt.companions.teacher.teacher_section import Check
+from transformer_mt.data.cleaning.cleaning_rules import CopyRule, MarkupRule, NumbersRule, ScriptRule
+from transformer_mt.text.languages import LanguageIdentifier, names_of
+from transformer_mt.text.scripts import script_share
+from transformer_mt.translation.stages.problem_flags import text_flags
+
+# How assistants begin who refuse, or speak of their answer.
+_ASSISTANT = (
+    r"(sure|certainly|of course)[,!.]|okay, |here(’|'| i)s (the|a|your) |(translation|note)\s*:|"
+    r"as an? (ai|language model|assistant)\b|sorry, |i (cannot|can(’|')t) |i(’|'| a)m (sorry|unable)\b"
+)
+_MARKUP = re.compile(rf"{MarkupRule.PATTERN.pattern}|\*\*|```|^#+ ")
+_OPEN, _CLOSE = "\"“„«'", "\"”“»'"
+# In bytes of UTF-8: a Chinese character has three, and stands for about as many letters.
+_RATIO, _MORE = 4, 20
+
+
+def checks_of(chosen: Collection[Check], languages: tuple[str, str]) -> Callable[[str, str], str | None]:
+    """A function that says of a source and its translation the name of the first check that fails.
+    InputError if an extra is missing.
+    """
+    target = languages[1]
+    identifier = LanguageIdentifier() if "language" in chosen else None
+    names = "".join(rf"|{re.escape(name)}( translation)?\s*:" for name in sorted(names_of(target)))
+    assistant = re.compile(_ASSISTANT + names, re.IGNORECASE)
+
+    def is_chatter(source: str, translation: str) -> bool:
+        """It speaks to the user, or has quotes around it that the source has not."""
+        if translation[0] in _OPEN and translation[-1] in _CLOSE:
+            return source[0] not in _OPEN and source[-1] not in _CLOSE
+        return bool(assistant.match(translation)) and not assistant.match(source)
+
+    def is_other_language(source: str, translation: str) -> bool:
+        return bool(identifier and identifier.knows(target) and identifier.is_other(translation, target))
+
+    def is_much_longer(source: str, translation: str) -> bool:
+        shorter, longer = sorted(len(text.encode()) for text in (source, translation))
+        return longer > _RATIO * shorter + _MORE
+
+    def has_other_markup(source: str, translation: str) -> bool:
+        return Counter(_MARKUP.findall(source)) != Counter(_MARKUP.findall(translation))
+
+    def repeats(source: str, translation: str) -> bool:
+        words = translation.split()
+        return "repeating" in text_flags(source, translation, len(words), words)
+
+    def is_other_script(source: str, translation: str) -> bool:
+        share = script_share(translation, target)
+        return share is not None and share < ScriptRule.LEAST
+
+    fails: dict[Check, Callable[[str, str], bool]] = {
+        "chatter": is_chatter, "copy": CopyRule().drops, "language": is_other_language,
+        "length": is_much_longer, "markup": has_other_markup, "numbers": NumbersRule().drops,
+        "repeating": repeats, "script": is_other_script,
+    }  # fmt: skip
+    return lambda source, translation: next((c for c in chosen if fails[c](source, translation)), None)
