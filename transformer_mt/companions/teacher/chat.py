@@ -130,7 +130,7 @@ class Chat:
         return Reply(text, _REASONS.get(str(finish)), attempt, *known)
 
     def _message(self, content: bytes) -> str:
-        """What the server says, in a line without the key."""
+        """The message of an answer, in one line and without the key."""
         text = content.decode(errors="replace")
         try:
             error: Any = json.loads(text)["error"]
