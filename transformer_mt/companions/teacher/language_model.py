@@ -176,7 +176,7 @@ class LanguageModel:
         ]
 
     def _estimate(self, lines: Sequence[str]) -> Cost:
-        """What these lines probably cost in a request, or as a part of one."""
+        """The probable cost of these lines, in a request or as a part of one."""
         share = len(lines) / self._settings.lines
         answer = sum(len(line.encode()) for line in lines) / _BYTES_OF_TOKEN
         return Cost(share, share * len(self._prompt.text) / _BYTES_OF_TOKEN + answer, answer)
