@@ -204,8 +204,7 @@ def _translate_into(part: Path, step: SyntheticCorpusTask, counts: Counter[str],
     """All lines with their translations, one JSON object each; those in the file already stay."""
     if done := cut_to_whole_lines(part):
         say(f"{done:,} lines are translated already")
-    else:
-        step.teacher.begin(lambda: _worth_translating(step, Counter()))
+    step.teacher.begin(lambda: islice(_worth_translating(step, Counter()), done, None))
     lines = _worth_translating(step, counts)
     for line, row in zip(islice(lines, done), _rows(part)):
         if row[step.teacher.languages[0]] != line:

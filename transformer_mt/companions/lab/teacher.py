@@ -34,7 +34,7 @@ class Teacher(Protocol):
         """False for a line that is too long."""
 
     def begin(self, lines: Callable[[], Iterable[str]]) -> None:
-        """Say what will be done with all lines of the corpus, before the first is translated."""
+        """Say what will be done with the lines of the corpus, before the first of them is translated."""
 
     def rows(self, lines: Sequence[str]) -> Iterator[Row]:
         """The rows of these lines, in order. Without a translation the first flag is the reason."""

@@ -65,7 +65,7 @@ def _items(text: str, count: int) -> list[Answer]:
     """
     items: list[tuple[int, str]] = []
     longer: set[int] = set()
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if match := _ITEM.fullmatch(line):
             items.append((int(match[1]), (match[2] or "").strip()))
         elif items and line.strip():

@@ -1,5 +1,6 @@
 """The YAML file that describes a language model as a teacher."""
 
+import json
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -80,6 +81,10 @@ class LanguageModelConfig(Section):
             yield "prompt must have {terms} with a glossary, but has not"
         if wrong := sorted(_OURS & self.parameters.keys()):
             yield f"parameters must not have {', '.join(wrong)}, which are set here"
+        try:
+            json.dumps(self.parameters, allow_nan=False)
+        except (TypeError, ValueError):
+            yield "parameters must be values that JSON has: no dates, .inf or .nan"
 
 
 class TeacherFile(Section):
