@@ -34,6 +34,8 @@ class ChatServer(ThreadingHTTPServer):
         self.keys: set[str | None] = set()
         """The header Authorization of each."""
         self.has_usage = True
+        self.tokens = 0
+        """Tokens that each answer has more than words."""
         self.wrap: Callable[[str], str] = lambda text: text
         """Changes each answer as a whole."""
         self.message = ""
@@ -92,7 +94,10 @@ class _Handler(BaseHTTPRequestHandler):
         message = {"role": "assistant", "content": self.server.wrap(text)}
         answer = {"choices": [{"index": 0, "finish_reason": finish, "message": message}]}
         if self.server.has_usage:
-            answer["usage"] = {"prompt_tokens": len(prompt.split()), "completion_tokens": len(text.split())}
+            answer["usage"] = {
+                "prompt_tokens": len(prompt.split()),
+                "completion_tokens": len(text.split()) + self.server.tokens,
+            }
         if fault == "endless":
             time.sleep(3)
         if fault == "error":

@@ -128,13 +128,13 @@ def _check_student(plan: Plan, config: Config) -> None:
     """InputError, before any work, if the student cannot learn from its teachers or cannot become int8."""
     import_ctranslate2()
     build_metrics(config.evaluate, config.data.target_lang, _MEASURED)  # an extra that is missing
-    wanted = _directions(config.data)
-    if plan.has_runs:
-        known = _directions(RunFolder(plan.teachers[0]).config().data)
-    elif plan.teachers[1:]:
-        raise InputError(f"{plan.teachers[0]}: must translate alone, but is part of an ensemble")
+    known = wanted = _directions(config.data)
+    if file := next(filter(is_described, plan.teachers), None):
+        if plan.teachers[1:]:
+            raise InputError(f"{file}: a language model must translate alone, but is part of an ensemble")
+        must_open(file, wanted[0])
     else:
-        known = [must_open(plan.teachers[0], languages).languages for languages in wanted]
+        known = _directions(RunFolder(plan.teachers[0]).config().data)
     if missing := [direction for direction in wanted if direction not in known]:
         names = ", ".join(f"{source} to {target}" for source, target in known)
         source, target = missing[0]

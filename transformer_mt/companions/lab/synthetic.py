@@ -165,7 +165,7 @@ def make_corpus(
     check_columns(step.languages)
     if step.choice.keep < 1 and not step.teacher.has_scores:
         raise InputError(
-            Setting("keep"), f" must be 1 with a teacher that gives no scores, but is {step.choice.keep}"
+            f"the share to keep must be 1 without teacher.metric, which scores, but is {step.choice.keep}"
         )
     if not ranks.is_rank_zero:
         while lines := ranks.broadcast(None):
@@ -195,7 +195,6 @@ def make_corpus(
             record_origin(origin, {**facts, "folders": folders})
             _translate_into(part, step, counts, ranks)
             _write_kept(part, out, step, rules, counts)
-            step.teacher.end(out, lambda: _worth_translating(step, Counter()), counts)
     ranks.broadcast(None)
     return counts
 
@@ -281,6 +280,7 @@ def _write_kept(
             del row["flags"]
             output.write(json.dumps(row, ensure_ascii=False) + "\n")
     fsync(temporary)
+    step.teacher.end(out, lambda: _worth_translating(step, Counter()), counts)
     temporary.replace(out)
     part.unlink()
 

@@ -40,7 +40,7 @@ class Teacher(Protocol):
         """The rows of these lines, in order. Without a translation the first flag is the reason."""
 
     def end(self, out: Path, lines: Callable[[], Iterable[str]], counts: Mapping[str, int]) -> None:
-        """Called when the corpus is written, with the number of lines by what became of them."""
+        """Called before the corpus appears, with the number of lines by what became of them."""
 
 
 class Runs:

@@ -5,20 +5,25 @@ from collections import Counter
 from collections.abc import Callable, Collection
 
 from transformer_mt.companions.teacher.teacher_section import Check
-from transformer_mt.data.cleaning.cleaning_rules import CopyRule, MarkupRule, NumbersRule, ScriptRule
-from transformer_mt.text.languages import LanguageIdentifier, names_of
+from transformer_mt.data.cleaning.cleaning_rules import CopyRule, NumbersRule, ScriptRule
+from transformer_mt.text.languages import LanguageIdentifier
 from transformer_mt.text.scripts import script_share
 from transformer_mt.translation.stages.problem_flags import text_flags
 
-# How assistants begin who refuse, or speak of their answer.
-_ASSISTANT = (
-    r"(sure|certainly|of course)[,!.]|okay, |here(’|'| i)s (the|a|your) |(translation|note)\s*:|"
-    r"as an? (ai|language model|assistant)\b|sorry, |i (cannot|can(’|')t) |i(’|'| a)m (sorry|unable)\b"
+# Assistants who refuse or speak of their answer. "I'm sorry." and "Of course." can be translations.
+_ASSISTANT = re.compile(
+    r".{0,40}\bas an? (ai|artificial|(large )?language model|assistant)\b|"
+    r".{0,40}\b(can(no|’|')t|can not|unable to|won(’|')t) (translate|assist|provide|comply|help with)\b|"
+    r"(sure|certainly|of course|okay|here)\b.{0,40}\btranslat(ion|ed)\b",
+    re.IGNORECASE,
 )
-_MARKUP = re.compile(rf"{MarkupRule.PATTERN.pattern}|\*\*|```|^#+ ")
-_OPEN, _CLOSE = "\"“„«'", "\"”“»'"
-# In bytes of UTF-8: a Chinese character has three, and stands for about as many letters.
-_RATIO, _MORE = 4, 20
+_LABEL = re.compile(r"(\S+\s){0,3}\S+:\s+[^\"“„«「『'‘]|\d+[.)]\s")
+_MARKUP = re.compile(r"</?[A-Za-z][\w:-]*(?=[^<>]*>)|<!--|\{\{|\}\}|\[\[|\]\]|\$\{|\*\*|```|^#+ ")
+_OPEN, _CLOSE = "\"“„«‹'‘「『", "\"”“»›'’」』"
+_RATIO, _MORE = (
+    4,
+    20,
+)  # in bytes of UTF-8: a Chinese character has three, and stands for about as many letters
 
 
 def checks_of(chosen: Collection[Check], languages: tuple[str, str]) -> Callable[[str, str], str | None]:
@@ -27,14 +32,14 @@ def checks_of(chosen: Collection[Check], languages: tuple[str, str]) -> Callable
     """
     target = languages[1]
     identifier = LanguageIdentifier() if "language" in chosen else None
-    names = "".join(rf"|{re.escape(name)}( translation)?\s*:" for name in sorted(names_of(target)))
-    assistant = re.compile(_ASSISTANT + names, re.IGNORECASE)
 
     def is_chatter(source: str, translation: str) -> bool:
-        """It speaks to the user, or has quotes around it that the source has not."""
+        """It speaks to the user, or has a label, a number or quotes before it that the source has not."""
+        if _ASSISTANT.match(translation) and not _ASSISTANT.match(source):
+            return True
         if translation[0] in _OPEN and translation[-1] in _CLOSE:
             return source[0] not in _OPEN and source[-1] not in _CLOSE
-        return bool(assistant.match(translation)) and not assistant.match(source)
+        return bool(_LABEL.match(translation)) and not re.search(r"[:：;]|^\d", source)
 
     def is_other_language(source: str, translation: str) -> bool:
         return bool(identifier and identifier.knows(target) and identifier.is_other(translation, target))

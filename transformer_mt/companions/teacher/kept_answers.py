@@ -1,106 +1,126 @@
-"""The answers of a language model, kept one by one as they come, and never paid for twice."""
+"""The answers of a language model and what they cost, kept as they come and never paid for twice."""
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from transformer_mt.companions.teacher.teacher_section import LanguageModelConfig
-from transformer_mt.errors import InputError
+from transformer_mt.companions.teacher.teacher_section import Limit, Price
+from transformer_mt.errors import WorkError
 
-_TABLE = (
-    "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answers TEXT, requests REAL, "
-    "prompt_tokens REAL, answer_tokens REAL, time TEXT) WITHOUT ROWID"
+_BEGIN = (
+    "PRAGMA locking_mode = EXCLUSIVE",  # so that two commands cannot spend one limit
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = NORMAL",  # a killed process loses nothing
+    "CREATE TABLE IF NOT EXISTS requests (id INTEGER PRIMARY KEY, endpoint TEXT, prompt_tokens INT, "
+    "answer_tokens INT, money REAL, time TEXT)",
+    "CREATE TABLE IF NOT EXISTS answers (line TEXT, request INT, text TEXT, reason TEXT)",
+    "CREATE INDEX IF NOT EXISTS of_line ON answers (line)",
 )
-_COSTS = "total(requests), total(prompt_tokens), total(answer_tokens)"
+_COST = "count(*), total(prompt_tokens), total(answer_tokens), total(money)"
 
 
 class Answer(NamedTuple):
-    """The translation of a line."""
+    """The translation of a line, or the reason why there is none."""
 
     text: str
     reason: str | None = None
-    """Why it is nothing to learn from."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of answers; a line has its share of a request."""
+    """The cost of requests."""
 
     requests: float = 0.0
     prompt_tokens: float = 0.0
     answer_tokens: float = 0.0
+    money: float = 0.0
 
-    def __add__(self, other: "Cost") -> "Cost":
-        return Cost(*(a + b for a, b in zip(astuple(self), astuple(other))))
-
-    def __mul__(self, factor: float) -> "Cost":
-        return Cost(*(factor * value for value in astuple(self)))
+    @classmethod
+    def of(cls, requests: float, prompt_tokens: float, answer_tokens: float, price: Price | None) -> "Cost":
+        money = (prompt_tokens * price.input + answer_tokens * price.output) / 1e6 if price else 0.0
+        return cls(requests, prompt_tokens, answer_tokens, money)
 
     @property
     def tokens(self) -> float:
         return self.prompt_tokens + self.answer_tokens
 
-    def money(self, settings: LanguageModelConfig) -> float:
-        """0 without a price."""
-        price = settings.price
-        tokens = self.prompt_tokens, self.answer_tokens
-        return (tokens[0] * price.input + tokens[1] * price.output) / 1e6 if price else 0.0
+    def plus(self, other: "Cost", times: float = 1) -> "Cost":
+        return Cost(*(a + times * b for a, b in zip(vars(self).values(), vars(other).values())))
 
-    def over(self, settings: LanguageModelConfig) -> str | None:
+    def over(self, limit: Limit) -> str | None:
         """The key of a limit that this is above."""
-        used = {"requests": self.requests, "tokens": self.tokens, "money": self.money(settings)}
-        limits = {name: getattr(settings.limit, name) for name in used}
-        return next((f"limit.{name}" for name, most in limits.items() if most and used[name] > most), None)
+        for name, most in (("requests", limit.requests), ("tokens", limit.tokens), ("money", limit.money)):
+            if most is not None and getattr(self, name) > most:
+                return f"teacher.limit.{name}"
+        return None
 
 
 class Answers:
-    """A file of answers."""
+    """A file of answers, which one process has at a time. WorkError if it cannot be used."""
 
     def __init__(self, file: Path) -> None:
-        """InputError if the file cannot be written, or another process has it."""
-        self.file, self._rows = file, _connected(file.resolve())
+        self._file = file
+        try:
+            self._rows = sqlite3.connect(file, timeout=0.0)
+        except sqlite3.Error as error:
+            raise self._error(error) from None
+        for command in _BEGIN:
+            self._run(command)
+        self.spent = Cost(*next(self._run(f"SELECT {_COST} FROM requests")))
+        """The cost of all requests."""
 
-    def get(self, key: str) -> list[Answer]:
-        """The answers for a line; none if it was never asked for."""
-        row = self._one("SELECT answers FROM answers WHERE key = ?", key)
-        return [Answer(*answer) for answer in json.loads(row[0])] if row else []
+    def close(self) -> None:
+        self._rows.close()
 
-    def put(self, key: str, answers: Sequence[Answer], cost: Cost) -> None:
+    def of(self, line: str) -> list[Answer]:
+        """The answers for a line, in the order in which they came; none if it was never asked for."""
+        rows = self._run("SELECT text, reason FROM answers WHERE line = ? ORDER BY rowid", line)
+        return [Answer(*row) for row in rows]
+
+    def put(self, answers: Mapping[str, Answer], endpoint: str = "", cost: Cost = Cost()) -> None:
+        """Keep a request with the answers that it brought, all or nothing."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        values = (key, json.dumps(answers, ensure_ascii=False), *astuple(cost), now)
-        self._rows.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)", values)
+        values = endpoint, round(cost.prompt_tokens), round(cost.answer_tokens), cost.money, now
+        number = self._run("INSERT INTO requests VALUES (NULL, ?, ?, ?, ?, ?)", *values).lastrowid
+        for line, answer in answers.items():
+            self._run("INSERT INTO answers VALUES (?, ?, ?, ?)", line, number, *answer)
+        self._commit()
+        self.spent = self.spent.plus(cost)
 
-    def spent(self) -> Cost:
-        """The cost of all answers."""
-        return Cost(*self._one(f"SELECT {_COSTS} FROM answers"))
+    def forget(self, reason: str) -> None:
+        """Forget the answers with this reason."""
+        self._run("DELETE FROM answers WHERE reason = ?", reason)
+        self._commit()
 
-    def of(self, keys: Iterable[str]) -> tuple[Cost, str | None, str | None]:
-        """The cost of the answers with these keys, and the times of the first and the last."""
-        self._rows.execute("CREATE TEMP TABLE chosen (key TEXT PRIMARY KEY)")
-        self._rows.executemany("INSERT OR IGNORE INTO chosen VALUES (?)", ((key,) for key in keys))
-        row = self._one(f"SELECT {_COSTS}, min(time), max(time) FROM answers NATURAL JOIN chosen")
-        self._rows.execute("DROP TABLE chosen")
-        return Cost(*row[:3]), row[3], row[4]
+    def receipt(self, lines: Iterable[str], price: Price | None) -> dict[str, Any]:
+        """The cost of the requests that brought answers for these lines, with their servers and dates."""
+        self._run("CREATE TEMP TABLE chosen (line TEXT PRIMARY KEY)")
+        for line in lines:
+            self._run("INSERT OR IGNORE INTO chosen VALUES (?)", line)
+        of_lines = "FROM requests WHERE id IN (SELECT request FROM answers NATURAL JOIN chosen)"
+        columns = f"json_group_array(DISTINCT endpoint), min(time), max(time), {_COST}"
+        (row,) = list(self._run(f"SELECT {columns} {of_lines}"))
+        names = "endpoints", "first", "last", "requests", "prompt_tokens", "answer_tokens", "money"
+        facts = dict(zip(names, (json.loads(row[0]), *row[1:])))
+        return facts if price else {**facts, "money": None}
 
-    def _one(self, query: str, *values: str) -> Any:
-        return self._rows.execute(query, values).fetchone()
+    def _commit(self) -> None:
+        try:
+            self._rows.commit()
+        except sqlite3.Error as error:
+            raise self._error(error) from None
 
+    def _run(self, command: str, *values: object) -> sqlite3.Cursor:
+        try:
+            return self._rows.execute(command, values)
+        except sqlite3.Error as error:
+            raise self._error(error) from None
 
-@cache
-def _connected(file: Path) -> sqlite3.Connection:
-    """The file for this process alone, so that two cannot spend one limit. Each answer is written at once."""
-    try:
-        rows = sqlite3.connect(file, timeout=0.0, isolation_level=None)
-        for command in ("PRAGMA locking_mode = EXCLUSIVE", "PRAGMA journal_mode = WAL", _TABLE):
-            rows.execute(command)
-    except sqlite3.Error as error:
-        raise InputError(
-            f"{file}: must be a file of answers that no other command uses and that can be written, but: "
-            f"{error}"
-        ) from None
-    return rows
+    def _error(self, error: sqlite3.Error) -> WorkError:
+        is_taken = "locked" in str(error)
+        what = "must be free, but another command uses it" if is_taken else f"cannot be used: {error}"
+        return WorkError(f"{self._file}: {what}")

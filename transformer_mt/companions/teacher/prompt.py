@@ -13,7 +13,7 @@ _NUMBERED = (
     "Translate each numbered line from {source} to {target}. Answer with one line for each, with the same "
     "numbers, and with nothing else.{terms}\n\n{text}"
 )
-_ITEM = re.compile(r"\s*(\d+)[.):](?:\s+(.*))?")
+_ITEM = re.compile(r"\s*(\d{1,6})[.):、](?!\d)(.*)")
 
 
 class Prompt:
@@ -24,17 +24,21 @@ class Prompt:
         self._settings = settings
         self._names = {"source": language_name(languages[0]), "target": language_name(languages[1])}
         self._glossary = read_glossary(settings.glossary, languages) if settings.glossary else None
-        self.text = settings.prompt or (_ONE if settings.lines == 1 else _NUMBERED)
-        """The usual request."""
+        self.texts = [settings.prompt] if settings.prompt else [_ONE, _NUMBERED]
+        """The texts of the requests."""
 
     def of(self, lines: Sequence[str]) -> str:
         """The request for these lines."""
-        is_numbered, prompt = self._is_numbered(lines), self.text
-        if is_numbered:
-            text = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
-        else:
-            (text,), prompt = lines, self._settings.prompt or _ONE
-        values = {**self._names, "terms": self._terms(lines), "text": text}
+        is_numbered = self._is_numbered(lines)
+        items = [f"{number}. {line}" for number, line in enumerate(lines, start=1)]
+        terms = {source: target for line in lines for source, target in self.terms(line).items()}
+        listed = "; ".join(f"{source} = {target}" for source, target in terms.items())
+        values = {
+            **self._names,
+            "terms": f" Translate these terms so: {listed}." if listed else "",
+            "text": "\n".join(items) if is_numbered else lines[0],
+        }
+        prompt = self._settings.prompt or (_NUMBERED if is_numbered else _ONE)
         return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), prompt)
 
     def terms(self, line: str) -> dict[str, str]:
@@ -53,11 +57,6 @@ class Prompt:
         """A prompt of the user's asks for numbers always or never; ours does not for a lone line."""
         return len(lines) > 1 or (self._settings.lines > 1 and self._settings.prompt is not None)
 
-    def _terms(self, lines: Sequence[str]) -> str:
-        terms = {source: target for line in lines for source, target in self.terms(line).items()}
-        listed = "; ".join(f"{source} = {target}" for source, target in terms.items())
-        return f" Translate these terms so: {listed}." if listed else ""
-
 
 def _items(text: str, count: int) -> list[Answer]:
     """The numbered lines of a text. With other numbers than 1 to `count` none can be trusted. What stands
@@ -67,9 +66,9 @@ def _items(text: str, count: int) -> list[Answer]:
     longer: set[int] = set()
     for line in text.split("\n"):
         if match := _ITEM.fullmatch(line):
-            items.append((int(match[1]), (match[2] or "").strip()))
+            items.append((int(match[1]), match[2].strip()))
         elif items and line.strip():
             longer.add(items[-1][0])
     if [number for number, _ in items] != list(range(1, count + 1)):
-        return [Answer(text, "numbering")] * count
+        return [Answer("", "numbering")] * count
     return [Answer(item, "chatter" if i in longer else None if item else "empty") for i, item in items]

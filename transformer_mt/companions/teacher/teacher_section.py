@@ -1,18 +1,14 @@
 """The YAML file that describes a language model as a teacher."""
 
-import json
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal, get_args
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from transformer_mt.config.root import NAME_PATTERN
 from transformer_mt.settings.section import Conflict, Positive, Section, pattern
 
 Check = Literal["chatter", "copy", "language", "length", "markup", "numbers", "repeating", "script"]
-_CHECKS: list[Check] = [
-    "chatter", "copy", "language", "length", "markup", "numbers", "repeating", "script"
-]  # fmt: skip
 _ADDRESS = pattern(r"^https?://[^\s/@?#]+(/[^\s@?#]*)?$", "an address such as http://localhost:8080/v1")
 _VARIABLE = pattern(r"^[A-Za-z_][A-Za-z0-9_]*$", "the name of an environment variable, never the key itself")
 _OURS = {"model", "messages", "stream", "n"}
@@ -28,7 +24,7 @@ class Price(Section):
 
 
 class Limit(Section):
-    """The most that all answers of this teacher may cost together, in all commands."""
+    """The most that all commands with this teacher may cost together."""
 
     requests: Positive | None = None
     """Requests, those that failed counted."""
@@ -36,6 +32,8 @@ class Limit(Section):
     """Tokens of prompts and answers."""
     money: float | None = Field(None, gt=0.0)
     """Money, by `price`."""
+    enough: bool = False
+    """At a limit, use the lines that are answered; if false, the command ends, and can be resumed."""
 
 
 class LanguageModelConfig(Section):
@@ -55,15 +53,15 @@ class LanguageModelConfig(Section):
     """Requests at the same time."""
     timeout: float = Field(300.0, gt=0.0)
     """Seconds until an answer must be complete."""
-    parameters: dict[str, Any] = Field({})
+    parameters: dict[str, JsonValue] = Field({})
     """Further fields of each request, such as {temperature: 0, max_tokens: 500}."""
-    checks: list[Check] = Field(_CHECKS)
+    checks: list[Check] = Field(list(get_args(Check)))
     """What is checked of each translation."""
     candidates: Positive = 1
     """How often each line is asked for."""
     metric: str | None = None
-    """What chooses among candidates and scores translations: the folder of a calibrated run, or a command as
-    of `evaluate --external`, the higher the better.
+    """What chooses among candidates and scores translations: the folder of a run with calibration.json, or a
+    command as of `rerank --external`.
     """
     glossary: str | None = None
     """A file of terms that the prompts name."""
@@ -81,10 +79,6 @@ class LanguageModelConfig(Section):
             yield "prompt must have {terms} with a glossary, but has not"
         if wrong := sorted(_OURS & self.parameters.keys()):
             yield f"parameters must not have {', '.join(wrong)}, which are set here"
-        try:
-            json.dumps(self.parameters, allow_nan=False)
-        except (TypeError, ValueError):
-            yield "parameters must be values that JSON has: no dates, .inf or .nan"
 
 
 class TeacherFile(Section):

@@ -243,11 +243,13 @@ def test_the_command(tiny_run, text, tmp_path, cli):
         (["RUN", "EMPTY", "-o", "x.jsonl"], "the text must have lines, but is empty"),
         (["RUN", "TEXT", "-o", "/proc/x.jsonl"], "/proc/x.jsonl: cannot be written: "),
         (["no.yaml"], "no.yaml: no such config file"),
-        (["no.yaml", "TEXT"], "with a YAML file the texts must be named in it"),
+        (["no.yaml", "TEXT"], "no.yaml: no such config file"),
+        (["chain.yaml", "TEXT"], "with the YAML file of a chain the texts must be named in it, but TEXT is"),
     ],
 )
 def test_mistakes_are_said_in_a_line(tiny_run, text, tmp_path, words, text_of_error, cli):
     (tmp_path / "empty.txt").touch()
+    (tmp_path / "chain.yaml").write_text("backward: a.yaml\n")
     places = {"RUN": tiny_run, "TEXT": text, "EMPTY": "empty.txt"}
     result = cli("backtranslate", *(places.get(word, word) for word in words), cwd=tmp_path)
     assert result.status == 2 and text_of_error in result.err

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ import yaml
 
 from tests.conftest import ROOT, TINY
 from tests.helpers.chat_server import chat_server
-from transformer_mt.companions.teacher import chat
+from transformer_mt.companions.teacher import asking
 from transformer_mt.config import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.evaluation.seen_share import SystemRecord
@@ -34,11 +33,11 @@ def server(monkeypatch):
     """A server that knows the translations; waits between tries are short."""
     waits = []
 
-    async def sleep(seconds, original=chat.asyncio.sleep):
+    async def wait_for(what, seconds, original=asking.asyncio.wait_for):
         waits.append(seconds)
-        await original(min(seconds, 0.01))
+        await original(what, min(seconds, 0.01))
 
-    monkeypatch.setattr(chat.asyncio, "sleep", sleep)
+    monkeypatch.setattr(asking.asyncio, "wait_for", wait_for)
     with chat_server(lambda line: PAIRS.get(line, line)) as server:
         server.waits = waits
         yield server
@@ -72,11 +71,15 @@ def test_lines_become_a_corpus(teach, server, lines):
     result = teach(lines=lines)
     assert result.status == 0, result.err
     assert rows() == PAIRS and f"kept {len(PAIRS)}" in result.err
-    assert "translates 24 lines: about" in result.err and "may know public test sets" in result.err
+    assert "translates 24 lines: at least" in result.err and "may know public test sets" in result.err
     assert sorted(server.lines) == sorted(ENGLISH) and len(server.asked) == -(-24 // lines)
     assert server.most_at_once <= 4
     facts = receipt()
-    assert facts["model"] == "some-model" and "{text}" in facts["prompt"] and facts["share_kept"] == 1
+    assert (
+        facts["model"] == "some-model"
+        and all("{text}" in text for text in facts["prompts"])
+        and facts["share_kept"] == 1
+    )
     assert facts["requests"] == len(server.asked) and facts["first"] <= facts["last"]
     asked = sum(len(body["messages"][0]["content"].split()) for body in server.asked)
     assert facts["prompt_tokens"] == asked and facts["money"] is None
@@ -88,7 +91,7 @@ def test_what_is_no_translation_is_asked_for_once_more_alone_and_then_dropped(te
     answers = dict(PAIRS)
     refused, copied, chatty = ENGLISH[3], ENGLISH[7], ENGLISH[11]
     bad = {
-        refused: "I'm sorry, but I can't help with that.", copied: copied, chatty: "Sure, here it is!",
+        refused: "I'm sorry, but I can't help with that.", copied: copied, chatty: "Sure, the translation:",
         ENGLISH[15]: "**Der Hund**",
     }  # fmt: skip
     answers.update(bad)
@@ -120,7 +123,7 @@ def test_faults_of_a_server_are_waited_out(teach, server, fault):
     server.faults = [fault, fault]
     result = teach(lines=24, timeout=1.0)
     assert result.status == 0 and rows() == PAIRS, result.err
-    assert receipt()["requests"] == len(server.asked) == 3
+    assert len(server.asked) == 3 and receipt()["requests"] == 1
     assert 0.5 <= server.waits[0] <= 1 <= server.waits[1] <= 2
 
 
@@ -131,7 +134,7 @@ def test_the_wait_is_the_servers(teach, server):
     assert server.waits[0] == 7 and 20 < server.waits[1] <= 30
 
 
-@pytest.mark.parametrize("faults", [[503] * 7, [(429, {"Retry-After": "9000"})]])
+@pytest.mark.parametrize("faults", [[503] * 8, [(429, {"Retry-After": "9000"})]])
 def test_a_server_that_stays_silent_ends_the_work_and_nothing_is_lost(teach, server, faults):
     server.faults = [None] * 3 + faults
     result = teach(lines=4, parallel=1)
@@ -143,7 +146,8 @@ def test_a_server_that_stays_silent_ends_the_work_and_nothing_is_lost(teach, ser
 
 
 @pytest.mark.parametrize(
-    "fault, reason", [("length", "truncated"), ("content_filter", "refused"), (400, "refused")]
+    "fault, reason",
+    [("length", "truncated"), ("content_filter", "refused"), (400, "not taken"), (403, "not taken")],
 )
 def test_an_answer_that_the_server_breaks_off_is_dropped(teach, server, fault, reason):
     server.faults_of = {ENGLISH[1]: fault}
@@ -186,32 +190,145 @@ def test_an_interrupted_command_ends_at_once(teach, server):
 
 
 @pytest.mark.parametrize("limit", [{"requests": 3}, {"tokens": 400}, {"money": 0.0006}])
-def test_a_limit_bounds_the_cost(teach, server, limit):
-    price = {"input": 1.0, "output": 2.0}
+def test_a_limit_ends_the_work_which_goes_on_when_it_is_raised(teach, server, limit):
+    price = {"input": 1.0, "output": 3.0}
     result = teach(lines=4, limit=limit, price=price)
     (name,) = limit
-    assert result.status == 0 and f"note: teacher.limit.{name} will probably end this early" in result.err
+    assert result.status == 1
+    assert f"note: teacher.limit.{name} will probably be reached before the end" in result.err
+    assert f"teacher.limit.{name} is reached, and all answers are kept: raise it and run" in result.err
     sent = len(server.lines)
-    assert f"teacher.limit.{name} was reached, and {24 - sent} lines were not sent" in result.err
-    assert 0 < len(rows()) == sent < 24 and (name != "requests" or sent == 12)
+    assert 0 < sent < 24 and not Path("out.jsonl").exists()
+    # With the lines that are there:
+    result = teach(lines=4, limit={**limit, "enough": True}, price=price)
+    sent = len(server.lines)
+    assert result.status == 0 and f"limit {24 - sent}, kept {sent}" in result.err
     facts = receipt()
     spent = {"requests": facts["requests"], "money": facts["money"]}
     spent["tokens"] = facts["prompt_tokens"] + facts["answer_tokens"]
-    assert spent[name] <= limit[name]
+    assert 0.4 * limit[name] < spent[name] <= limit[name] and (name != "requests" or sent == 12)
+    assert facts["money"] == pytest.approx((facts["prompt_tokens"] + 3 * facts["answer_tokens"]) / 1e6)
     # With a higher one the rest is sent, and the rest alone.
+    result = teach(lines=4, price=price)
+    assert result.status == 2 and "was made with another limit; remove it" in result.err
     Path("out.jsonl").unlink()
     assert teach(lines=4, price=price).status == 0 and rows() == PAIRS
     assert sorted(server.lines) == sorted(ENGLISH)
 
 
-def test_the_limit_is_of_all_commands_together(teach, server):
-    assert teach(lines=4, limit={"requests": 6}).status == 0 and rows() == PAIRS
-    Path("text").write_text("A line that is new.\n")
-    Path("out.jsonl.origin.json").unlink()
-    Path("out.jsonl").unlink()
-    result = teach(lines=4, limit={"requests": 6})
-    assert result.status == 1 and "no translation is left after cleaning (read 1, limit 1" in result.err
-    assert len(server.asked) == 6
+def test_a_limit_counts_tries_that_failed_in_all_commands(teach, server):
+    server.faults = [503] * 6
+    limit = {"requests": 5}
+    assert teach(lines=24, limit=limit, parallel=1).status == 1 and len(server.asked) == 5
+    assert teach(lines=24, limit=limit).status == 1 and len(server.asked) == 5
+    limit = {"requests": 7}
+    assert teach(lines=24, limit=limit).status == 0 and rows() == PAIRS
+
+
+def test_a_second_question_counts_as_a_whole_request(teach, server):
+    server.translate = lambda line: "**" + PAIRS[line]
+    assert teach(lines=24, limit={"requests": 3}, parallel=1).status == 1 and len(server.asked) == 3
+    # A limit between the two questions about a line takes neither.
+    server.translate = PAIRS.get
+    assert teach(lines=24).status == 0 and len(rows()) == 22 and len(server.asked) == 25
+
+
+def test_dear_answers_lower_the_number_that_is_on_the_way(teach, server):
+    server.tokens = 500
+    result = teach(limit={"tokens": 4000, "enough": True}, parallel=2)
+    facts = receipt()
+    assert result.status == 0 and facts["prompt_tokens"] + facts["answer_tokens"] <= 4500
+
+
+def test_a_line_that_no_server_likes_does_not_stop_the_others(teach, server):
+    """Neither at the beginning, where it is not known that others are taken, nor later."""
+    server.faults_of = {ENGLISH[0]: 400, ENGLISH[10]: 500, ENGLISH[11]: 403}
+    result = teach(parallel=2)
+    assert result.status == 0 and "no answer 1, not taken 2, kept 21" in result.err
+    asked = len(server.asked)
+    assert teach(*COMMAND[:4], "other.jsonl", *COMMAND[5:]).status == 0 and len(server.asked) == asked
+
+
+def test_what_is_on_the_way_is_kept_when_another_question_ends_the_work(teach, server):
+    def slowly(line):
+        time.sleep(0.3)
+        return PAIRS[line]
+
+    server.translate = slowly
+    server.faults_of = {ENGLISH[2]: 404}
+    result = teach(parallel=8)
+    assert result.status == 2 and len(server.asked) == 8
+    server.faults_of = {}
+    assert teach(parallel=8).status == 0 and len(server.asked) == 8 + 17
+
+
+def test_a_server_that_takes_no_request_says_why(teach, server):
+    server.faults_of = dict.fromkeys(ENGLISH, 400)
+    server.message = "max_tokens must be at most 100"
+    result = teach(parallel=2)
+    assert result.status == 2 and len(server.asked) < 8
+    assert "must take the requests, but answers 400: max_tokens must be at most 100; check" in result.err
+    server.faults_of = {}  # its own settings were changed
+    assert teach(parallel=2).status == 0 and rows() == PAIRS
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": "another"},
+        {"parameters": {"temperature": 1}},
+        {"prompt": "Into {target}, please:\n\n{text}"},
+        {"glossary": "terms.tsv"},
+        {"candidates": 2, "metric": "cat"},
+        {"to": "nl"},
+        {},
+        {"lines": 5},
+        {"parallel": 1},
+        {"checks": []},
+    ],
+)
+def test_an_answer_is_used_again_where_nothing_that_it_depends_on_has_changed(
+    teach, server, change, tmp_path
+):
+    (tmp_path / "terms.tsv").write_text(f"{ENGLISH[0].split()[1]}\tWORT\n", encoding="utf-8")
+    (tmp_path / "text").write_text("".join(f"{line}\n" for line in ENGLISH[:4]), encoding="utf-8")
+    assert teach(checks=["markup"]).status == 0 and len(server.asked) == 4
+    is_another = not change.keys() <= {"lines", "parallel", "checks"}
+    words = [*COMMAND[:4], "other.jsonl", *COMMAND[5:7], "--to", change.pop("to", "de")]
+    teach(*words, **{"checks": ["markup"], **change})
+    assert (len(server.asked) > 4) == is_another
+
+
+def test_two_commands_do_not_share_a_file_of_answers(teach, server, tmp_path):
+    from transformer_mt.companions.teacher.kept_answers import Answers
+
+    teach("backtranslate", "--help")
+    code = "import sys; from pathlib import Path; from transformer_mt.companions.teacher.kept_answers import "
+    code += (
+        "Answers; a = Answers(Path('teacher.answers.sqlite')); print('open', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        result = teach()
+        assert result.status == 1 and not server.asked
+        assert "teacher.answers.sqlite: must be free, but another command uses it" in result.err
+        other.stdin.close()
+    assert teach().status == 0
+    Answers(tmp_path / "teacher.answers.sqlite").close()  # and it is free after a command in this process
+
+
+def test_redirects_are_not_followed(teach, server):
+    server.faults_of = dict.fromkeys(ENGLISH, (307, {"Location": f"{server.address}/chat/completions"}))
+    result = teach()
+    assert result.status == 2 and "must take the requests, but answers 307" in result.err
+
+
+def test_an_answer_with_half_a_character_or_without_end_is_no_traceback(teach, server):
+    server.translate = lambda line: "Der \ud83d Hund." if line == ENGLISH[0] else PAIRS.get(line, line)
+    server.wrap = lambda text: "x" * (5 << 20) if text == PAIRS[ENGLISH[1]] else text
+    result = teach()
+    assert result.status == 0 and "no answer 1" in result.err and rows()[ENGLISH[0]] == "Der ? Hund."
 
 
 def test_without_usage_tokens_are_estimated(teach, server):
@@ -269,7 +386,7 @@ def test_the_best_candidate_by_a_metric_is_kept(teach, server, tmp_path):
     Path("out.jsonl.origin.json").unlink()
     again = teach(candidates=3, metric=f"{sys.executable} shortest.py")
     assert again.status == 0 and rows() == PAIRS and len(server.asked) == 72
-    assert "24 lines are answered already" in again.err
+    assert "translates" not in again.err
 
 
 def test_a_calibrated_run_scores_translations(teach, server, tiny_run, cli):
@@ -282,7 +399,7 @@ def test_a_calibrated_run_scores_translations(teach, server, tiny_run, cli):
     assert result.status == 0, result.err
     scores = [row["score"] for row in read_objects(Path("out.jsonl"))]
     assert len(scores) == 12 and all(0 < score < 1 for score in scores) and "low score 12" in result.err
-    assert "must be 1 with a teacher that gives no scores" in teach(*COMMAND, "--keep", "0.5").err
+    assert "the share to keep must be 1 without teacher.metric" in teach(*COMMAND, "--keep", "0.5").err
 
 
 def test_terms_stand_in_the_prompt(teach, server, tmp_path):
@@ -306,7 +423,7 @@ def test_terms_stand_in_the_prompt(teach, server, tmp_path):
         ({"prompt": "Translate!"}, "prompt must have {text}"),
         ({"prompt": "{text}", "glossary": "terms.tsv"}, "prompt must have {terms} with a glossary"),
         ({"parameters": {"n": 2}}, "parameters must not have n, which are set here"),
-        ({"parameters": {"seed": float("inf")}}, "parameters must be values that JSON has"),
+        ({"parameters": {"seed": float("inf")}}, "`teacher.parameters.seed.float` must be a finite number"),
         ({"checks": ["refusal"]}, "`teacher.checks.0` must be"),
         ({"metric": "no-such-program"}, "no-such-program: the program of teacher.metric must be installed"),
         ({"glossary": "no.tsv"}, "no.tsv: no such file"),
@@ -325,13 +442,12 @@ def test_mistakes_in_the_command_are_said_in_a_line(teach, server, tmp_path):
     server.faults = [404] * 4
     assert "must take the requests, but answers 404: status 404" in teach().err
     result = teach(endpoint="http://127.0.0.1:9/v1")
-    assert result.status == 1 and "must be a server that runs, but is not" in result.err
-    (tmp_path / "teacher.answers.sqlite-wal").unlink(missing_ok=True)
-    other = sqlite3.connect(tmp_path / "other.answers.sqlite")
-    other.execute("BEGIN EXCLUSIVE")
-    (tmp_path / "other.yaml").write_bytes((tmp_path / "teacher.yaml").read_bytes())
-    result = teach("backtranslate", "other.yaml", *COMMAND[2:])
-    assert result.status == 2 and "that no other command uses" in result.err
+    assert result.status == 1 and "must answer, but does not (All connection attempts failed)" in result.err
+    (tmp_path / "read-only").mkdir()
+    (tmp_path / "read-only/teacher.answers.sqlite").mkdir()
+    (tmp_path / "read-only/teacher.yaml").write_bytes((tmp_path / "teacher.yaml").read_bytes())
+    result = teach("backtranslate", "read-only/teacher.yaml", *COMMAND[2:])
+    assert result.status == 1 and "teacher.answers.sqlite: cannot be used: unable to open" in result.err
 
 
 def student(tmp_path, **data):

@@ -1,11 +1,13 @@
 """What a language model may answer that is no translation."""
 
+from typing import get_args
+
 import pytest
 
 from transformer_mt.companions.teacher.answer_checks import checks_of
-from transformer_mt.companions.teacher.teacher_section import _CHECKS
+from transformer_mt.companions.teacher.teacher_section import Check
 
-GERMAN, ENGLISH = checks_of(_CHECKS, ("en", "de")), checks_of(_CHECKS, ("de", "en"))
+GERMAN, ENGLISH = checks_of(get_args(Check), ("en", "de")), checks_of(get_args(Check), ("de", "en"))
 
 
 @pytest.mark.parametrize(
@@ -20,6 +22,12 @@ GERMAN, ENGLISH = checks_of(_CHECKS, ("en", "de")), checks_of(_CHECKS, ("de", "e
         ('"No", he said.', "„Nein“, sagte er.", None),
         ("The dog sleeps.", "I'm sorry, but I can’t translate this.", "chatter"),
         ("The dog sleeps.", "As an AI language model I have no dog.", "chatter"),
+        ("The dog sleeps.", "Sure, here is the translation.", "chatter"),
+        ("The dog sleeps.", "Hier ist die Übersetzung: Der Hund schläft.", "chatter"),
+        ("The dog sleeps.", "1. Der Hund schläft.", "chatter"),
+        ("3 May it is.", "3. Mai ist es.", None),
+        ('He says, "I sleep."', "Er sagt: „Ich schlafe.“", None),
+        ("'The dog sleeps.'", "„Der Hund schläft.“", None),
         ("I'm sorry.", "Es tut mir leid.", None),
         ("The dog sleeps in the garden.", "the dog sleeps, in the garden", "copy"),
         ("Angela Merkel", "Angela Merkel.", "copy"),
@@ -28,7 +36,7 @@ GERMAN, ENGLISH = checks_of(_CHECKS, ("en", "de")), checks_of(_CHECKS, ("de", "e
         ("Yes.", "Ja, das ist ein sehr langer Satz, der gar nicht hier steht, denn er ist lang.", "length"),
         ("The dog sleeps.", "**Der Hund schläft.**", "markup"),
         ("The <b>dog</b> sleeps.", "Der Hund schläft.", "markup"),
-        ("The <b>dog</b> sleeps.", "Der <b>Hund</b> schläft.", None),
+        ('The <b title="dog">dog</b> sleeps.', 'Der <b title="Hund">Hund</b> schläft.', None),
         ("In 1984 dogs slept.", "1985 schliefen die Hunde.", "numbers"),
         ("The dogs sleep and sleep.", "Die Hunde schlafen schlafen schlafen schlafen schlafen.", "repeating"),
     ],
@@ -37,9 +45,27 @@ def test_the_first_check_that_fails_is_named(source, translation, reason):
     assert GERMAN(source, translation) == reason
 
 
-def test_apologies_of_the_text_itself_are_translated():
-    assert ENGLISH("Der Hund schläft.", "I'm sorry, I cannot help with that.") == "chatter"
-    assert GERMAN("Note: the dog sleeps.", "Note: der Hund schläft hier im Haus.") is None
+@pytest.mark.parametrize(
+    "source, translation",
+    [
+        ("Ich kann nicht schlafen.", "I can't sleep."),
+        ("Es tut mir leid.", "I'm sorry."),
+        ("Natürlich, kommen Sie herein.", "Of course, come in."),
+        ("Gut, gehen wir.", "Okay, let's go."),
+        ("Hier ist mein Haus.", "Here is my house."),
+        ("Hinweis: Der Hund schläft.", "Note: The dog is asleep."),
+        ("„Der Hund schläft.“", "“The dog is asleep.”"),
+        ("「Der Hund schläft.」", '"The dog is asleep."'),
+    ],
+)
+def test_what_people_say_is_no_chatter(source, translation):
+    assert ENGLISH(source, translation) is None
+
+
+def test_assistants_are_known_by_what_they_say_of_themselves():
+    for text in ("I'm sorry, but I can't assist with that.", "As an AI, I cannot sleep."):
+        assert ENGLISH("Der Hund schläft.", text) == "chatter"
+    assert GERMAN("I can't assist him now.", "I can't assist him now, Max.") != "chatter"
 
 
 def test_only_what_is_asked_for_is_checked():

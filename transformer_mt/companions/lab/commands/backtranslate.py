@@ -99,7 +99,7 @@ def _described(arguments: argparse.Namespace) -> "Teacher | None":
     from transformer_mt.companions.lab.teacher import is_described, open_teacher
 
     file = Path(arguments.model)
-    if not (is_described(file) and file.is_file()):
+    if not is_described(file):
         return None
     teacher = open_teacher(file, (vars(arguments)["from"], arguments.to))
     if teacher is not None:
@@ -119,7 +119,10 @@ def _check_others(arguments: argparse.Namespace, used: Sequence[str], what: str)
 
 def _chain(arguments: argparse.Namespace) -> int:
     if arguments.texts:
-        raise InputError("with a YAML file the texts must be named in it, but TEXT is given")
+        raise InputError(
+            "with the YAML file of a chain the texts must be named in it, but TEXT is given; the file of a "
+            "language model has the key teacher"
+        )
     _check_others(arguments, ("model", "out", "fresh", "command"), "a YAML file of the whole chain")
     if has_ranks():
         raise InputError("a chain must run in one process; use torchrun for its steps instead")
