@@ -26,8 +26,8 @@ def show_progress(
 
 
 def terminal(shows: bool = True) -> dict[str, Any]:
-    """tqdm's arguments for a bar on stderr. A terminal that reports no width has 80 columns: at 0 columns
-    tqdm would print nothing.
+    """tqdm's arguments for a bar on stderr. A terminal that reports no size has 80 columns and 24 rows: with
+    none of them tqdm would print nothing.
     """
     is_worker = multiprocessing.parent_process() is not None
     if not shows or is_worker or sys.stderr is None or not sys.stderr.isatty():
@@ -36,7 +36,8 @@ def terminal(shows: bool = True) -> dict[str, Any]:
         has_width = os.get_terminal_size(sys.stderr.fileno()).columns > 0
     except OSError:  # a stream without a file, as in IDLE
         has_width = False
-    return {"file": sys.stderr, "dynamic_ncols": has_width, "ncols": None if has_width else 80}
+    size = {} if has_width else {"ncols": 80, "nrows": 24}
+    return {"file": sys.stderr, "dynamic_ncols": has_width, **size}
 
 
 def time_left(done: float, total: float, seconds: float) -> float:

@@ -75,7 +75,7 @@ class ToOnnx:
 
     name = "ONNX"
     advice = "Translate with the run's folder."
-    least_bleu: ClassVar[float] = 85.0  # near translations differ; references judge them below
+    least_bleu: ClassVar[float] = 70.0  # translations of weak models change; references judge below
     proof_settings: ClassVar[dict[str, Any]] = {"split_sentences": False, "stop_early": True, **OURS_ALONE}
 
     def __init__(self, quantization: str = "int8") -> None:

@@ -183,8 +183,8 @@ def _described(chain: ChainConfig, path: Path, forward: Config) -> Teacher | Non
     """The teacher that `backward` describes, if it is no model of ours."""
     file, languages = _backward_path(chain, path), (forward.data.target_lang, forward.data.source_lang)
     teacher = open_teacher(file, languages) if file.is_file() and is_described(file) else None
-    if teacher and (chain.diversify or chain.decode):
-        raise InputError(f"{path}: diversify and decode must be left out if backward is a language model")
+    if teacher and (wrong := [key for key in ("diversify", "decode") if getattr(chain, key)]):
+        raise InputError(f"{path}: {wrong[0]} must be left out if backward is a language model")
     return teacher
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 
 from transformer_mt.companions.teacher.teacher_section import Check
 from transformer_mt.data.cleaning.cleaning_rules import CopyRule, NumbersRule, ScriptRule
+from transformer_mt.messages import say
 from transformer_mt.text.languages import LanguageIdentifier
 from transformer_mt.text.scripts import script_share
 from transformer_mt.translation.stages.problem_flags import text_flags
@@ -14,11 +15,12 @@ from transformer_mt.translation.stages.problem_flags import text_flags
 _ASSISTANT = re.compile(
     r".{0,40}\bas an? (ai|artificial|(large )?language model|assistant)\b|"
     r".{0,40}\b(can(no|’|')t|can not|unable to|won(’|')t) (translate|assist|provide|comply|help with)\b|"
-    r"(sure|certainly|of course|okay|here)\b.{0,40}\btranslat(ion|ed)\b",
+    r"(sure|certainly|of course|okay|here)\b.{0,40}\btranslat(ion|ed)\b|"
+    r".*(\(note: |\bhope (this|that) helps\b|\blet me know if\b)",
     re.IGNORECASE,
 )
-_LABEL = re.compile(r"(\S+\s){0,3}\S+:\s+[^\"“„«「『'‘]|\d+[.)]\s")
-_MARKUP = re.compile(r"</?[A-Za-z][\w:-]*(?=[^<>]*>)|<!--|\{\{|\}\}|\[\[|\]\]|\$\{|\*\*|```|^#+ ")
+_LABEL = re.compile(r"\[|(\S+\s){0,5}\S+:\s+[^\"“„«「『'‘]|\d+[.)]\s")
+_MARKUP = re.compile(r"</?[A-Za-z][\w:-]*(?=[^<>]*>)|<!--|\{\{|\}\}|\[\[|\]\]|\$\{|\*\*|```|^#+ |<\||^\{\"")
 _OPEN, _CLOSE = "\"“„«‹'‘「『", "\"”“»›'’」』"
 _RATIO, _MORE = (
     4,
@@ -32,6 +34,8 @@ def checks_of(chosen: Collection[Check], languages: tuple[str, str]) -> Callable
     """
     target = languages[1]
     identifier = LanguageIdentifier() if "language" in chosen else None
+    if identifier and not identifier.knows(target):
+        say(f"note: the language of the translations is not checked: py3langid does not know {target}")
 
     def is_chatter(source: str, translation: str) -> bool:
         """It speaks to the user, or has a label, a number or quotes before it that the source has not."""
@@ -39,28 +43,37 @@ def checks_of(chosen: Collection[Check], languages: tuple[str, str]) -> Callable
             return True
         if translation[0] in _OPEN and translation[-1] in _CLOSE:
             return source[0] not in _OPEN and source[-1] not in _CLOSE
-        return bool(_LABEL.match(translation)) and not re.search(r"[:：;]|^\d", source)
+        return bool(_LABEL.match(translation)) and not re.search(r"[:：;]|^[\d\[]", source)
+
+    def is_copy(source: str, translation: str) -> bool:
+        """It is the source, or has all of it."""
+        has_all = source.count(" ") > 1 and source.casefold() in translation.casefold()
+        return has_all or CopyRule().drops(source, translation)
 
     def is_other_language(source: str, translation: str) -> bool:
         return bool(identifier and identifier.knows(target) and identifier.is_other(translation, target))
 
     def is_much_longer(source: str, translation: str) -> bool:
         shorter, longer = sorted(len(text.encode()) for text in (source, translation))
-        return longer > _RATIO * shorter + _MORE
+        says_nothing = any(map(str.isalpha, source)) and not any(map(str.isalpha, translation))
+        return longer > _RATIO * shorter + _MORE or says_nothing
 
     def has_other_markup(source: str, translation: str) -> bool:
         return Counter(_MARKUP.findall(source)) != Counter(_MARKUP.findall(translation))
 
     def repeats(source: str, translation: str) -> bool:
-        words = translation.split()
-        return "repeating" in text_flags(source, translation, len(words), words)
+        words, half = translation.split(), len(translation.split()) // 2
+        is_twice = (
+            half > 1 and words[:half] == words[half:] and source.split()[:half] != source.split()[half:]
+        )
+        return is_twice or "repeating" in text_flags(source, translation, len(words), words)
 
     def is_other_script(source: str, translation: str) -> bool:
         share = script_share(translation, target)
         return share is not None and share < ScriptRule.LEAST
 
     fails: dict[Check, Callable[[str, str], bool]] = {
-        "chatter": is_chatter, "copy": CopyRule().drops, "language": is_other_language,
+        "chatter": is_chatter, "copy": is_copy, "language": is_other_language,
         "length": is_much_longer, "markup": has_other_markup, "numbers": NumbersRule().drops,
         "repeating": repeats, "script": is_other_script,
     }  # fmt: skip

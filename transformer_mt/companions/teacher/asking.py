@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import random
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,7 +13,8 @@ from transformer_mt.companions.teacher.kept_answers import Answer, Answers, Cost
 from transformer_mt.companions.teacher.prompt import Prompt
 from transformer_mt.companions.teacher.teacher_section import LanguageModelConfig
 from transformer_mt.errors import InputError, UserError, WorkError
-from transformer_mt.progress_bar import show_progress
+from transformer_mt.messages import say
+from transformer_mt.progress_bar import duration, show_progress
 from transformer_mt.text.hashes import text_key
 
 _TRIES, _MOST_WAIT = 7, 600.0
@@ -36,7 +38,7 @@ class Asking:
         """Everything that the answers depend on, but the terms of the line."""
         self._error: UserError | None = None
         self._on_the_way, self._factor = Cost(), 1.0
-        self._num_answered = 0
+        self._num_answered, self._has_waited = 0, False
         self._not_taken: list[str] = []
 
     def key(self, line: str) -> str:
@@ -104,16 +106,23 @@ class Asking:
 
     async def _ask(self, lines: Sequence[str]) -> None:
         """Keep an answer for each of these lines, after as many tries as the server needs."""
-        message = ""
-        for number in range(_TRIES):
+        number, before, message = 0, self._num_answered, ""
+        while number < _TRIES:
             reply = None if self._stopped.is_set() else await self._try(self.prompt.of(lines), lines)
             if reply is None or reply.reason != NO_ANSWER:
                 return
             message, wait = reply.message, max(reply.wait, random.uniform(0.5, 1) * min(60, 2**number))
             if wait > _MOST_WAIT:
-                return self._end(self._chat.silence(message))
+                asked = "" if wait == math.inf else f"; it asks to wait {duration(wait)}"
+                return self._end(self._chat.silence(message + asked))
+            if not self._has_waited:
+                say(f"note: the server does not answer ({message}); it is asked again in {duration(wait)}")
+                self._has_waited = True
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopped.wait(), wait)
+            # As long as it answers other questions, a busy server is waited for.
+            number = 0 if reply.is_busy and self._num_answered > before else number + 1
+            before = self._num_answered
         probe = await self._try(_PROBE, [])
         if probe is not None and probe.reason == NO_ANSWER:
             self._end(self._chat.silence(message))

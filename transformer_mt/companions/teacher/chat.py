@@ -28,6 +28,8 @@ class Reply(NamedTuple):
     """What the server says of that."""
     wait: float = 0.0
     """Seconds that the server asks to wait."""
+    is_busy: bool = False
+    """True if it would answer another time."""
     prompt_tokens: int | None = None
     """None where the server does not say."""
     answer_tokens: int | None = None
@@ -89,9 +91,8 @@ class Chat:
         if status == 200:
             return self._reply(content)
         if status >= 500 or status in _TEMPORARY:
-            return Reply(
-                reason=NO_ANSWER, message=said, wait=_seconds(response.headers.get("Retry-After", ""))
-            )
+            wait = _seconds(response.headers.get("Retry-After", ""))
+            return Reply(reason=NO_ANSWER, message=said, wait=wait, is_busy=status in (429, 503))
         if status in _OF_THE_TEXT:
             return Reply(reason=NOT_TAKEN, message=said)
         raise self.refusal(said)
@@ -104,7 +105,7 @@ class Chat:
         )
 
     def silence(self, said: str) -> WorkError:
-        """The error of a server that gives no answer."""
+        """The error of a server that gives no answer, `said` in its words."""
         return WorkError(
             f"{self.address}: must answer, but does not ({said}); what was answered is kept, run the same "
             "command to resume"
@@ -121,7 +122,7 @@ class Chat:
             return Reply(reason=NO_ANSWER, message=f"no chat completion: {self._message(content)}")
         self._has_answered = True
         known = (n if type(n) is int and 0 <= n < 1 << 40 else None for n in tokens)
-        return Reply(text, _REASONS.get(str(finish)), "", 0.0, *known)
+        return Reply(text, _REASONS.get(str(finish)), "", 0.0, False, *known)
 
     def _message(self, content: bytes) -> str:
         """The message of an answer that is an error."""

@@ -106,7 +106,7 @@ class Answers:
         (row,) = list(self._run(f"SELECT {columns} {of_lines}"))
         names = "endpoints", "first", "last", "requests", "prompt_tokens", "answer_tokens", "money"
         facts = dict(zip(names, (json.loads(row[0]), *row[1:])))
-        return facts if price else {**facts, "money": None}
+        return {**facts, "money": round(facts["money"], 6) if price else None}
 
     def _commit(self) -> None:
         try:

@@ -17,6 +17,8 @@ from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import digest, write_text
 from transformer_mt.messages import say
 
+_MOST_CHARACTERS = 2000
+
 
 class _AnyFile(BaseModel):
     model_config = ConfigDict(extra="allow")
@@ -59,8 +61,8 @@ class LanguageModel:
         }
 
     def takes(self, line: str) -> bool:
-        """The server refuses lines that are too long."""
-        return True
+        """False for what is no sentence."""
+        return len(line) <= _MOST_CHARACTERS
 
     def begin(self, lines: Callable[[], Iterable[str]]) -> None:
         """Say what it will cost, and ask for all lines. `rows` has their answers then."""

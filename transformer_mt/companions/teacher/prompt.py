@@ -60,14 +60,18 @@ class Prompt:
 
 def _items(text: str, count: int) -> list[Answer]:
     """The numbered lines of a text. With other numbers than 1 to `count` none can be trusted. What stands
-    before the first is left out; a line that goes on below its number is chatter.
+    before the first, and behind an empty line, is left out; a line that goes on below its number is chatter.
     """
     items: list[tuple[int, str]] = []
     longer: set[int] = set()
+    is_behind = True
     for line in text.split("\n"):
         if match := _ITEM.fullmatch(line):
             items.append((int(match[1]), match[2].strip()))
-        elif items and line.strip():
+            is_behind = False
+        elif not line.strip("` \r\t"):
+            is_behind = True
+        elif not is_behind:
             longer.add(items[-1][0])
     if [number for number, _ in items] != list(range(1, count + 1)):
         return [Answer("", "numbering")] * count

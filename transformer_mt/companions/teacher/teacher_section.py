@@ -1,5 +1,6 @@
 """The YAML file that describes a language model as a teacher."""
 
+import re
 from collections.abc import Iterator
 from typing import Literal, get_args
 
@@ -61,7 +62,7 @@ class LanguageModelConfig(Section):
     """How often each line is asked for."""
     metric: str | None = None
     """What chooses among candidates and scores translations: the folder of a run with calibration.json, or a
-    command as of `rerank --external`.
+    command that stays, as that of `rerank --external`.
     """
     glossary: str | None = None
     """A file of terms that the prompts name."""
@@ -73,10 +74,15 @@ class LanguageModelConfig(Section):
             yield "metric must choose among several candidates, but is not given"
         if self.limit.money is not None and self.price is None:
             yield "price must be given with limit.money, but is not"
-        if self.prompt is not None and "{text}" not in self.prompt:
+        if self.candidates > 1 and self.parameters.get("temperature") == 0:
+            yield "parameters.temperature must be above 0 with several candidates, but is 0"
+        has = set(re.findall(r"\{(\w+)\}", self.prompt or "{text}{terms}"))
+        if "text" not in has:
             yield "prompt must have {text}, where the lines come, but has not"
-        if self.prompt is not None and self.glossary and "{terms}" not in self.prompt:
+        if self.glossary and "terms" not in has:
             yield "prompt must have {terms} with a glossary, but has not"
+        if wrong := sorted(has - {"text", "source", "target", "terms"}):
+            yield f"prompt must have no other names than text, source, target and terms, but has {wrong[0]}"
         if wrong := sorted(_OURS & self.parameters.keys()):
             yield f"parameters must not have {', '.join(wrong)}, which are set here"
 

@@ -262,6 +262,14 @@ def test_what_is_on_the_way_is_kept_when_another_question_ends_the_work(teach, s
     assert teach(parallel=8).status == 0 and len(server.asked) == 8 + 17
 
 
+def test_a_server_that_is_slower_than_the_requests_is_waited_for(teach, server):
+    """Each question meets more refusals than it has tries, but others are answered meanwhile."""
+    server.faults = ([429] * 8 + [None]) * 10
+    result = teach(parallel=8)
+    assert result.status == 0 and rows() == PAIRS
+    assert result.err.count("note: the server does not answer (429: status 429 on purpose)") == 1
+
+
 def test_a_server_that_takes_no_request_says_why(teach, server):
     server.faults_of = dict.fromkeys(ENGLISH, 400)
     server.message = "max_tokens must be at most 100"
@@ -418,6 +426,8 @@ def test_terms_stand_in_the_prompt(teach, server, tmp_path):
         ({"endpoint": "http://me:word@host/v1"}, "`teacher.endpoint` must be an address"),
         ({"endpont": "http://host"}, "did you mean `teacher.endpoint`"),
         ({"key": "sk-123"}, "must be the name of an environment variable, never the key itself"),
+        ({"prompt": "{text} {targt}"}, "prompt must have no other names than text, source, target and terms"),
+        ({"candidates": 2, "metric": "cat", "parameters": {"temperature": 0}}, "temperature must be above 0"),
         ({"candidates": 2}, "metric must choose among several candidates, but is not given"),
         ({"limit": {"money": 3}}, "price must be given with limit.money"),
         ({"prompt": "Translate!"}, "prompt must have {text}"),
@@ -490,7 +500,9 @@ def test_a_chain_begins_with_it(teach, server, tmp_path):
     assert result.status == 0, result.err
     assert rows("chain/synthetic.jsonl") == PAIRS and (tmp_path / "chain/forward/model.safetensors").exists()
     (tmp_path / "chain.yaml").write_text(yaml.safe_dump({**chain, "decode": {"beam": 2}}), encoding="utf-8")
-    assert "must be left out if backward is a language model" in teach("backtranslate", "chain.yaml").err
+    assert (
+        "decode must be left out if backward is a language model" in teach("backtranslate", "chain.yaml").err
+    )
 
 
 def test_a_teacher_without_its_companion(teach, tmp_path, monkeypatch):

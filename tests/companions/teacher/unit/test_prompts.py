@@ -26,8 +26,8 @@ def test_a_request_holds_one_text_or_numbered_lines():
 
 
 def test_a_prompt_of_the_users_own_is_followed():
-    own = prompt(prompt="{source}: {text}\n{target} {unknown}:")
-    assert own.of(["A {target} {text}."]) == "English: A {target} {text}.\nGerman {unknown}:"
+    own = prompt(prompt="{source}: {text}\n{target} {}:")
+    assert own.of(["A {target} {text}."]) == "English: A {target} {text}.\nGerman {}:"
     # One that asks for numbers gets them for a lone line, too.
     numbered = prompt(prompt="Keep the numbers.\n{text}", lines=4)
     assert numbered.of(["Four."]) == "Keep the numbers.\n1. Four."
@@ -66,7 +66,10 @@ def test_with_other_numbers_no_line_is_trusted(text):
 
 
 def test_what_goes_on_below_a_line_is_chatter():
-    reasons = [reason for _, reason in read("1. Der Hund.\n2. Zwei Katzen.\n3. Vier.\n\nAnything else?")]
+    assert [reason for _, reason in read("1. Der Hund.\n2. Zwei.\n3. Vier.\n```\n\nAnything else?")] == [
+        None
+    ] * 3
+    reasons = [reason for _, reason in read("1. Der Hund.\n2. Zwei Katzen.\n3. Vier.\nAnything else?")]
     assert reasons == [None, None, "chatter"]
     assert [reason for _, reason in read("Der Hund.\n\nNote: it sleeps.", count=1)] == ["chatter"]
     assert [reason for _, reason in read(" \n", count=1)] == ["empty"]
