@@ -51,6 +51,14 @@ class OnnxModel(TranslationModel):
         self._layers, self._heads, self._width = (past.shape[i] for i in (0, 3, 5))
         self.register_parameter("_any", torch.nn.Parameter(torch.zeros(1)))  # shows device and dtype
 
+    def forward(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
+        """(B, T, V) log-probabilities, one step after the other: no graph has all positions."""
+        state, steps = self.start(self.encode(src, src_mask), src_mask), []
+        for tokens in tgt_in.T:
+            log_probs, state = self.step(tokens, state)
+            steps.append(log_probs)
+        return torch.stack(steps, dim=1)
+
     def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
         """(B, S) -> (B, S): the encoder runs in `start`, as its result is no memory."""
         return src

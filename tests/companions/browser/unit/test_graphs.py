@@ -70,6 +70,16 @@ def test_the_graphs_of_other_kinds_compute_it_too(tmp_path, words):
 
 
 @torch.inference_mode()
+def test_a_translation_that_is_there_can_be_scored(tmp_path):
+    """As that of a line that was stopped at its length limit is: the end of it may be near."""
+    model = build_model(load_config("demo", SMALL).model, V, V, True, 64, None).eval()
+    write_graphs(model, tmp_path, 64)
+    src, tgt_in = torch.randint(4, V, (2, 9)), torch.randint(4, V, (2, 7))
+    ours, theirs = (one(src, src != 0, tgt_in).log_softmax(-1) for one in (model, OnnxModel(tmp_path)))
+    assert ours.shape == theirs.shape and (ours - theirs).abs().max() < 2e-5
+
+
+@torch.inference_mode()
 def test_a_source_may_be_as_long_as_the_graph_allows(tmp_path):
     """The model's own table of sinusoids grows; that of a graph is as long as it was written."""
     config = load_config("demo", [*SMALL, "model.position=sinusoidal"])
