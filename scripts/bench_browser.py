@@ -19,7 +19,7 @@ from transformer_mt.companions.browser.to_browser import ToBrowser
 from transformer_mt.companions.exchange.export.export import export
 from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
 from transformer_mt.cpu import cpu_name
-from transformer_mt.evaluation.sacrebleu_metrics import build_bleu
+from transformer_mt.evaluation.sacrebleu_metrics import bleu_tokenizer, build_bleu, build_chrf
 from transformer_mt.markdown import table
 from transformer_mt.runs.folder import RunFolder
 
@@ -81,6 +81,7 @@ def main() -> None:
     parser.add_argument("--source", required=True)
     parser.add_argument("--reference", required=True)
     parser.add_argument("--runtime", type=Path, default=Path("node_modules"))
+    parser.add_argument("--weights", nargs="+", default=["int8", "float32"])
     arguments = parser.parse_args()
     lines = Path(arguments.source).read_text(encoding="utf-8").splitlines()
     references = [[line] for line in Path(arguments.reference).read_text(encoding="utf-8").splitlines()]
@@ -90,8 +91,9 @@ def main() -> None:
     for name in arguments.runs:
         run = RunFolder(name)
         config = run.config()
-        bleu = build_bleu(config.data.target_lang, "13a", lowercase=False)
-        for quantization in ("int8", "float32"):
+        target = config.data.target_lang
+        metrics = build_bleu(target, bleu_tokenizer(target), lowercase=False), build_chrf(False, 0)
+        for quantization in arguments.weights:
             with tempfile.TemporaryDirectory() as root:
                 page, native = Path(root, "page"), Path(root, "ctranslate2")
                 export(run, page, ToBrowser(quantization, arguments.runtime), None)
@@ -106,12 +108,13 @@ def main() -> None:
                     seconds["chromium"].append(in_chromium(page, timed))
                     seconds["native"].append(in_ctranslate2(native, timed, config.decode.beam))
                 speeds = [words / median(each) for each in seconds.values()]
-                score = bleu.score([], texts, references).value
+                scores = [f"{metric.score([], texts, references).value:.2f}" for metric in metrics]
                 shown = [f"{speed:,.0f}" for speed in speeds]
                 ratio = f"{speeds[0] / speeds[2]:.2f}"
-                rows.append([config.name, quantization, f"{model:.1f}", f"{score:.2f}", *shown, ratio])
+                rows.append([config.name, quantization, f"{model:.1f}", *scores, *shown, ratio])
     print(f"{cpu_name()}; one thread, medians of {ROUNDS} rounds of {len(timed)} lines\n")
-    print(table(rows, ["run", "weights", "MB", "BLEU", "Node, words/s", "Chromium", "CTranslate2", "ratio"]))
+    speeds = ["Node, words/s", "Chromium", "CTranslate2", "ratio"]
+    print(table(rows, ["run", "weights", "MB", "BLEU", "chrF", *speeds]))
 
 
 if __name__ == "__main__":
