@@ -113,8 +113,8 @@ def main() -> None:
                 ratio = f"{speeds[0] / speeds[2]:.2f}"
                 rows.append([config.name, quantization, f"{model:.1f}", *scores, *shown, ratio])
     print(f"{cpu_name()}; one thread, medians of {ROUNDS} rounds of {len(timed)} lines\n")
-    speeds = ["Node, words/s", "Chromium", "CTranslate2", "ratio"]
-    print(table(rows, ["run", "weights", "MB", "BLEU", "chrF", *speeds]))
+    names = ["Node, words/s", "Chromium", "CTranslate2", "ratio"]
+    print(table(rows, ["run", "weights", "MB", "BLEU", "chrF", *names]))
 
 
 if __name__ == "__main__":
