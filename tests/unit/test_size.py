@@ -13,7 +13,7 @@ from transformer_mt.config.keys import CORPORA, keys
 CORE, MOST_LINES, MOST_KEYS, MOST_OPTIONS = 31_800, 51_240, 154, 15
 COMPANIONS = {
     "browser": 900, "cluster": 950, "documents": 4_870, "exchange": 3_720, "inspection": 1_450,
-    "lab": 4_460, "serving": 3_800, "teacher": 890,
+    "lab": 4_460, "serving": 3_800, "teacher": 910,
 }  # fmt: skip
 MOST_JAVASCRIPT = 500  # of the page that an export for browsers has
 MOST_TO_READ, LONGEST_FUNCTION = 1_500, 40

@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -33,6 +36,22 @@ def open_described(file: Path, languages: tuple[str | None, str | None]) -> "Lan
     if source is None or target is None:
         raise InputError(Setting("from"), " and ", Setting("to"), " must name the languages of the text")
     return LanguageModel(file, settings, (source, target))
+
+
+@contextmanager
+def _interrupts_of_asyncio() -> Iterator[None]:
+    """Leave Ctrl-C to asyncio, which cancels its tasks: an error that is raised at any place of its loop can
+    be lost.
+    """
+    ours = signal.getsignal(signal.SIGINT)
+    if not callable(ours) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, ours)
 
 
 class LanguageModel:
@@ -82,7 +101,8 @@ class LanguageModel:
             if over := asking.answers.spent.plus(cost).over(chosen.limit):
                 say(f"note: {over} will probably be reached before the end")
             say("note: a language model may know public test sets: scores of its students can be too high")
-            asyncio.run(asking.ask_for(missing))
+            with _interrupts_of_asyncio():
+                asyncio.run(asking.ask_for(missing))
         except BaseException:
             asking.answers.close()
             raise
