@@ -16,7 +16,10 @@ import yaml
 
 from tests.conftest import ROOT, TINY
 from tests.helpers.chat_server import chat_server
+from transformer_mt import Translator
+from transformer_mt.companions.lab.synthetic import TextSource
 from transformer_mt.companions.teacher import asking
+from transformer_mt.companions.teacher.candidate_scores import RunScores
 from transformer_mt.config import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.evaluation.seen_share import SystemRecord
@@ -397,7 +400,7 @@ def test_the_best_candidate_by_a_metric_is_kept(teach, server, tmp_path):
     assert "translates" not in again.err
 
 
-def test_a_calibrated_run_scores_translations(teach, server, tiny_run, cli):
+def test_a_calibrated_run_scores_translations(teach, server, tiny_run, monkeypatch):
     assert "must be a run with calibration.json" in teach(metric=str(tiny_run)).err
     facts = {"intercept": 1.0, "slope": 0.5, "low": 0.1}
     shutil.copytree(tiny_run, "run")
@@ -407,6 +410,10 @@ def test_a_calibrated_run_scores_translations(teach, server, tiny_run, cli):
     assert result.status == 0, result.err
     scores = [row["score"] for row in read_objects(Path("out.jsonl"))]
     assert len(scores) == 12 and all(0 < score < 1 for score in scores) and "low score 12" in result.err
+    pairs = [("word " * 500, "Wort"), (ENGLISH[0], PAIRS[ENGLISH[0]])]
+    monkeypatch.setattr(Translator, "max_positions", 64)
+    longer, usual = RunScores(Path("run"), ("en", "de")).of(pairs)
+    assert longer == 0 < usual < 1
     assert "the share to keep must be 1 without teacher.metric" in teach(*COMMAND, "--keep", "0.5").err
 
 
@@ -453,6 +460,7 @@ def test_mistakes_in_the_command_are_said_in_a_line(teach, server, tmp_path):
     assert "must take the requests, but answers 404: status 404" in teach().err
     result = teach(endpoint="http://127.0.0.1:9/v1")
     assert result.status == 1 and "must answer, but does not (All connection attempts failed)" in result.err
+    assert not server.waits  # it was never there
     (tmp_path / "read-only").mkdir()
     (tmp_path / "read-only/teacher.answers.sqlite").mkdir()
     (tmp_path / "read-only/teacher.yaml").write_bytes((tmp_path / "teacher.yaml").read_bytes())
@@ -503,6 +511,26 @@ def test_a_chain_begins_with_it(teach, server, tmp_path):
     assert (
         "decode must be left out if backward is a language model" in teach("backtranslate", "chain.yaml").err
     )
+
+
+def test_no_side_of_a_validation_or_test_set_is_sent(write_config):
+    source, reference = next(iter(toy.generate("test", 30)))
+    text = TextSource(lambda: [source, reference.upper(), "Another."], "a hash")
+    assert list(text.without_sets(load_config(write_config()).data).read()) == ["Another."]
+
+
+def test_other_checks_make_another_corpus_of_the_same_answers(teach, server):
+    server.translate = lambda line: "**" + PAIRS[line] if line == ENGLISH[0] else PAIRS[line]
+    assert teach().status == 0 and len(rows()) == 23
+    assert "was made with another set of checks; remove it" in teach(checks=["copy"]).err
+    Path("out.jsonl").unlink()
+    asked = len(server.asked)
+    assert teach(checks=["copy"]).status == 0 and len(rows()) == 24 and len(server.asked) == asked
+
+
+def test_what_is_too_long_for_a_sentence_is_not_sent(teach, server, tmp_path):
+    (tmp_path / "text").write_text(f"{ENGLISH[0]}\n{'word ' * 500}\n", encoding="utf-8")
+    assert "over-long 1, kept 1" in teach().err and len(server.asked) == 1
 
 
 def test_a_teacher_without_its_companion(teach, tmp_path, monkeypatch):
