@@ -39,7 +39,7 @@ class ChatServer(ThreadingHTTPServer):
         self.wrap: Callable[[str], str] = lambda text: text
         """Changes each answer as a whole."""
         self.message = ""
-        """What answers with other statuses than 200 say."""
+        """The message of answers with other statuses than 200."""
         self.at_once = self.most_at_once = 0
 
     @property

@@ -1,4 +1,4 @@
-"""The teachers of a synthetic corpus: trained models, and what a companion opens a YAML file as."""
+"""The teachers of a synthetic corpus: trained models, and those that a companion opens from a YAML file."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ class Teacher(Protocol):
     languages: Languages
     """Source and target of its translations."""
     models: Sequence[Path]
-    """What it is made of, whose records of sentences its students inherit."""
+    """The models whose records of sentences its students inherit."""
     has_scores: bool
     """False if all translations have the score 0."""
 

@@ -33,8 +33,8 @@ class Asking:
         self._settings, self._chat = settings, Chat(settings)
         self.prompt = Prompt(settings, languages)
         self._failed_check = checks_of(settings.checks, languages)
-        asked = [settings.model, self.prompt.texts, settings.parameters, settings.candidates, *languages]
-        self.fact = json.dumps(asked, sort_keys=True)
+        facts = [settings.model, self.prompt.texts, settings.parameters, settings.candidates, *languages]
+        self.fact = json.dumps(facts, sort_keys=True)
         """Everything that the answers depend on, but the terms of the line."""
         self._error: UserError | None = None
         self._on_the_way, self._factor = Cost(), 1.0
@@ -113,8 +113,8 @@ class Asking:
                 return
             message, wait = reply.message, max(reply.wait, random.uniform(0.5, 1) * min(60, 2**number))
             if wait > _MOST_WAIT:
-                asked = "" if wait == math.inf else f"; it asks to wait {duration(wait)}"
-                return self._end(self._chat.silence(message + asked))
+                advice = "" if wait == math.inf else f"; it asks to wait {duration(wait)}"
+                return self._end(self._chat.silence(message + advice))
             if not self._has_waited:
                 say(f"note: the server does not answer ({message}); it is asked again in {duration(wait)}")
                 self._has_waited = True
@@ -127,7 +127,7 @@ class Asking:
         if probe is not None and probe.reason == NO_ANSWER:
             self._end(self._chat.silence(message))
         elif probe is not None:  # it is only these lines that the server has no answer for
-            self.answers.put(dict.fromkeys(map(self.key, lines), Answer("", NO_ANSWER)))
+            self.answers.give_up(map(self.key, lines), Answer("", NO_ANSWER))
 
     async def _try(self, question: str, lines: Sequence[str]) -> Reply | None:
         """Make a request, and keep its cost and its answers. None if nothing more is to be sent."""

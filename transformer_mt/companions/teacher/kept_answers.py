@@ -81,20 +81,26 @@ class Answers:
         rows = self._run("SELECT text, reason FROM answers WHERE line = ? ORDER BY rowid", line)
         return [Answer(*row) for row in rows]
 
-    def put(self, answers: Mapping[str, Answer], endpoint: str = "", cost: Cost = Cost()) -> None:
+    def put(self, answers: Mapping[str, Answer], endpoint: str, cost: Cost) -> None:
         """Keep a request with the answers that it brought, all or nothing."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         values = endpoint, round(cost.prompt_tokens), round(cost.answer_tokens), cost.money, now
         number = self._run("INSERT INTO requests VALUES (NULL, ?, ?, ?, ?, ?)", *values).lastrowid
         for line, answer in answers.items():
             self._run("INSERT INTO answers VALUES (?, ?, ?, ?)", line, number, *answer)
-        self._commit()
+        self._run("COMMIT")
         self.spent = self.spent.plus(cost)
+
+    def give_up(self, lines: Iterable[str], answer: Answer) -> None:
+        """Keep an answer that no request brought."""
+        for line in lines:
+            self._run("INSERT INTO answers VALUES (?, NULL, ?, ?)", line, *answer)
+        self._run("COMMIT")
 
     def forget(self, reason: str) -> None:
         """Forget the answers with this reason."""
         self._run("DELETE FROM answers WHERE reason = ?", reason)
-        self._commit()
+        self._run("COMMIT")
 
     def receipt(self, lines: Iterable[str], price: Price | None) -> dict[str, Any]:
         """The cost of the requests that brought answers for these lines, with their servers and dates."""
@@ -107,12 +113,6 @@ class Answers:
         names = "endpoints", "first", "last", "requests", "prompt_tokens", "answer_tokens", "money"
         facts = dict(zip(names, (json.loads(row[0]), *row[1:])))
         return {**facts, "money": round(facts["money"], 6) if price else None}
-
-    def _commit(self) -> None:
-        try:
-            self._rows.commit()
-        except sqlite3.Error as error:
-            raise self._error(error) from None
 
     def _run(self, command: str, *values: object) -> sqlite3.Cursor:
         try:

@@ -58,7 +58,7 @@ class LanguageModel:
     """A teacher behind a server, which translates between two languages."""
 
     def __init__(self, file: Path, settings: LanguageModelConfig, languages: tuple[str, str]) -> None:
-        """`file` is the YAML file, beside which the answers are kept."""
+        """`file` is the YAML file; the answers are kept next to it."""
         self.languages, self._settings = languages, settings
         self._asking = Asking(settings, languages)
         self._scores: CommandScores | RunScores | None = None
@@ -120,7 +120,7 @@ class LanguageModel:
             yield {target: text, source: line, "score": round(score, 4), "flags": flags}
 
     def end(self, out: Path, lines: Callable[[], Iterable[str]], counts: Mapping[str, int]) -> None:
-        """Write the receipt beside the corpus."""
+        """Write the receipt next to the corpus."""
         asking, chosen = self._asking, self._settings
         facts = {
             "model": chosen.model, "languages": self.languages, "prompts": asking.prompt.texts,

@@ -19,9 +19,9 @@ class Price(Section):
     """Money for a million tokens, in the currency of `limit.money`."""
 
     input: float = Field(ge=0.0)
-    """Of the prompts."""
+    """The price of prompts."""
     output: float = Field(ge=0.0)
-    """Of the answers."""
+    """The price of answers."""
 
 
 class Limit(Section):

@@ -84,8 +84,8 @@ def test_lines_become_a_corpus(teach, server, lines):
         and facts["share_kept"] == 1
     )
     assert facts["requests"] == len(server.asked) and facts["first"] <= facts["last"]
-    asked = sum(len(body["messages"][0]["content"].split()) for body in server.asked)
-    assert facts["prompt_tokens"] == asked and facts["money"] is None
+    num_words = sum(len(body["messages"][0]["content"].split()) for body in server.asked)
+    assert facts["prompt_tokens"] == num_words and facts["money"] is None
     assert teach(lines=lines).err == "out.jsonl: is done already\n" and len(server.asked) == -(-24 // lines)
 
 
@@ -100,8 +100,8 @@ def test_what_is_no_translation_is_asked_for_once_more_alone_and_then_dropped(te
     answers.update(bad)
 
     def translate(line):
-        asked = server.lines.count(line)
-        return PAIRS[line] if line == ENGLISH[15] and asked > 1 else answers[line]
+        count = server.lines.count(line)
+        return PAIRS[line] if line == ENGLISH[15] and count > 1 else answers[line]
 
     server.translate = translate
     result = teach(lines=6)
@@ -248,8 +248,8 @@ def test_a_line_that_no_server_likes_does_not_stop_the_others(teach, server):
     server.faults_of = {ENGLISH[0]: 400, ENGLISH[10]: 500, ENGLISH[11]: 403}
     result = teach(parallel=2)
     assert result.status == 0 and "no answer 1, not taken 2, kept 21" in result.err
-    asked = len(server.asked)
-    assert teach(*COMMAND[:4], "other.jsonl", *COMMAND[5:]).status == 0 and len(server.asked) == asked
+    num_requests = len(server.asked)
+    assert teach(*COMMAND[:4], "other.jsonl", *COMMAND[5:]).status == 0 and len(server.asked) == num_requests
 
 
 def test_what_is_on_the_way_is_kept_when_another_question_ends_the_work(teach, server):
@@ -524,8 +524,8 @@ def test_other_checks_make_another_corpus_of_the_same_answers(teach, server):
     assert teach().status == 0 and len(rows()) == 23
     assert "was made with another set of checks; remove it" in teach(checks=["copy"]).err
     Path("out.jsonl").unlink()
-    asked = len(server.asked)
-    assert teach(checks=["copy"]).status == 0 and len(rows()) == 24 and len(server.asked) == asked
+    num_requests = len(server.asked)
+    assert teach(checks=["copy"]).status == 0 and len(rows()) == 24 and len(server.asked) == num_requests
 
 
 def test_what_is_too_long_for_a_sentence_is_not_sent(teach, server, tmp_path):

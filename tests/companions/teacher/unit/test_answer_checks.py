@@ -1,4 +1,4 @@
-"""What a language model may answer that is no translation."""
+"""Answers of language models that are no translations."""
 
 from typing import get_args
 

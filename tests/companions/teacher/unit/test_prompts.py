@@ -26,8 +26,8 @@ def test_a_request_holds_one_text_or_numbered_lines():
 
 
 def test_a_prompt_of_the_users_own_is_followed():
-    own = prompt(prompt="{source}: {text}\n{target} {}:")
-    assert own.of(["A {target} {text}."]) == "English: A {target} {text}.\nGerman {}:"
+    custom = prompt(prompt="{source}: {text}\n{target} {}:")
+    assert custom.of(["A {target} {text}."]) == "English: A {target} {text}.\nGerman {}:"
     # One that asks for numbers gets them for a lone line, too.
     numbered = prompt(prompt="Keep the numbers.\n{text}", lines=4)
     assert numbered.of(["Four."]) == "Keep the numbers.\n1. Four."
