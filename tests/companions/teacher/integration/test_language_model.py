@@ -248,6 +248,7 @@ def test_a_line_that_no_server_likes_does_not_stop_the_others(teach, server):
     server.faults_of = {ENGLISH[0]: 400, ENGLISH[10]: 500, ENGLISH[11]: 403}
     result = teach(parallel=2)
     assert result.status == 0 and "no answer 1, not taken 2, kept 21" in result.err
+    assert receipt()["endpoints"] == [server.address]
     num_requests = len(server.asked)
     assert teach(*COMMAND[:4], "other.jsonl", *COMMAND[5:]).status == 0 and len(server.asked) == num_requests
 
