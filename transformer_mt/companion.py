@@ -8,18 +8,25 @@ A companion declares in its `pyproject.toml`
 where `companion` is a `Companion` below. What it brings is named as `module:attribute` and imported when it
 is used: commands that do not need it start as fast as without. The module of the entry point itself imports
 nothing but this file. The core asks the list of companions and names none.
+
+Whatever a package of others does wrong is one line that names it, and what does not need it works: one that
+is not well formed is left out, a hook that fails is passed over, and an error in a part that is needed
+ends the command with a sentence (`blamed`).
 """
 
+import contextlib
 import difflib
+import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, wraps
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
-from transformer_mt.errors import InputError
+from transformer_mt.errors import InputError, Interrupted, UserError, WorkError
 from transformer_mt.messages import say
 
 GROUP = "transformer_mt.companions"
@@ -33,6 +40,8 @@ Hook = Literal[
     "open_model", "open_teacher", "after_training", "after_evaluation", "document_formats", "open_store",
     "prepared_data",
 ]  # fmt: skip
+Group = Literal["start", "train", "use", "research"]
+"""The headings of `transformer-mt --help`."""
 
 
 class Command(NamedTuple):
@@ -43,7 +52,7 @@ class Command(NamedTuple):
     module: str
     help: str
     group: str
-    """The heading of `transformer-mt --help` that it stands under: start, train, use or research."""
+    """The heading of `transformer-mt --help` that it stands under."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,34 +86,151 @@ class Companion:
 
 @cache
 def companions() -> dict[str, Companion]:
-    """The companions by name. Those that cannot be imported, or lack one that they require, are reported."""
+    """The companions by name. Each one that is left out is reported in a line: it cannot be imported, is not
+    well formed, brings what another one brings, or requires one that is not there.
+    """
     loaded: dict[str, Companion] = {}
-    entries = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
+    entries = sorted(entry_points(group=GROUP), key=lambda entry: (not _is_ours(entry.value), entry.name))
     if not entries and any(Path(__file__).with_name("companions").glob("*/__init__.py")):
         say("note: no companion is registered, so commands are missing; install transformer-mt again")
+    taken: dict[tuple[str, str], str] = {}
     for entry in entries:
         try:
-            companion = entry.load()
-        except Exception as error:  # a deleted folder, or another's broken package: the trainer works without
-            say(f"note: the companion {entry.name} is left out: {entry.value} cannot be imported ({error})")
+            with _quietly():
+                companion = entry.load()
+            fault = _fault(companion)
+        except (Exception, SystemExit) as error:  # a deleted folder, or a broken package
+            _leave_out(entry.name, f"{entry.value} cannot be imported ({_in_words(error)})")
             continue
-        if isinstance(companion, Companion):
-            loaded[entry.name] = companion
-        else:
-            say(f"note: the companion {entry.name} is left out: {entry.value} must be a Companion")
+        names = [] if fault else list(_names(companion))
+        double = next((name for name in names if name in taken), None)
+        if entry.name in loaded:
+            fault = "two installed packages bring a companion of this name"
+        elif double:
+            fault = f"it brings the {double[0]} {double[1]}, as the companion {taken[double]} does"
+        if fault:
+            _leave_out(entry.name, fault if double or entry.name in loaded else f"{entry.value} {fault}")
+            continue
+        loaded[entry.name] = companion
+        taken |= dict.fromkeys(names, entry.name)
     while lacking := [name for name in loaded if not loaded.keys() >= set(loaded[name].requires)]:
         for name in lacking:
             missing = ", ".join(sorted(set(loaded[name].requires) - loaded.keys()))
-            say(f"note: the companion {name} is left out: it requires {missing}")
+            _leave_out(name, f"it requires {missing}")
         loaded = {name: companion for name, companion in loaded.items() if name not in lacking}
     return loaded
 
 
+def _leave_out(name: str, reason: str) -> None:
+    say(f"note: the companion {name} is left out: {reason}")
+
+
+_PLACE = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")
+
+
+def _fault(companion: Any) -> str:
+    """A sentence of what makes it no companion; empty if it is one."""
+    if not isinstance(companion, Companion):
+        return "must be a Companion"
+    if isinstance(companion.requires, str):
+        return "must have a list of names as `requires`"
+    for name, known in (("kinds", get_args(Kind)), ("hooks", get_args(Hook))):
+        for key in getattr(companion, name):
+            if key not in known:
+                near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                return f"brings {name} of {', '.join(known)}, but `{key}` is none of them{hint}"
+    for command in companion.commands.values():
+        if not isinstance(command, Command) or command.group not in get_args(Group):
+            return f"must bring a Command in a group of {', '.join(get_args(Group))}, but brings {command!r}"
+    for value in _places(companion):
+        if not (isinstance(value, str) and _PLACE.fullmatch(value)):
+            return f"must name what it brings as `module:attribute`, but names {value!r}"
+    return ""
+
+
+def _places(companion: Companion) -> list[str]:
+    """All values `module:attribute` of what it brings."""
+    hooks: Mapping[Any, str] = companion.hooks
+    each = (companion.options, companion.public_names, hooks, *companion.kinds.values())
+    return [value for values in each for value in values.values()]
+
+
+def _names(companion: Companion) -> Iterator[tuple[str, str]]:
+    """The names that it brings, of which there may be one each."""
+    for kind, values in companion.kinds.items():
+        yield from ((kind.replace("_", " "), name) for name in values)
+    yield from (("command", name) for name in companion.commands)
+    yield from (("public name", name) for name in companion.public_names)
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """What a package prints while it is imported is no translation: it goes to stderr."""
+    with contextlib.redirect_stdout(sys.stderr):
+        yield
+
+
+def _is_ours(value: str) -> bool:
+    return value.startswith(f"{__package__}.")
+
+
+def _in_words(error: BaseException) -> str:
+    """The error in one line."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, ImportError | UserError) and text else f"{type(error).__name__}: {text}"
+
+
+def _modules_of_others() -> dict[str, str]:
+    """The top-level modules of companions of other packages, with the companion's name."""
+    modules: dict[str, str] = {}
+    for name, companion in companions().items():
+        values = [*_places(companion), *(command.module for command in companion.commands.values())]
+        modules |= {value.split(":")[0].split(".")[0]: name for value in values if not _is_ours(value)}
+    return modules
+
+
+def blamed(error: BaseException) -> str | None:
+    """A sentence that names the companion of others in whose code the error arose; None if it is our own. An
+    error that is a sentence already, or a stop, needs none.
+    """
+    if isinstance(error, UserError | Interrupted):
+        return None
+    others, trace, blame = _modules_of_others(), error.__traceback__, None
+    while trace is not None:
+        module = str(trace.tb_frame.f_globals.get("__name__", ""))
+        if companion := others.get(module.split(".")[0]):
+            blame = f"the companion {companion} fails in {module}, line {trace.tb_lineno}"
+        trace = trace.tb_next
+    return blame and f"{blame}: {_in_words(error)}"
+
+
 def hooks(name: Hook) -> Iterator[Any]:
-    """The objects that companions bring for a hook."""
-    for companion in companions().values():
-        if name in companion.hooks:
-            yield resolve(companion.hooks[name])
+    """The objects that companions bring for a hook. One of another package that cannot be imported, or fails
+    when it is called, is reported and passed over: it answers None.
+    """
+    for companion in [one for one in companions() if name in companions()[one].hooks]:
+        value = companions()[companion].hooks[name]
+        try:
+            brought = resolve(value, companion)
+        except WorkError as error:
+            say(f"note: {error}")
+            continue
+        yield brought if _is_ours(value) or not callable(brought) else _guarded(brought)
+
+
+def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*given: Any, **named: Any) -> Any:
+        try:
+            return function(*given, **named)
+        except Exception as error:
+            if (sentence := blamed(error)) is None:
+                raise
+            say(f"note: {sentence}")
+            return None
+
+    return call
 
 
 def brought(kind: Kind) -> dict[str, str]:
@@ -113,9 +239,12 @@ def brought(kind: Kind) -> dict[str, str]:
 
 
 def load(kind: Kind, name: str) -> Any:
-    """A class that a companion brings. InputError for a name that nobody brings."""
-    if value := brought(kind).get(name):
-        return resolve(value)
+    """A class that a companion brings. InputError for a name that nobody brings, WorkError for one that
+    cannot be imported.
+    """
+    for companion, brings in companions().items():
+        if value := brings.kinds.get(kind, {}).get(name):
+            return resolve(value, companion)
     known = list(brought(kind))
     near = difflib.get_close_matches(name, known, n=1)
     raise InputError(
@@ -124,11 +253,37 @@ def load(kind: Kind, name: str) -> Any:
     )
 
 
-def options_for(command: str) -> Iterator[Callable[[Any], None]]:
-    """The functions that add companions' options to a command's parser."""
-    for companion in companions().values():
+def load_class(kind: Kind, name: str, base: type) -> Any:
+    """A class that a companion brings, checked to be one of `base`."""
+    return checked_class(load(kind, name), base, f"the {kind.replace('_', ' ')} {name}")
+
+
+def checked_class(part: Any, base: type, what: str) -> Any:
+    """The part. InputError unless it is a subclass of `base`."""
+    if not (isinstance(part, type) and issubclass(part, base)):
+        raise InputError(
+            f"{what} must be a subclass of {base.__module__}.{base.__qualname__}, but is {shown(part)}"
+        )
+    return part
+
+
+def shown(part: Any) -> str:
+    """A part of others in an error: its name and module, or the value."""
+    name = getattr(part, "__qualname__", None)
+    return f"{part.__module__}.{name}" if name and hasattr(part, "__module__") else repr(part)[:80]
+
+
+def add_options(command: str, parser: Any) -> None:
+    """Add companions' options to a command's parser."""
+    for name, companion in companions().items():
         if command in companion.options:
-            yield resolve(companion.options[command])
+            try:
+                resolve(companion.options[command], name)(parser)
+            except Exception as error:
+                sentence = str(error) if isinstance(error, WorkError) else blamed(error)
+                if sentence is None:
+                    raise
+                say(f"note: {sentence}")
 
 
 def commands() -> dict[str, Command]:
@@ -136,12 +291,37 @@ def commands() -> dict[str, Command]:
     return {name: command for each in companions().values() for name, command in each.commands.items()}
 
 
+def command_module(command: Command) -> Any:
+    """The module of a command. WorkError if a companion's cannot be imported."""
+    owner = next((name for name, each in companions().items() if command in each.commands.values()), None)
+    return import_module(command.module) if owner is None else _imported(command.module, owner)
+
+
 def public_names() -> dict[str, str]:
     """The public names of all companions."""
     return {name: value for each in companions().values() for name, value in each.public_names.items()}
 
 
-def resolve(value: str) -> Any:
-    """The object that `module:attribute` names."""
+def resolve(value: str, companion: str = "") -> Any:
+    """The object that `module:attribute` names. WorkError if a package of others has none."""
     module, _, attribute = value.partition(":")
-    return getattr(import_module(module), attribute)
+    found = _imported(module, companion)
+    if not (hasattr(found, attribute) or _is_ours(value)):
+        raise WorkError(f"{_said_by(companion)}{value}, but {module} has no {attribute}")
+    return getattr(found, attribute)
+
+
+def _imported(module: str, companion: str) -> Any:
+    if _is_ours(module):
+        return import_module(module)
+    try:
+        with _quietly():
+            return import_module(module)
+    except (Exception, SystemExit) as error:
+        raise WorkError(
+            f"{_said_by(companion)}{module}, which cannot be imported ({_in_words(error)})"
+        ) from error
+
+
+def _said_by(companion: str) -> str:
+    return f"the companion {companion} names " if companion else "an installed package names "

@@ -19,6 +19,7 @@ from transformer_mt.cli.options.arguments import say_error, subcommands
 from transformer_mt.cli.options.flags import name_by_flags
 from transformer_mt.cli.options.ranks import has_ranks
 from transformer_mt.cli.parsers import build_parser, build_translate_parser
+from transformer_mt.companion import blamed
 from transformer_mt.errors import ADVICE, InputError, Interrupted, Setting, WorkError, advice_on
 from transformer_mt.messages import say
 
@@ -26,7 +27,11 @@ from transformer_mt.messages import say
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `transformer-mt`; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
-    parser = build_parser(words[0] if words else "")
+    try:
+        parser = build_parser(words[0] if words else "")
+    except WorkError as error:  # the command of a companion that is broken
+        say_error(str(error))
+        return 1
     if not (words and words[0] in subcommands(parser)):
         return _run(parser, build_parser().parse_args(words), argv is None)
     chosen = subcommands(parser)[words[0]]
@@ -61,10 +66,13 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace, is_proc
     status = 1
     try:
         status = _status_of(parser, arguments, is_process)
-    except Exception:
-        if not (is_process and has_ranks()):
+    except Exception as error:
+        if sentence := blamed(error):
+            say_error(sentence)
+        elif not (is_process and has_ranks()):
             raise
-        traceback.print_exc()
+        else:
+            traceback.print_exc()
     if status and is_process and has_ranks():
         _end_now(status)  # a rank that fails ends as soon as it has printed why
     return status
@@ -114,6 +122,8 @@ def _status_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, i
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except OSError as error:
+        if blamed(error):
+            raise
         # A full disk or a removed folder; files that were complete are still complete.
         is_known = error.errno in ADVICE
         output = (arguments.output or "standard output") if hasattr(arguments, "output") else "a file"

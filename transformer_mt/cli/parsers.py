@@ -1,10 +1,12 @@
 """The parsers of `transformer-mt` and `translate`, with the commands of the core and of companions."""
 
-from importlib import import_module
+import contextlib
 
 from transformer_mt import companion
 from transformer_mt.cli.options.arguments import Parser
 from transformer_mt.companion import Command
+from transformer_mt.errors import WorkError
+from transformer_mt.messages import say_once
 from transformer_mt.version import __version__
 
 COMMANDS = {
@@ -29,16 +31,24 @@ def build_parser(only: str | None = None) -> Parser:
     """The parser of `transformer-mt`. With `only` the other commands have names and no arguments, since
     importing them takes time.
     """
-    commands = COMMANDS | companion.commands()
+    brought = companion.commands()
+    for name in brought.keys() & COMMANDS.keys():
+        say_once(
+            f"note: the command {name} of a companion is left out: it is the name of one of the trainer's"
+        )
+    commands = COMMANDS | {name: brought[name] for name in brought if name not in COMMANDS}
     parser = Parser(prog="transformer-mt", description="Train Transformers and translate with them.")
     parser.add_argument("--version", action="version", version=f"transformer-mt {__version__}")
     below = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     parser.shown = dict.fromkeys(("start", "train", "use", "research"), ())
     for name, command in commands.items():
         parser.shown[command.group] = (*parser.shown.get(command.group, ()), name)
-        added = below.add_parser(name, help=command.help)
-        if only is None or name == only:
+        added = below.add_parser(name, help=command.help.replace("%", "%%"))
+        if name == only:
             _fill(added, name, command)
+        elif only is None:
+            with contextlib.suppress(WorkError):  # the broken command of a companion, which is not asked for
+                _fill(added, name, command)
     return parser
 
 
@@ -50,6 +60,16 @@ def build_translate_parser() -> Parser:
 
 
 def _fill(parser: Parser, name: str, command: Command) -> None:
-    import_module(command.module).add_arguments(parser)
-    for add_options in companion.options_for(name):
-        add_options(parser)
+    """Add the arguments of a command. WorkError if it is a companion's, and broken."""
+    module = companion.command_module(command)
+    try:
+        add_arguments = module.add_arguments
+    except AttributeError:
+        raise WorkError(f"the command {name} is broken: {command.module} has no add_arguments") from None
+    try:
+        add_arguments(parser)
+    except Exception as error:
+        if name in COMMANDS or (sentence := companion.blamed(error)) is None:
+            raise
+        raise WorkError(sentence) from error
+    companion.add_options(name, parser)

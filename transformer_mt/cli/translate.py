@@ -19,11 +19,11 @@ from transformer_mt.cli.translating import resume
 from transformer_mt.cli.translating.memory_out import memory_out
 from transformer_mt.cli.translating.option_checks import check_options
 from transformer_mt.cli.translating.request import TranslateRequest
-from transformer_mt.companion import hooks, resolve
+from transformer_mt.companion import resolve
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing
 from transformer_mt.messages import say
-from transformer_mt.text.file_formats import format_of
+from transformer_mt.text.file_formats import brought_formats, format_of
 
 if TYPE_CHECKING:
     from transformer_mt.translation.result import Options, Translation
@@ -78,7 +78,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--protect", metavar="REGEX", help="matching text passes through unchanged")
     parser.add_argument(
         "--format",
-        choices=["text", *(name for formats in hooks("document_formats") for name in formats.names)],
+        choices=["text", *(name for formats in brought_formats() for name in formats.names)],
         help="format of the input (default: by the ending of --input or --output, else text): lines, or a "
         "document",
     )
@@ -103,7 +103,7 @@ def _translate(arguments: argparse.Namespace) -> int:
     for text in request.text:
         if Path(text).suffix and os.path.isfile(text):  # false for what cannot be a name
             raise InputError(f"TEXT must be a text, but {text} is a file; give it as --input {text}")
-    known = list(hooks("document_formats"))
+    known = brought_formats()
     output = None if request.json else request.output
     format = request.format or format_of(known, request.input, output)
     documents = next((formats for formats in known if format in formats.names), None)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from transformer_mt.companion import load
+from transformer_mt.companion import load, shown
 from transformer_mt.errors import InputError, Setting
 
 MakeScore = Callable[[int, int], Any]
@@ -31,13 +31,19 @@ def using(score: MakeScore | None = None, loss: type | None = None, monitor: Any
 
 
 def brought_score(kind: str, num_heads: int, head_width: int) -> Any:
-    """A new score of a companion, or of the program for `custom`. InputError if the program passed none."""
+    """A new score of a companion, or of the program for `custom`. InputError if the program passed none, or
+    something else.
+    """
     if kind != "custom":
         return load("attention_score", kind)(num_heads, head_width)
     if (make := _score.get()) is None:
         raise InputError(
             "`model.attention.score: custom` must be given its class in Python: "
             "train(config, attention_score=...), Translator.load(folder, attention_score=...)"
+        )
+    if not callable(make):
+        raise InputError(
+            f"attention_score must be a function of (heads, width) or a class, but is {shown(make)}"
         )
     return make(num_heads, head_width)
 
@@ -59,7 +65,7 @@ def may_be_packed(loss: str) -> bool:
     translates, nothing is known.
     """
     kind: Any = None if loss == "cross_entropy" else _loss.get() if loss == "custom" else load("loss", loss)
-    return kind is None or bool(kind.packed)
+    return kind is None or bool(getattr(kind, "packed", True))  # what is no Loss is refused when it is built
 
 
 def brought_loss(kind: str) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from transformer_mt.config.keys import CORPORA, keys
-from transformer_mt.corpora.corpus_kinds import SETS
+from transformer_mt.corpora.corpus_kinds import CORPUS_TAGS, keys_of_kinds
 from transformer_mt.errors import Setting
 from transformer_mt.settings.section import PATTERNS, Conflicts
 
@@ -103,8 +103,6 @@ OTHER_VALUES = {
 }  # fmt: skip
 """Our names of values that the field names otherwise, where a key has such a value."""
 
-_CORPUS_TAGS = tuple(kind.__name__ for kind in SETS)
-
 OVERRIDDEN = "command line"
 """The location of a value that is in no file."""
 
@@ -123,9 +121,7 @@ def _lines(error: Any, where: dict[str, str], section: type[BaseModel]) -> list[
     loc = [str(part) for part in error["loc"]]
     if loc[:2] in (["data", "train"], ["data", "valid"]) and loc[2:3] in (["one"], ["list"]):
         del loc[2]
-    loc = [
-        part for i, part in enumerate(loc) if not (i >= 2 and part in _CORPUS_TAGS and _is_corpus(loc[:i]))
-    ]
+    loc = [part for i, part in enumerate(loc) if not (i >= 2 and part in CORPUS_TAGS and _is_corpus(loc[:i]))]
     loc = [part for part in loc if part not in _TAGS]
     dotted = ".".join(loc)
     location = next(
@@ -155,7 +151,7 @@ def _problem(error: Any, loc: list[str], section: type[BaseModel]) -> str:
         return " must be given"
     if kind == "corpus_kind":
         word = str(next(iter(value), "")) if isinstance(value, dict) else ""
-        match = difflib.get_close_matches(word, [key for kind in SETS for key in kind.KEYS], n=1)
+        match = difflib.get_close_matches(word, keys_of_kinds(), n=1)
         near = OTHER_NAMES.get(word) or (f"did you mean `{match[0]}`?" if match else "")
         return f" {error['msg']}, but is {value!r}{f'; {near}' if near else ''}"
     if kind in ("must_be", "bool_type", "bool_parsing"):

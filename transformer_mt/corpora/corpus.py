@@ -32,9 +32,11 @@ class Corpus(Section):
     keys.
     """
 
-    KEYS: ClassVar[tuple[str, ...]]
-    """Keys that only this kind has: they say which kind a corpus of the YAML is."""
-    EXAMPLE: ClassVar[str]
+    KEYS: ClassVar[tuple[str, ...]] = ()
+    """Keys that only this kind has: they say which kind a corpus of the YAML is. A companion's kind has one,
+    its name.
+    """
+    EXAMPLE: ClassVar[str] = ""
     """How the YAML names such a corpus, for error messages."""
     is_held_out: ClassVar[bool] = False
     """True if the set is made of the training corpora."""
@@ -167,6 +169,13 @@ class Corpus(Section):
             if may_be_empty:
                 return iter(())
             raise InputError(f"{self._location()}: a corpus must have sentence pairs, but is empty")
+        if not (
+            isinstance(first, tuple) and len(first) == 2 and all(isinstance(side, str) for side in first)
+        ):
+            raise InputError(
+                f"{type(self).__module__}.{type(self).__qualname__}: stored_pairs must give pairs of texts, "
+                f"(source, target), but gives {str(first)[:80]}"
+            )
         pairs = itertools.chain([first], pairs)
         if self.language:
             side = stored.index(self.language)

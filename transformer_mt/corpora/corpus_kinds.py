@@ -1,10 +1,12 @@
-"""The kinds of corpora: a new one is a file like its neighbours and a line here."""
+"""The kinds of corpora: a new one is a file like its neighbours and a line here. A companion's is imported
+when a config names it: its module may import any other of ours.
+"""
 
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
-from pydantic import Discriminator, Tag
+from pydantic import Discriminator, PlainValidator, Tag
 
-from transformer_mt.companion import brought, load
+from transformer_mt.companion import brought, load_class
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.file import FileCorpus
 from transformer_mt.corpora.held_out import AnySet, FromTrainCorpus
@@ -23,29 +25,54 @@ TRAINING: tuple[type[Corpus], ...] = (
     OpusCorpus,
     ToyCorpus,
     TextCorpus,
-    *(load("corpus", name) for name in brought("corpus")),
     ImportedCorpus,
 )
 """Kinds of training, validation and test sets."""
 SETS: tuple[type[AnySet], ...] = (*TRAINING, SacrebleuCorpus, FromTrainCorpus)
 """Kinds of validation and test sets."""
+BROUGHT = "a companion's corpus"
+"""Stands for the kinds that companions bring."""
+CORPUS_TAGS = (*(kind.__name__ for kind in SETS), BROUGHT)
+"""Names of the kinds, which pydantic puts into the path of a mistake."""
 
 
 def kind_of(corpus: Any) -> str | None:
-    """The kind of a corpus of the YAML: the class whose own keys it has; a slice of `data.hub` has none."""
+    """The kind of a corpus of the YAML: the class whose own keys it has; a slice of `data.hub` has none. The
+    key of a companion's is the name of the kind.
+    """
+    if isinstance(corpus, Corpus):
+        return type(corpus).__name__ if isinstance(corpus, SETS) else BROUGHT
     if isinstance(corpus, SETS):
         return type(corpus).__name__
     if not isinstance(corpus, dict):
         return None
     kinds = [kind.__name__ for kind in reversed(SETS) if corpus.keys() & set(kind.KEYS)]
+    kinds += [BROUGHT] if corpus.keys() & set(brought("corpus")) else []
     is_slice = corpus.keys() & (HubCorpus.model_fields.keys() - Corpus.model_fields.keys())
     return next(iter(kinds), HubCorpus.__name__ if is_slice else None)
 
 
+def keys_of_kinds() -> list[str]:
+    """The keys that say which kind a corpus is."""
+    return [*(key for kind in SETS for key in kind.KEYS), *brought("corpus")]
+
+
+def _brought(corpus: Any) -> Corpus:
+    """A corpus of a companion's kind, from its keys."""
+    if isinstance(corpus, Corpus):
+        return corpus
+    name = next(name for name in brought("corpus") if name in corpus)
+    kind: type[Corpus] = load_class("corpus", name, Corpus)
+    return kind.model_validate(corpus)
+
+
 def _one_of(kinds: tuple[type[AnySet], ...]) -> Any:
-    *examples, last = filter(None, (kind.EXAMPLE for kind in kinds))
+    examples = [kind.EXAMPLE for kind in kinds if kind.EXAMPLE]
+    examples[len(TRAINING) - 1 : len(TRAINING) - 1] = [f"{{{name}: ...}}" for name in brought("corpus")]
+    *examples, last = examples
+    of_others = Annotated[Any, PlainValidator(_brought), Tag(BROUGHT)]
     return Annotated[
-        Union[tuple(Annotated[kind, Tag(kind.__name__)] for kind in kinds)],  # noqa: UP007
+        Union[(*(Annotated[kind, Tag(kind.__name__)] for kind in kinds), of_others)],
         Discriminator(
             kind_of,
             custom_error_type="corpus_kind",

@@ -4,10 +4,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from transformer_mt.companion import shown
 from transformer_mt.errors import InputError
 
 Statistics = NDArray[np.float64]
@@ -77,8 +79,25 @@ class Metric(ABC):
                 f"there must be references for each translation, but there are {len(references):,} for "
                 f"{len(translations):,}"
             )
-        sums = self.statistics(sources, translations, references).sum(axis=0)
-        return Score(self.name, self.value(sums.tolist()), self.signature(references), self.digits)
+        statistics = self.statistics(sources, translations, references)
+        if np.ndim(statistics) != 2 or len(statistics) != len(translations):
+            raise InputError(
+                f"{shown(type(self))}.statistics must give an array [sentences, k] of {len(translations):,} "
+                f"rows, but gives {list(np.shape(statistics))}"
+            )
+        value = self.value(np.asarray(statistics).sum(axis=0).tolist())
+        if not isinstance(value, int | float):
+            raise InputError(f"{shown(type(self))}.value must give a number, but gives {shown(value)}")
+        return Score(self.name, value, self.signature(references), self.digits)
+
+
+def checked_metric(metric: Any, what: str) -> Metric:
+    """A metric of others. InputError if it is none, or has no name."""
+    if not isinstance(metric, Metric):
+        raise InputError(f"{what} must be a Metric (evaluation/metric.py), but is {shown(metric)}")
+    if not isinstance(getattr(metric, "name", None), str):
+        raise InputError(f"{what}, {shown(type(metric))}, must have a text as `name`")
+    return metric
 
 
 class MeanMetric(Metric):

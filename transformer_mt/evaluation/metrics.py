@@ -7,7 +7,7 @@ from transformer_mt.config.custom_parts import external_monitor
 from transformer_mt.config.evaluate_section import EvaluateConfig
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.evaluation.error_rates import ErrorRate, ExactMatch
-from transformer_mt.evaluation.metric import Metric, References, Score
+from transformer_mt.evaluation.metric import Metric, References, Score, checked_metric
 from transformer_mt.evaluation.sacrebleu_metrics import build_bleu, build_chrf, build_spbleu, build_ter
 from transformer_mt.text.languages import is_natural
 from transformer_mt.text.unsegmented import has_no_word_spaces
@@ -55,10 +55,8 @@ def _build(name: str, rules: EvaluateConfig, target_lang: str) -> Metric:
     if name in ("WER", "CER"):
         return ErrorRate(name, lowercase)
     if name == "external":
-        monitor: Metric = external_monitor()
-        return monitor
-    metric: Metric = load("metric", name)(rules, target_lang)
-    return metric
+        return checked_metric(external_monitor(), "train.monitor")
+    return checked_metric(load("metric", name)(rules, target_lang), f"the metric {name}")
 
 
 def corpus_scores(

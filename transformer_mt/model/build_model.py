@@ -1,17 +1,21 @@
 """From a config to a model: the only module where a kind is chosen by its name."""
 
-from collections.abc import Callable
-from typing import Literal, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from transformer_mt.companion import shown
 from transformer_mt.config.custom_parts import brought_position, brought_score
 from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.data.vocabulary.numbering import EOS
+from transformer_mt.errors import InputError
 from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.interface import TranslationModel, alignment_layer
 from transformer_mt.model.language_models import DecoderModel, EncoderModel, PredictionHead
+from transformer_mt.model.masks import Positions
 from transformer_mt.model.norm import RMSNorm
 from transformer_mt.model.positions import (
     LearnedPositions,
@@ -201,7 +205,9 @@ def _position_bias(c: ModelConfig) -> PositionBias | None:
         return Alibi(c.num_heads)
     if c.position in ("sinusoidal", "sinusoidal_fairseq", "learned", "none"):
         return None  # they are added to the embeddings
-    return brought_position(c.position, c.num_heads, head_width)
+    return _checked_position(
+        brought_position(c.position, c.num_heads, head_width), c.num_heads, head_width, c.position
+    )
 
 
 def _score(kind: str, num_heads: int, head_width: int, max_length: int = 0) -> Score:
@@ -217,4 +223,63 @@ def _score(kind: str, num_heads: int, head_width: int, max_length: int = 0) -> S
         return Cosine(num_heads)
     if kind in (plain := {"scaled_dot": ScaledDot, "dot": Dot, "euclidean": Euclidean}):
         return plain[kind]()
-    return brought_score(kind, num_heads, head_width)
+    return _checked_score(brought_score(kind, num_heads, head_width), num_heads, head_width, kind)
+
+
+_TRIED = 2, 3
+"""Queries and keys of the trial of a part that others bring."""
+
+
+def _checked_score(score: Any, num_heads: int, head_width: int, kind: str) -> Score:
+    """The score that a companion or a program brings, tried once. InputError if its result has another shape
+    or no gradient: the model would learn something else, without a word.
+    """
+    if not isinstance(score, Score):
+        raise InputError(
+            f"`model.attention.score: {kind}` must make a Score (model/variants/attention_scores.py), but "
+            f"makes {shown(score)}"
+        )
+    queries, keys = _TRIED
+    with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
+        q, k = (torch.randn(1, num_heads, n, head_width, requires_grad=True) for n in _TRIED)
+        scores = score(q, score.keys(k))
+    shape = (1, num_heads, queries, keys)
+    _check_shape(scores, shape, f"{shown(type(score))} must give scores [batch, heads, queries, keys]")
+    if not scores.requires_grad:
+        raise InputError(f"{shown(type(score))} must give scores with a gradient, but they have none")
+    return score
+
+
+def _checked_position(bias: Any, num_heads: int, head_width: int, kind: str) -> PositionBias:
+    """The same for a position bias."""
+    if not isinstance(bias, PositionBias):
+        raise InputError(
+            f"`model.position: {kind}` must make a PositionBias (model/variants/position_bias.py), but makes "
+            f"{shown(bias)}"
+        )
+    queries, keys = _TRIED
+    q, weights = (torch.zeros(1, num_heads, *sides) for sides in ((queries, head_width), _TRIED))
+    positions, name = Positions.of(queries, keys, q.device), shown(type(bias))
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        _check_shape(bias.rotate(q, positions), q.shape, f"{name}.rotate must keep the shape of the queries")
+        added, values = bias.score_bias(ScaledDot(), q, positions), bias.value_bias(weights, positions)
+    if added is not None and not (isinstance(added, Tensor) and _broadcasts(added.shape, weights.shape)):
+        _check_shape(added, weights.shape, f"{name}.score_bias must give [batch, heads, queries, keys]")
+    if values is not None:
+        _check_shape(values, q.shape, f"{name}.value_bias must give [batch, heads, queries, width]")
+    return bias
+
+
+def _broadcasts(shape: Sequence[int], wanted: Sequence[int]) -> bool:
+    """True if a tensor of this shape can be added to one of the wanted shape."""
+    return len(shape) <= len(wanted) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(wanted)))
+
+
+def _check_shape(result: Any, shape: Sequence[int], must: str) -> None:
+    """InputError unless the result is a tensor of this shape."""
+    if not isinstance(result, Tensor):
+        raise InputError(f"{must}, but gives {shown(result)}")
+    if result.shape != torch.Size(shape) or not result.is_floating_point():
+        raise InputError(
+            f"{must}, here {list(shape)} numbers, but gives {list(result.shape)} of {result.dtype}"
+        )

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
+from transformer_mt.companion import hooks, shown
 from transformer_mt.errors import InputError, Setting
+from transformer_mt.messages import say_once
 from transformer_mt.text.language_codes import TWO_LETTERS
 from transformer_mt.text.languages import base_code
 
@@ -31,6 +33,19 @@ class DocumentFormats:
     @property
     def names(self) -> tuple[str, ...]:
         return (*self.more, *dict.fromkeys(self.endings.values()))
+
+
+def brought_formats() -> list[DocumentFormats]:
+    """The formats of documents that companions read."""
+    known = []
+    for formats in hooks("document_formats"):
+        if isinstance(formats, DocumentFormats):
+            known.append(formats)
+        else:
+            say_once(
+                f"note: formats of documents must be a DocumentFormats, but a companion has {shown(formats)}"
+            )
+    return known
 
 
 def format_of(

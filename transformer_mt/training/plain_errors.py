@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from subprocess import CalledProcessError
 
+from transformer_mt.companion import blamed
 from transformer_mt.device import is_compiler_error, is_out_of_memory
 from transformer_mt.errors import WorkError, advice_on
 from transformer_mt.training.parallel.distributed import refuse_lost_rank
@@ -21,11 +22,15 @@ def plain_errors() -> Iterator[None]:
     except BrokenPipeError:  # nobody reads what is printed
         raise
     except OSError as error:
+        if blamed(error):
+            raise
         raise WorkError(
             f"{error.filename or 'a file'}: {error.strerror or error}; {advice_on(error)}, then run the same "
             "command to resume"
         ) from error
     except (RuntimeError, CalledProcessError) as error:
+        if blamed(error):
+            raise
         refuse_lost_rank(error)
         if is_compiler_error(error):
             raise WorkError(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from transformer_mt.corpora.corpus import Corpus, Languages
 from transformer_mt.corpora.remote import facts_of, is_url
@@ -13,9 +13,6 @@ from transformer_mt.text.pair import Pair
 
 class ShardsCorpus(Corpus):
     """Prepared training pairs, with their vocabulary."""
-
-    KEYS: ClassVar[tuple[str, ...]] = ("shards",)
-    EXAMPLE: ClassVar[str] = "{shards: ...}"
 
     shards: str
     """The folder or URL that `transformer-mt prepare` printed."""

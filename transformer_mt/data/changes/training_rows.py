@@ -1,8 +1,11 @@
 """The changes of training rows, in their order."""
 
 from collections.abc import Sequence
+from typing import Any
 
-from transformer_mt.companion import load
+import numpy as np
+
+from transformer_mt.companion import load, shown
 from transformer_mt.config import Config
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
@@ -13,6 +16,7 @@ from transformer_mt.data.changes.links import AlignedRows
 from transformer_mt.data.changes.objectives import DecoderRows, EncoderRows
 from transformer_mt.data.changes.term_annotation import TermAnnotation
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.errors import InputError
 from transformer_mt.settings.objective import Objective
 
 
@@ -39,7 +43,7 @@ def training_rows(
     if data.terms.share:
         rows = TermAnnotation(rows, config, parts, tokenizer, links)
     for name in data.changes:
-        rows = load("change", name)(rows, config, tokenizer)
+        rows = _checked(load("change", name)(rows, config, tokenizer), name, tokenizer)
     if config.tokenizer.bpe_dropout:
         dropout = config.tokenizer.bpe_dropout
         is_changed = rows is not unchanged or in_windows
@@ -48,6 +52,34 @@ def training_rows(
     if links is not None and config.train.guided_alignment.weight:
         rows = AlignedRows(rows, links, tokenizer)
     return rows
+
+
+_TRIED = 64
+"""Rows on which the change of a companion is tried."""
+
+
+def _checked(change: Any, name: str, tokenizer: Tokenizer) -> Rows:
+    """The change of a companion, tried on the first rows. InputError if it is no pure function, or gives
+    something else than a pair of rows for each row, with the lengths that it says.
+    """
+    what = f"the change {name} ({shown(type(change))})"
+    if not isinstance(change, Rows):
+        raise InputError(f"{what} must be a Change (data/changes/change.py)")
+    part = range(min(_TRIED, len(change.pairs)))
+    sides, again = (change.rows(0, np.arange(len(part))) for _ in range(2))
+    lengths = change.lengths(0, part)
+    for side, other, length, vocabulary in zip(
+        sides, again, lengths, (tokenizer.all_pieces_src, tokenizer.all_pieces_tgt), strict=True
+    ):
+        if len(side) != len(part) or len(length) != len(part):
+            raise InputError(f"{what} must give {len(part)} rows for as many, but gives {len(side)}")
+        if [len(row) + 1 for row in side] != np.asarray(length).tolist():
+            raise InputError(f"{what} must have as `lengths` the lengths of its rows, the end counted")
+        if not all(np.array_equal(row, same) for row, same in zip(side, other)):
+            raise InputError(f"{what} must be a pure function of the epoch and the row: two calls differ")
+        if any(np.min(row, initial=0) < 0 or np.max(row, initial=0) >= len(vocabulary) for row in side):
+            raise InputError(f"{what} must give ids of the vocabulary, below {len(vocabulary):,}")
+    return change
 
 
 def held_out_rows(config: Config, pairs: EncodedPairs, objective: Objective, tokenizer: Tokenizer) -> Rows:

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from transformer_mt.companion import checked_class
 from transformer_mt.config import Config, TrainConfig
 from transformer_mt.config.custom_parts import brought_loss
 from transformer_mt.data.batches.batch import make_batch
@@ -93,7 +94,8 @@ def build_loss(config: TrainConfig) -> Loss:
     """The loss of `train.loss`."""
     if config.loss == "cross_entropy":
         return CrossEntropy(config.label_smoothing)
-    loss: Loss = brought_loss(config.loss)(config)
+    kind = checked_class(brought_loss(config.loss), Loss, f"`train.loss: {config.loss}`")
+    loss: Loss = kind(config)
     return loss
 
 

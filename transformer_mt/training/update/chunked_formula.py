@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from transformer_mt.companion import shown
+from transformer_mt.errors import InputError
 from transformer_mt.model.kernels.cpu_code import uses_cpu_code
 from transformer_mt.training.update.chunked_loss import CHUNK, TOKENS_ON_CPU, product_dtype
 
@@ -50,6 +52,7 @@ class _SummedFormula(torch.autograd.Function):
                 passes = zip(inputs[::3], inputs[1::3], inputs[2::3])
                 log_probs = [F.linear(*one).float().log_softmax(dim=-1) for one in passes]  # type: ignore[arg-type]
                 loss_C = formula(targets_R[part], *log_probs)
+                _check(loss_C, targets_R[part], formula, any(needs))
                 if is_real_R is not None:
                     loss_C = torch.where(is_real_R[part], loss_C, 0.0)
                 loss = loss_C.sum()
@@ -70,6 +73,19 @@ class _SummedFormula(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> Any:
         gradients = (None if total is None else total * grads[0] for total in ctx.saved_tensors)
         return None, None, None, *gradients
+
+
+def _check(loss_C: Any, targets_C: Tensor, formula: Formula, needs_gradient: bool) -> None:
+    """InputError if the formula gives something else than a loss for each token: summed up, a mean or a
+    matrix would be another loss, and train without a word.
+    """
+    must = f"the formula {shown(formula)} must give a loss for each target token, here [{len(targets_C)}]"
+    if not isinstance(loss_C, Tensor):
+        raise InputError(f"{must}, but gives {type(loss_C).__name__}")
+    if loss_C.shape != targets_C.shape:
+        raise InputError(f"{must}, but gives {list(loss_C.shape)}; a mean or a sum is taken later")
+    if needs_gradient and not loss_C.requires_grad:
+        raise InputError(f"{must}, computed from the log-probabilities, but its result has no gradient")
 
 
 def summed_formula(

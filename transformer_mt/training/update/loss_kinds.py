@@ -10,6 +10,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
+from transformer_mt.companion import shown
 from transformer_mt.config import Config, TrainConfig
 from transformer_mt.config.error_sentences import sentences
 from transformer_mt.data.batches.batch import Batch
@@ -99,6 +100,21 @@ class Loss:
         tokens cut off. The caller divides by the target tokens of the whole update.
         """
         raise NotImplementedError
+
+
+def check_result(loss: Loss, result: Any, has_computed: bool) -> None:
+    """InputError unless the result of a loss is (loss, nll), two numbers computed by its `forward`, of which
+    the first has a gradient.
+    """
+    must = f"{shown(type(loss))} must give (loss, nll), two tensors of one number"
+    if not (isinstance(result, tuple) and len(result) == 2 and all(isinstance(x, Tensor) for x in result)):
+        raise InputError(f"{must}, but gives {type(result).__name__}")
+    if any(tensor.dim() for tensor in result):
+        raise InputError(f"{must} each, but gives shapes {[list(tensor.shape) for tensor in result]}")
+    if not has_computed:
+        raise InputError(f"{must} of the model, but never calls `forward`, which computes it")
+    if torch.is_grad_enabled() and not result[0].requires_grad:
+        raise InputError(f"{must} of which the loss has a gradient, but it has none (is it detached?)")
 
 
 class CrossEntropy(Loss):

@@ -24,7 +24,7 @@ from transformer_mt.training.update.compiled import CompiledLayers
 from transformer_mt.training.update.gradient_threads import GradientThreads
 from transformer_mt.training.update.layer_norms import LayerNorms
 from transformer_mt.training.update.loss import guided_alignment_loss
-from transformer_mt.training.update.loss_kinds import Loss, Predictions
+from transformer_mt.training.update.loss_kinds import Loss, Predictions, check_result
 from transformer_mt.training.update.update_result import PendingResult
 from transformer_mt.training.update.weight_copies import WeightCopies
 
@@ -60,12 +60,18 @@ class Objective(nn.Module):
         is_guided = batch.links is not None and self._alignment_weight > 0
         recorder = AttentionRecorder(self.model.alignment_attention) if is_guided else None
 
+        has_computed = False
+
         # A loss may compute changed batches, too: the links are those of this one.
         def predictions(changed: Batch, cut_off: float = 0.0) -> Predictions:
+            nonlocal has_computed
+            has_computed = True
             with tokens_cut_off(cut_off, kept_below=EOS + 1):
                 return self.predictions(changed, recorder if changed is batch else None)
 
-        loss, nll = self._loss(batch, predictions)
+        result = self._loss(batch, predictions)
+        check_result(self._loss, result, has_computed)
+        loss, nll = result
         if recorder is not None and batch.links is not None:
             weights_BTS = self.model.as_alignment(recorder.of(self.model.alignment_attention)[0])
             loss = loss + self._alignment_weight * guided_alignment_loss(weights_BTS, batch.links)

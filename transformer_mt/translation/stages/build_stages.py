@@ -18,7 +18,7 @@ from transformer_mt.translation.stages.problem_flags import Flags
 from transformer_mt.translation.stages.protected_text import Protection
 from transformer_mt.translation.stages.required_terms import Terms
 from transformer_mt.translation.stages.sentence_splitting import Sentences
-from transformer_mt.translation.stages.stage import Stage
+from transformer_mt.translation.stages.stage import BroughtStage, Stage
 from transformer_mt.translation.stages.unchanged import Unchanged
 
 if TYPE_CHECKING:
@@ -97,5 +97,5 @@ def build_stages(
         stages.append(Flags())
     if resources.calibration is not None:
         stages.append(Confidence(resources.calibration))
-    stages += [load("stage", name)() for name in settings.stages]
+    stages += [BroughtStage(load("stage", name)(), name) for name in settings.stages]
     return stages

@@ -2,14 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from transformer_mt.companion import shown
+from transformer_mt.errors import InputError
 from transformer_mt.translation.engines.engine import Engine, Ids, Request
 from transformer_mt.translation.result import Candidate, Translation
 from transformer_mt.translation.units import SourceLine, TranslatedLine, TranslatedUnit, Unit
 
 if TYPE_CHECKING:
     from transformer_mt.translation.alignment import AlignedSegment
+
+T = TypeVar("T")
 
 Numbered = tuple[int, TranslatedUnit]
 """A unit of a call by its number."""
@@ -75,3 +79,51 @@ class Stage:
     def align(self, unit: Unit, text: str, translation: str, aligned: "AlignedSegment") -> "AlignedSegment":
         """The alignment of a unit with `text`, the hypothesis, as one with the written `translation`."""
         return aligned
+
+
+class BroughtStage(Stage):
+    """A stage of a companion. Its results are checked, as a wrong one would fail in another place."""
+
+    def __init__(self, stage: Any, name: str) -> None:
+        """InputError if it is no Stage."""
+        self._stage, self._name = self._of_kind(stage, Stage, f"the stage {name}"), name
+
+    def divide(self, line: SourceLine) -> None:
+        self._stage.divide(line)
+
+    def adapt(self, unit: Unit) -> Unit:
+        return self._result(self._stage.adapt(unit), Unit, "adapt")
+
+    def text(self, unit: Unit, text: str) -> str:
+        return self._one_line(self._result(self._stage.text(unit, text), str, "text"), "text")
+
+    def choose(self, unit: Unit, candidates: Sequence[Candidate]) -> Choice:
+        return self._result(self._stage.choose(unit, candidates), Choice, "choose")
+
+    def search_again(self, units: Sequence[Numbered], search: Search) -> Iterable[Numbered]:
+        return self._stage.search_again(units, search)
+
+    def finish(self, line: TranslatedLine, result: Translation) -> Translation:
+        finished = self._result(self._stage.finish(line, result), Translation, "finish")
+        self._one_line(finished.translation, "finish")
+        return finished
+
+    def align(self, unit: Unit, text: str, translation: str, aligned: "AlignedSegment") -> "AlignedSegment":
+        return self._result(self._stage.align(unit, text, translation, aligned), type(aligned), "align")
+
+    def _result(self, value: Any, kind: type[T], method: str) -> T:
+        return self._of_kind(value, kind, f"the stage {self._name}, {shown(type(self._stage))}.{method},")
+
+    @staticmethod
+    def _of_kind(value: Any, kind: type[T], what: str) -> T:
+        if not isinstance(value, kind):
+            raise InputError(f"{what} must give a {kind.__name__}, but gives {shown(value)}")
+        return value
+
+    def _one_line(self, text: Any, method: str) -> Any:
+        if not isinstance(text, str) or "\n" in text:
+            raise InputError(
+                f"the stage {self._name}, {shown(type(self._stage))}.{method}, must give a text of one line, "
+                f"but gives {str(text)[:80]!r}"
+            )
+        return text

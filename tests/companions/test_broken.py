@@ -1,0 +1,220 @@
+"""Whatever a package of others does wrong is one line that names it; what does not need it works."""
+
+# ruff: noqa: E501 - each package stands in one place
+
+import pytest
+import yaml
+
+from tests.conftest import TINY
+from tests.helpers.installation import Installation
+
+ENTRY = "from transformer_mt.companion import Command, Companion\ncompanion = Companion({brings})\n"
+PARTS = """
+from transformer_mt.corpora.corpus import Corpus
+from transformer_mt.data.changes.change import Change
+from transformer_mt.evaluation.metric import MeanMetric
+from transformer_mt.model.variants.attention_scores import Score
+from transformer_mt.model.variants.position_bias import PositionBias
+from transformer_mt.settings.section import Section
+from transformer_mt.training.update.loss_kinds import Loss
+from transformer_mt.translation.stages.stage import Stage
+"""
+
+
+def kinds(**values):
+    return f"kinds={ {kind: {'odd': f'odd_parts:{name}'} for kind, name in values.items()} }"
+
+
+def changed(**sections):
+    return {key: {**TINY[key], **sections.get(key, {})} if key in sections else TINY[key] for key in TINY}
+
+
+def loss(body):
+    return PARTS + f"class Odd(Loss):\n    def __call__(self, batch, forward):\n        {body}\n"
+
+
+# A package: its entry module, its parts, and words of the line that names it in any command.
+LEFT_OUT = {
+    "syntax": ("companion = (\n", "", "SyntaxError"),
+    "exits": ("import sys\nsys.exit(3)\n", "", "SystemExit: 3"),
+    "prints": ("print('hello')\nraise RuntimeError('first line\\nsecond line')\n", "", "RuntimeError: first line sec"),
+    "a dict": ("companion = {}\n", "", "must be a Companion"),
+    "misspelled kind": (ENTRY.format(brings="kinds={'losses': {'odd': 'odd_parts:Odd'}}"), "",
+                        "`losses` is none of them; did you mean loss?"),
+    "misspelled hook": (ENTRY.format(brings="hooks={'after_train': 'odd_parts:f'}"), "", "did you mean after_training?"),
+    "a list of names": (ENTRY.format(brings="kinds={'loss': ['odd']}"), "", "AttributeError"),
+    "no place": (ENTRY.format(brings="kinds={'loss': {'odd': 'odd_parts'}}"), "", "but names 'odd_parts'"),
+    "a class": (ENTRY.format(brings="kinds={'loss': {'odd': int}}"), "", "but names <class 'int'>"),
+    "no command": (ENTRY.format(brings="commands={'odd': 'odd_parts'}"), "", "must bring a Command"),
+    "no group": (ENTRY.format(brings="commands={'odd': Command('odd_parts', 'x', 'other')}"), "", "in a group of"),
+    "words": (ENTRY.format(brings="requires='exchange'"), "", "must have a list of names"),
+    "requires": (ENTRY.format(brings="requires=['gone']"), "", "it requires gone"),
+    "ours": (ENTRY.format(brings="commands={'serve': Command('odd_parts', 'x', 'use')}"), "",
+             "it brings the command serve, as the companion serving does"),
+}  # fmt: skip
+# What nobody notices who does not use it.
+UNUSED = {
+    "gone": (
+        ENTRY.format(brings=kinds(loss="Odd", corpus="Odd", metric="Odd", stage="Odd", logger="Odd")),
+        None,
+    ),
+    "no such class": (ENTRY.format(brings=kinds(loss="Odd", corpus="Odd", attention_score="Odd")), PARTS),
+    "a corpus and a loss in one module": (
+        ENTRY.format(brings=kinds(loss="Odd", corpus="Pairs")),
+        PARTS + "class Odd(Loss): pass\nclass Pairs(Corpus):\n    odd: str\n",
+    ),
+    "raises": (ENTRY.format(brings=kinds(loss="Odd", corpus="Odd")), "raise ValueError('no licence')\n"),
+    "command": (ENTRY.format(brings="commands={'odd': Command('odd_parts', '100% odd', 'use')}"), "1 / 0\n"),
+}
+# A hook, or an option, which other commands ask for: noted in one line, and passed over.
+NOTED = {
+    "hook": (ENTRY.format(brings="hooks={'open_model': 'odd_parts:f', 'document_formats': 'odd_parts:f'}"),
+             "def f(*given): return given.nothing\n", "('translate', 'gone', 'x')"),
+    "no hook": (ENTRY.format(brings="hooks={'document_formats': 'odd_parts:f'}"), "", "('translate', 'gone', 'x')"),
+    "option": (ENTRY.format(brings="options={'translate': 'odd_parts:f'}"),
+               "def f(parser): parser.add_argument('--beam')\n", "('translate', 'gone', 'x')"),
+}  # fmt: skip
+# A part that the config or the command line asks for: the command ends with one line.
+USED = {
+    "loss gone": (kinds(loss="Odd"), PARTS, {"train": {"loss": "odd"}}, "odd_parts:Odd, but odd_parts has no Odd"),
+    "loss raises": (kinds(loss="Odd"), loss("return batch.nothing"), {"train": {"loss": "odd"}},
+                    "the companion odd fails in odd_parts, line"),
+    "loss of a mean": (kinds(loss="Odd"), loss("return forward(batch).summed(lambda t, p: -p.mean())"),
+                       {"train": {"loss": "odd"}}, "must give a loss for each target token"),
+    "loss of nothing": (kinds(loss="Odd"), loss("import torch; return torch.zeros((), requires_grad=True), "
+                                                "torch.zeros(())"),
+                        {"train": {"loss": "odd"}}, "odd_parts.Odd must give (loss, nll), two tensors of one number "
+                        "of the model, but never calls `forward`"),
+    "loss of one": (kinds(loss="Odd"), loss("return forward(batch).cross_entropy(0.1)[0]"),
+                    {"train": {"loss": "odd"}}, "but gives Tensor"),
+    "loss detached": (kinds(loss="Odd"), loss("return tuple(x.detach() for x in forward(batch).cross_entropy(0.1))"),
+                      {"train": {"loss": "odd"}}, "it has none (is it detached?)"),
+    "loss a function": (kinds(loss="odd"), "def odd(batch, forward): pass\n", {"train": {"loss": "odd"}},
+                        "must be a subclass of transformer_mt.training.update.loss_kinds.Loss, but is odd_parts.odd"),
+    "score of a mean": (kinds(attention_score="Odd"), PARTS +
+                        "class Odd(Score):\n    def __init__(self, heads, width): super().__init__()\n"
+                        "    def forward(self, q, k): return (q @ k.mT).mean(1)\n",
+                        {"model": {"attention": {"score": "odd"}}},
+                        "odd_parts.Odd must give scores [batch, heads, queries, keys], here [1, 2, 2, 3] numbers, "
+                        "but gives [1, 2, 3]"),
+    "score detached": (kinds(attention_score="Odd"), PARTS +
+                       "class Odd(Score):\n    def __init__(self, heads, width): super().__init__()\n"
+                       "    def forward(self, q, k): return (q @ k.mT).detach()\n",
+                       {"model": {"attention": {"score": "odd"}}}, "scores with a gradient"),
+    "score a function": (kinds(attention_score="Odd"), "def Odd(heads, width): return None\n",
+                         {"model": {"attention": {"score": "odd"}}}, "must make a Score"),
+    "position": (kinds(position="Odd"), PARTS +
+                 "class Odd(PositionBias):\n    def __init__(self, heads, width): super().__init__()\n"
+                 "    def rotate(self, x, positions): return x[..., :1]\n",
+                 {"model": {"position": "odd"}}, "odd_parts.Odd.rotate must keep the shape of the queries"),
+    "change": (kinds(change="Odd"), PARTS + "class Odd(Change):\n"
+               "    def __init__(self, rows, config, tokenizer): super().__init__(rows)\n"
+               "    def rows(self, epoch, rows): return tuple([x[:1] for x in s] for s in super().rows(epoch, rows))\n",
+               {"data": {"changes": ["odd"]}}, "must have as `lengths` the lengths of its rows"),
+    "metric": (kinds(metric="Odd"), PARTS + "class Odd(MeanMetric):\n    name = 'odd'\n"
+               "    def __init__(self, rules, language): pass\n"
+               "    def statistics(self, *given): return [0.0]\n    def signature(self, references): return ''\n",
+               {"train": {"monitor": "odd"}}, "odd_parts.Odd.statistics must give an array"),
+    "corpus": (kinds(corpus="Odd"), PARTS + "class Odd(Corpus):\n    odd: str\n    def describe(self): return 'odd'\n"
+               "    def stored_pairs(self, languages): yield 'a', None\n",
+               {"data": {"train": {"odd": "x"}}}, "odd_parts.Odd: stored_pairs must give pairs of texts"),
+}  # fmt: skip
+
+
+def installed(folder, entry, parts):
+    """The project, with a package that attaches itself."""
+    installation = Installation(folder)
+    facts = folder / "odd-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: odd\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text("[transformer_mt.companions]\nodd = odd:companion\n")
+    (folder / "odd.py").write_text(entry)
+    if parts is not None:
+        (folder / "odd_parts.py").write_text(parts)
+    return installation
+
+
+def lines_of(result):
+    return [line for line in result.err.splitlines() if line]
+
+
+@pytest.mark.parametrize("case", LEFT_OUT)
+def test_a_malformed_package_is_left_out_in_one_line(case, tmp_path):
+    entry, parts, words = LEFT_OUT[case]
+    installation = installed(tmp_path, entry, parts)
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(TINY), encoding="utf-8")
+    shown = installation.run("config", "show", "tiny.yaml")
+    *printed, line = lines_of(shown)
+    assert shown.status == 0 and "hello" not in shown.out and printed in ([], ["hello"])
+    assert line.startswith("note: the companion odd is left out: ") and words in line
+
+
+@pytest.mark.parametrize("case", UNUSED)
+def test_a_broken_part_that_nobody_uses_is_not_noticed(case, tmp_path):
+    installation = installed(tmp_path, *UNUSED[case])
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(TINY), encoding="utf-8")
+    helped = installation.run("--help")
+    assert helped.status == 0 and helped.err == "" and "  serve " in helped.out
+    shown = installation.run("config", "show", "tiny.yaml")
+    assert shown.status == 0 and shown.err == ""
+
+
+def test_a_corpus_and_a_loss_in_one_module_are_used(tmp_path):
+    """Its corpus is imported for the config, and its loss imports the config."""
+    pairs = (
+        "class Pairs(Corpus):\n    odd: int\n    def describe(self): return 'odd pairs'\n"
+        "    def stored_pairs(self, languages):\n"
+        "        for i in range(self.odd): yield f'a dog {i % 97} {i // 97}', f'ein Hund {i % 97} {i // 97}'\n"
+    )
+    parts = loss("return forward(batch).cross_entropy(0.1)") + pairs
+    installation = installed(tmp_path, ENTRY.format(brings=kinds(loss="Odd", corpus="Pairs")), parts)
+    config = changed(
+        train={"loss": "odd", "max_updates": 2, "validate_every": 2, "warmup": 1},
+        data={"train": [{"odd": 400}]}, tokenizer={"vocab_size": 300},
+    )  # fmt: skip
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    trained = installation.run("train", "tiny.yaml", cwd=tmp_path)
+    assert trained.status == 0 and "odd pairs" in trained.err, trained.err
+    mistake = installation.run("config", "show", "tiny.yaml", "data.train=[{odd: x}]", cwd=tmp_path)
+    assert mistake.status == 2
+    assert lines_of(mistake) == ["command line: `data.train.0.odd` must be a whole number, but is 'x'"]
+    unknown = installation.run("config", "show", "tiny.yaml", "data.train=[{od: x}]", cwd=tmp_path)
+    assert "{odd: ...}" in unknown.err and "did you mean `odd`?" in unknown.err
+
+
+@pytest.mark.parametrize("case", NOTED)
+def test_a_hook_that_fails_is_passed_over(case, tmp_path):
+    entry, parts, words = NOTED[case]
+    shown = installed(tmp_path, entry, parts).run(*eval(words))
+    *notes, last = lines_of(shown)
+    assert shown.status == 2 and last.startswith("gone: no such folder")
+    assert notes and all(line.startswith("note: ") and "odd" in line for line in notes), shown.err
+
+
+@pytest.mark.parametrize("case", USED)
+def test_a_part_that_gives_something_else_ends_in_one_line(case, tmp_path):
+    brings, parts, sections, words = USED[case]
+    installation = installed(tmp_path, ENTRY.format(brings=brings), parts)
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(changed(**sections)), encoding="utf-8")
+    result = installation.run("train", "tiny.yaml", cwd=tmp_path)
+    assert result.status in (1, 2) and "Traceback" not in result.err, result.err
+    assert words in lines_of(result)[-1], result.err
+
+
+def test_a_stage_that_gives_something_else_ends_in_one_line(tiny_run, tmp_path):
+    parts = PARTS + "class Odd(Stage):\n    def finish(self, line, result): pass\n"
+    installation = installed(tmp_path, ENTRY.format(brings=kinds(stage="Odd")), parts)
+    result = installation.run("translate", tiny_run, "The dog.", "--set", "decode.stages=[odd]")
+    assert result.status == 2 and lines_of(result) == [
+        "the stage odd, odd_parts.Odd.finish, must give a Translation, but gives None"
+    ]
+
+
+def test_a_command_that_is_broken_stops_itself_alone(tmp_path):
+    installation = installed(tmp_path, *UNUSED["command"])
+    assert "100% odd" in installation.run("--help").out
+    broken = installation.run("odd")
+    assert broken.status == 1 and lines_of(broken) == [
+        "the companion odd names odd_parts, which cannot be imported (ZeroDivisionError: division by zero)"
+    ]
+    assert "--sevre is not an option" in installation.run("train", "tiny.yaml", "--sevre").err
