@@ -90,7 +90,7 @@ def config_page() -> str:
         "kind it is; a slice of `data.hub` needs `split` alone.",
     ]
     brings = [load("corpus", name) for name in brought("corpus")]
-    kinds = [kind for kind in (*SETS, *brings) if not kind.is_held_out and kind.EXAMPLE]
+    kinds = [*(kind for kind in SETS if not kind.is_held_out and kind.EXAMPLE), *brings]
     common = Corpus.model_fields
     parts += ["### Every kind", "Every kind of corpus has these keys.", _keys(common, set())]
     for kind in kinds:

@@ -6,6 +6,7 @@ of each. It is written under another name, flushed to the disk, and only then re
 
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -77,7 +78,8 @@ def load(path: Path) -> Checkpoint:
         for name, expected in manifest.items():
             if _hash(path / name) != expected:
                 raise CheckpointError(f"{path / name} is damaged: its content is not what was written")
-        state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+        text = (path / "state.json").read_text(encoding="utf-8")
+        state = json.loads(text, object_hook=_with_floats)
         files = [name for name in manifest if name.endswith(".safetensors")]
         return Checkpoint(
             path, {name.removesuffix(".safetensors"): load_file(path / name) for name in files}, state
@@ -115,6 +117,20 @@ def newest(root: Path) -> Checkpoint | None:
             Setting("fresh", True),
         )
     return None
+
+
+def set_aside_after(root: Path, step: int, may_rename: bool = True) -> bool:
+    """Rename the checkpoints after `step`, so that a run resumes from it. Returns False if it has none there;
+    only one of several processes `may_rename`.
+    """
+    if not (root / f"step-{step:08d}").is_dir():
+        return not may_rename
+    for path in all_checkpoints(root) if may_rename else ():
+        if path.name > f"step-{step:08d}":
+            aside = path.with_name(f"diverged-{path.name}")
+            shutil.rmtree(aside, ignore_errors=True)
+            path.rename(aside)
+    return True
 
 
 def rotate(root: Path, keep: int, best: int | None) -> None:
@@ -215,8 +231,24 @@ def _write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str] | N
 
 
 def _write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=1), encoding="utf-8")
+    path.write_text(json.dumps(_without_floats(value), indent=1, allow_nan=False), encoding="utf-8")
     fsync(path)
+
+
+_FLOAT = "float"
+
+
+def _without_floats(value: Any) -> Any:
+    """The value with NaN and infinity, which JSON has not, as {"float": "nan"}: a run is restored exactly."""
+    if isinstance(value, Mapping):
+        return {key: _without_floats(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_floats(item) for item in value]
+    return {_FLOAT: repr(value)} if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _with_floats(value: dict[str, Any]) -> Any:
+    return float(value[_FLOAT]) if value.keys() == {_FLOAT} else value
 
 
 def _hash(path: Path) -> str:

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import json
+import math
 import os
 import secrets
 from collections.abc import Iterator
@@ -80,9 +81,25 @@ def read_objects(path: Path) -> list[Any]:
     for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
             objects.append(json.loads(line))
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             continue
     return objects
+
+
+def to_json(value: Any, **options: Any) -> str:
+    """JSON as RFC 8259 has it, which knows no NaN and no Infinity: such a number is null."""
+    try:
+        return json.dumps(value, allow_nan=False, **options)
+    except ValueError:
+        return json.dumps(_only_finite(value), allow_nan=False, **options)
+
+
+def _only_finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _only_finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_only_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def digest(*paths: Path) -> str:

@@ -1,12 +1,12 @@
 """transformer-mt classify"""
 
 import argparse
-import json
 from dataclasses import asdict
 from itertools import islice
 
 from transformer_mt.cli.options.arguments import Parser
 from transformer_mt.cli.options.text_options import add_texts, texts_of
+from transformer_mt.files import to_json
 
 _ABOUT = (
     "Label texts with an encoder that was trained with objective: classification. Without TEXT, reads "
@@ -32,7 +32,7 @@ def _classify(arguments: argparse.Namespace) -> int:
     while chunk := list(islice(texts, _CHUNK)):
         for text, labelled in zip(chunk, classifier.classify(chunk)):
             print(
-                json.dumps({"text": text, **asdict(labelled)}, ensure_ascii=False)
+                to_json({"text": text, **asdict(labelled)}, ensure_ascii=False)
                 if arguments.json
                 else labelled.label,
                 flush=True,

@@ -1,13 +1,13 @@
 """transformer-mt complete"""
 
 import argparse
-import json
 
 from transformer_mt.cli.options.arguments import Parser
 from transformer_mt.cli.options.flags import add_flags, check_searches, given
 from transformer_mt.cli.options.text_options import add_texts, texts_of
 from transformer_mt.config.decode_section import DecodeConfig
 from transformer_mt.errors import InputError
+from transformer_mt.files import to_json
 
 _ABOUT = (
     "Continue texts with a decoder that was trained on plain text (model.kind: decoder). Without TEXT, reads "
@@ -50,7 +50,7 @@ def _complete(arguments: argparse.Namespace) -> int:
         except InputError as error:
             raise InputError(f"text {number}: ", *error.parts) from None
         if arguments.json:
-            print(json.dumps({"text": text, "completions": continuations}, ensure_ascii=False), flush=True)
+            print(to_json({"text": text, "completions": continuations}, ensure_ascii=False), flush=True)
         else:
             print("\n".join(continuations), flush=True)
     return 0

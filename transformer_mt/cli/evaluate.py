@@ -1,7 +1,6 @@
 """transformer-mt evaluate"""
 
 import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from transformer_mt.cli.options.set_options import (
 )
 from transformer_mt.companion import hooks
 from transformer_mt.errors import InputError, Setting
+from transformer_mt.files import to_json
 
 if TYPE_CHECKING:
     from transformer_mt.config import Config
@@ -172,7 +172,7 @@ def _print_scores(
             "scores": [vars(score) for score in scores],
             "expected": expected and vars(expected),
         }
-        print(json.dumps(facts, ensure_ascii=False), flush=True)
+        print(to_json(facts, ensure_ascii=False), flush=True)
     else:
         lines = [seen.in_words] if seen and seen.count else []
         without = [f"{expected} by the model's confidence alone"] if expected else []

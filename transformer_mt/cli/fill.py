@@ -1,12 +1,12 @@
 """transformer-mt fill"""
 
 import argparse
-import json
 from dataclasses import asdict
 
 from transformer_mt.cli.options.arguments import Parser
 from transformer_mt.cli.options.text_options import add_texts, texts_of
 from transformer_mt.errors import InputError
+from transformer_mt.files import to_json
 
 _ABOUT = (
     "Predict the words hidden by [MASK], with an encoder trained on plain text (model.kind: encoder). "
@@ -37,7 +37,7 @@ def _fill(arguments: argparse.Namespace) -> int:
         except InputError as error:
             raise InputError(f"text {number}: ", *error.parts) from None
         if arguments.json:
-            print(json.dumps(asdict(filled), ensure_ascii=False), flush=True)
+            print(to_json(asdict(filled), ensure_ascii=False), flush=True)
             continue
         print(filled.text, flush=True)
         if arguments.top > 1:

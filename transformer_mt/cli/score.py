@@ -1,12 +1,12 @@
 """transformer-mt score"""
 
 import argparse
-import json
 import math
 
 from transformer_mt.cli.options.arguments import Parser
 from transformer_mt.cli.options.model_options import ModelRequest, add_model, load_translator
 from transformer_mt.errors import InputError
+from transformer_mt.files import to_json
 from transformer_mt.messages import say
 
 _ABOUT = (
@@ -62,7 +62,7 @@ def _score(arguments: argparse.Namespace) -> int:
             total += result.log_prob
             tokens += len(result.token_log_probs)
             if arguments.json:
-                print(json.dumps({"line": lines, **vars(result), "ppl": result.ppl}, ensure_ascii=False))
+                print(to_json({"line": lines, **vars(result), "ppl": result.ppl}, ensure_ascii=False))
             else:
                 print(f"{result.log_prob:.4f}\t{result.score:.4f}\t{result.target}")
     if tokens:

@@ -8,6 +8,7 @@ import time
 from transformer_mt.cli.options.allocator import start_with_tcmalloc
 from transformer_mt.cli.options.arguments import Parser, positive
 from transformer_mt.cli.print_plan import print_plan
+from transformer_mt.errors import Interrupted, WorkError
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import duration
 
@@ -73,7 +74,12 @@ def _train(arguments: argparse.Namespace) -> int:
     from transformer_mt.evaluation.external_metric import StayingMetric
 
     monitor = StayingMetric(*named_command("--monitor", arguments.monitor)) if arguments.monitor else None
-    folder = train(config, arguments.out, arguments.fresh, monitor=monitor)
+    try:
+        folder = train(config, arguments.out, arguments.fresh, monitor=monitor)
+    except (WorkError, Interrupted) as error:
+        if arguments.fresh and "to resume" in str(error):
+            say("note: to resume, leave out --fresh, which starts over")
+        raise
     from transformer_mt.runs.after_training import after_training
 
     after_training(folder)

@@ -1,7 +1,6 @@
 """translate, transformer-mt translate"""
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from transformer_mt.cli.translating.option_checks import check_options
 from transformer_mt.cli.translating.request import TranslateRequest
 from transformer_mt.companion import resolve
 from transformer_mt.errors import InputError
-from transformer_mt.files import missing
+from transformer_mt.files import missing, to_json
 from transformer_mt.messages import say
 from transformer_mt.text.file_formats import brought_formats, format_of
 
@@ -322,7 +321,7 @@ def _format(number: int, result: "Translation", request: TranslateRequest) -> st
             del facts["n_best"]
         if not request.align:
             del facts["source_tokens"], facts["alignment"]
-        return json.dumps(facts, ensure_ascii=False)
+        return to_json(facts, ensure_ascii=False)
     if request.n_best > 1:
         return "\n".join(f"{number}\t{c.score:.4f}\t{c.translation}" for c in result.n_best)
     return result.translation

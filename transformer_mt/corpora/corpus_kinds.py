@@ -4,7 +4,7 @@ when a config names it: its module may import any other of ours.
 
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
-from pydantic import Discriminator, PlainValidator, Tag
+from pydantic import Discriminator, SerializeAsAny, Tag, WithJsonSchema, WrapValidator
 
 from transformer_mt.companion import brought, load_class
 from transformer_mt.corpora.corpus import Corpus
@@ -70,7 +70,13 @@ def _one_of(kinds: tuple[type[AnySet], ...]) -> Any:
     examples = [kind.EXAMPLE for kind in kinds if kind.EXAMPLE]
     examples[len(TRAINING) - 1 : len(TRAINING) - 1] = [f"{{{name}: ...}}" for name in brought("corpus")]
     *examples, last = examples
-    of_others = Annotated[Any, PlainValidator(_brought), Tag(BROUGHT)]
+    schema = (
+        {"enum": []}
+        if not brought("corpus")
+        else {"anyOf": [{"type": "object", "required": [name]} for name in brought("corpus")]}
+    )
+    validator = WrapValidator(lambda corpus, _: _brought(corpus))
+    of_others = Annotated[SerializeAsAny[Corpus], validator, WithJsonSchema(schema), Tag(BROUGHT)]
     return Annotated[
         Union[(*(Annotated[kind, Tag(kind.__name__)] for kind in kinds), of_others)],
         Discriminator(

@@ -1,6 +1,5 @@
 """Fit the confidence of translations on a validation set, and say how well it then fits."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -12,7 +11,7 @@ from transformer_mt.corpora.corpus import EvaluationSentence
 from transformer_mt.corpora.evaluation_sets import evenly_spaced
 from transformer_mt.evaluation.metric import Metric, Statistics
 from transformer_mt.evaluation.metrics import build_metrics
-from transformer_mt.files import write_text
+from transformer_mt.files import to_json, write_text
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.result import Options
@@ -47,7 +46,7 @@ class Fit:
 
     def save(self, folder: RunFolder) -> None:
         facts = {**asdict(self.calibration), **{k: v for k, v in vars(self).items() if k != "calibration"}}
-        write_text(folder.calibration_file, json.dumps(facts, indent=1) + "\n")
+        write_text(folder.calibration_file, to_json(facts, indent=1) + "\n")
 
 
 def calibrate(

@@ -86,8 +86,8 @@ class Metric(ABC):
                 f"rows, but gives {list(np.shape(statistics))}"
             )
         value = self.value(np.asarray(statistics).sum(axis=0).tolist())
-        if not isinstance(value, int | float):
-            raise InputError(f"{shown(type(self))}.value must give a number, but gives {shown(value)}")
+        if not (isinstance(value, int | float) and math.isfinite(value)):
+            raise InputError(f"{shown(type(self))}.value must give a finite number, but gives {shown(value)}")
         return Score(self.name, value, self.signature(references), self.digits)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from transformer_mt.config import DecodeConfig
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.files import write_text
+from transformer_mt.files import to_json, write_text
 from transformer_mt.runs.folder import RunFolder, facts_of
 from transformer_mt.text.lines import read_lines
 
@@ -32,7 +32,7 @@ def keep_table(folder: RunFolder, name: str, title: str, table: str, weights: st
         folder.evaluation.mkdir(exist_ok=True)
         write_text(folder.evaluation / name, table)
         facts = {"weights": weights, "title": title}
-        write_text(_facts_file(folder, name), json.dumps(facts) + "\n")
+        write_text(_facts_file(folder, name), to_json(facts) + "\n")
     except OSError as error:
         raise WorkError(f"{folder}: the table could not be written: {error.strerror}") from None
 
@@ -80,7 +80,7 @@ def rows_of(file: Path) -> Iterator[dict[str, Any]]:
 
 def _has_lone_surrogate(row: dict[str, Any]) -> bool:
     try:
-        json.dumps(row, ensure_ascii=False).encode()
+        to_json(row, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return True
     return False

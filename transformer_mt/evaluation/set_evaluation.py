@@ -1,6 +1,5 @@
 """Translate a test set, score it, and keep both with the model."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -13,7 +12,7 @@ from transformer_mt.evaluation.metrics import build_metrics, corpus_scores, toke
 from transformer_mt.evaluation.seen_share import SeenShare
 from transformer_mt.evaluation.set_notes import notes_on_set
 from transformer_mt.evaluation.term_rate import term_rates
-from transformer_mt.files import digest, write_text
+from transformer_mt.files import digest, to_json, write_text
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.runs.folder import RunFolder
@@ -60,7 +59,7 @@ class Evaluation:
 
     def save(self, folder: RunFolder, test: EvaluationSet) -> None:
         """Write the rows and the scores into the folder. WorkError where it takes none."""
-        rows = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in self.rows)
+        rows = "".join(to_json(row, ensure_ascii=False) + "\n" for row in self.rows)
         scores = [asdict(score) for score in self.scores]
         summary = {
             "corpus": test.corpus, "sentences": len(self.rows), "search": self.search, "scores": scores,
@@ -71,7 +70,7 @@ class Evaluation:
             folder.evaluation.mkdir(parents=True, exist_ok=True)
             write_text(file := folder.translations_file(test.name), rows)
             summary["rows"] = digest(file)
-            write_text(folder.scores_file(test.name), json.dumps(summary, indent=1) + "\n")
+            write_text(folder.scores_file(test.name), to_json(summary, indent=1) + "\n")
         except OSError as error:
             raise WorkError(
                 f"{folder.evaluation}: the translations could not be written: {error.strerror}; free some "

@@ -1,6 +1,5 @@
 """Scores of models that translate nothing: perplexity, masked pieces, labels."""
 
-import json
 import math
 import tempfile
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.classifier import Classifier
 from transformer_mt.evaluation.metric import Score
 from transformer_mt.evaluation.seen_share import SeenShare
-from transformer_mt.files import write_text
+from transformer_mt.files import to_json, write_text
 from transformer_mt.language_models.loaded_model import LoadedModel
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.settings.objective import Objective
@@ -71,7 +70,7 @@ def save_scores(run: RunFolder, test: EvaluationSet, seen: SeenShare, scores: Se
     }  # fmt: skip
     try:
         run.evaluation.mkdir(parents=True, exist_ok=True)
-        write_text(run.scores_file(test.name), json.dumps(facts, indent=1) + "\n")
+        write_text(run.scores_file(test.name), to_json(facts, indent=1) + "\n")
     except OSError as error:
         raise WorkError(
             f"{run.evaluation}: the scores could not be written: {error.strerror}; free some space or check "

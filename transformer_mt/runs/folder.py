@@ -1,6 +1,7 @@
 """The folder of a run, or of an exported model: which file is where, and how each is read."""
 
 import json
+import math
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -160,8 +161,11 @@ class RunFolder:
         return export if is_same else None
 
     def entries(self) -> list[dict[str, Any]]:
-        """The objects of metrics.jsonl, without a last one that a crash has cut; none before a training."""
-        return read_objects(self.metrics_file) if self.metrics_file.exists() else []
+        """The objects of metrics.jsonl, without a last one that a crash has cut; none before a training. A
+        number that was not finite, null in the file, is NaN.
+        """
+        objects = read_objects(self.metrics_file) if self.metrics_file.exists() else []
+        return [_with_nan(entry) for entry in objects]
 
     def corpora(self) -> list[dict[str, Any]]:
         """Kept and dropped pairs of each training corpus; empty before the data are prepared."""
@@ -194,11 +198,23 @@ class RunFolder:
         return checkpoint.newest(self.checkpoints)
 
 
+_NUMBERS = {"loss", "ppl", "grad_norm", "value", "grad_norm_by_layer", "change_by_layer"}
+
+
+def _with_nan(value: Any, is_number: bool = False) -> Any:
+    """The value with NaN for each missing one of _NUMBERS."""
+    if isinstance(value, dict):
+        return {key: _with_nan(item, is_number or key in _NUMBERS) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_nan(item, is_number) for item in value]
+    return math.nan if value is None and is_number else value
+
+
 def facts_of(file: Path) -> dict[str, Any]:
     """The JSON object in a file; nothing where it is missing or damaged."""
     try:
         facts = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return facts if isinstance(facts, dict) else {}
 

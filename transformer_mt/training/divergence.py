@@ -2,7 +2,11 @@
 
 import math
 
+import torch
+
+from transformer_mt import checkpoint
 from transformer_mt.errors import Setting, WorkError
+from transformer_mt.training.parallel.sharding import local_rows
 from transformer_mt.training.state.run import Run
 
 _TIMES = 4
@@ -21,7 +25,7 @@ def is_out_of_bounds(run: Run, loss: float) -> bool:
 def check_training_loss(run: Run) -> None:
     """WorkError if the loss of the last update is out of all bounds."""
     if is_out_of_bounds(run, run.progress.train_nll):
-        raise _diverged(run, "training", run.progress.train_nll)
+        raise diverged(run, f"the training loss is {run.progress.train_nll:.2f}")
 
 
 def check_validations(run: Run) -> None:
@@ -41,7 +45,7 @@ def check_validations(run: Run) -> None:
         and progress.train_nll > bound
     )
     if is_lost or is_out_of_bounds(run, last[-1][1]):
-        raise _diverged(run, "validation", last[-1][1])
+        raise diverged(run, f"the validation loss is {last[-1][1]:.2f}")
 
 
 def _uniform(run: Run) -> float:
@@ -49,11 +53,43 @@ def _uniform(run: Run) -> float:
     return math.log(run.data.tokenizer.tgt.vocab_size())
 
 
-def _diverged(run: Run, what: str, loss: float) -> WorkError:
-    train = run.config.train
-    return WorkError(
-        f"the training has diverged: at update {run.progress.step:,} the {what} loss is {loss:.2f}, but that "
-        f"of a uniform guess {_uniform(run):.2f}; lower train.learning_rate ({train.learning_rate:g}) or "
-        f"raise train.warmup ({train.warmup:,}), and start over with ",
-        Setting("fresh"),
+class Diverged(WorkError):
+    """The training learns nothing any more; its present weights are not to be saved."""
+
+
+def diverged(run: Run, what: str) -> Diverged:
+    """The end of a training that has diverged, with advice that works: checkpoints after the last good
+    validation are set aside, so that the run resumes from there; without one only a new start helps.
+    """
+    train, progress, uniform = run.config.train, run.progress, _uniform(run)
+    text = (
+        f"the training has diverged: at update {progress.step:,} {what} (of a uniform guess {uniform:.2f}); "
     )
+    if train.loss != "cross_entropy":
+        text += f"if the sums of `train.loss: {train.loss}` are right, "
+    elif run.config.init_from and is_out_of_bounds(run, progress.first_nll):
+        text += f"it was {progress.first_nll:.2f} at the first: if `init_from` fits the data, "
+    text += f"lower train.learning_rate ({train.learning_rate:g})"
+    if run.updater.dtype == torch.float16:
+        text += ", or set train.precision=bf16 or fp32"
+    good = [step for step, _, loss, _ in progress.scores if step and loss < uniform]
+    if not good or not checkpoint.set_aside_after(run.folder.checkpoints, good[-1], run.ranks.is_rank_zero):
+        return Diverged(
+            f"{text} or raise train.warmup ({train.warmup:,}), and start over with ", Setting("fresh")
+        )
+    return Diverged(
+        f"{text}, and resume by the same command (without ", Setting("fresh"),
+        f") from update {good[-1]:,}, the last that validated well; later checkpoints are set aside",
+    )  # fmt: skip
+
+
+def check_weights(run: Run) -> None:
+    """WorkError if a weight is not finite: such a checkpoint would take the place of a good one. A collective
+    operation.
+    """
+    largest = [
+        local_rows(weight.detach()).abs().amax() for weight in run.model.parameters() if weight.numel()
+    ]
+    is_finite = bool(torch.stack([value.float() for value in largest if value.numel()]).isfinite().all())
+    if not all(run.ranks.gather(is_finite)):
+        raise diverged(run, "weights are not finite")

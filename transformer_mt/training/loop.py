@@ -2,7 +2,7 @@
 
 import math
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from transformer_mt.config import Config
@@ -10,9 +10,9 @@ from transformer_mt.device import choose_device, is_asynchronous, use_device
 from transformer_mt.errors import InputError, Interrupted, WorkError
 from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.training.divergence import check_training_loss
+from transformer_mt.training.divergence import Diverged, check_training_loss, diverged
 from transformer_mt.training.interrupts import Interrupts
-from transformer_mt.training.model_selection import finish, publish, validate_and_publish
+from transformer_mt.training.model_selection import finish, publish, save, validate_and_publish
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.plain_errors import plain_errors
 from transformer_mt.training.reporting import announcements
@@ -65,9 +65,9 @@ def _train(run: Run) -> None:
             if _due(run, config.train.validate_every) or run.progress.step == config.train.max_updates:
                 _validate(run)
             if _due(run, config.train.save_every):
-                run.save()
+                save(run)
             _save_if_asked(run, interrupts)
-        run.save()
+        save(run)
         run.metrics_log.close_bar()
     if run.is_out_of_patience:
         announcements.early_end(run)
@@ -80,11 +80,11 @@ def _save_if_asked(run: Run, interrupts: Interrupts) -> None:
     if any(must_save for _, must_save in of_ranks):
         interrupts.save_requested = False
         _collect_results(run)
-        run.save()
+        save(run)
         say(f"saved at update {run.progress.step:,}")
     if received := max(signal for signal, _ in of_ranks):
         _collect_results(run)
-        run.save()
+        save(run)
         run.metrics_log.close_bar()
         message = f"stopped at update {run.progress.step:,} and saved; run the same command to resume"
         raise Interrupted(message, received)
@@ -94,11 +94,12 @@ def _validate(run: Run) -> None:
     begun = time.perf_counter()
     try:
         validate_and_publish(run)
-    except WorkError:  # weights that are not finite, or a full disk
+    except Diverged:
         raise
     except Exception:  # too little memory to translate, say: the updates before it are not lost
         if run.ranks.size == 1 and run.progress.step:
-            run.save()
+            with suppress(WorkError):  # a full disk: the error is about it already
+                save(run)
         raise
     run.estimate.validated(time.perf_counter() - begun)
 
@@ -161,10 +162,7 @@ def _collect_results(run: Run) -> None:
         if result.skipped:
             say(f"update {step:,} was skipped: its gradient is not finite ({progress.skipped:,} so far)")
         if progress.skipped_in_a_row >= MAX_SKIPS:
-            raise WorkError(
-                f"{MAX_SKIPS} updates in a row had no finite gradient; resume from the last checkpoint with "
-                "a lower train.learning_rate, a longer train.warmup or train.precision=fp32"
-            )
+            raise diverged(run, f"the gradient of {MAX_SKIPS} updates in a row is not finite")
     run.estimate.updated(len(results), seconds)
     for line in run.estimate.announcement(progress.step, run.config.train, run.device.type == "cpu"):
         say(line)

@@ -14,16 +14,16 @@ from transformer_mt.config import DecodeConfig
 from transformer_mt.corpora.evaluation_sets import evenly_spaced
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.calibration import calibrate
-from transformer_mt.files import write_text
+from transformer_mt.files import to_json, write_text
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.runs.usage import usage_of
-from transformer_mt.training.divergence import check_validations, is_out_of_bounds
+from transformer_mt.training.divergence import check_validations, check_weights, diverged, is_out_of_bounds
 from transformer_mt.training.reporting.run_report import write_report
 from transformer_mt.training.state.progress import is_better
 from transformer_mt.training.state.run import Run
 from transformer_mt.training.update.adaptation import averaged, is_partial, whole
-from transformer_mt.training.validate import SetScores, Validation, validate
+from transformer_mt.training.validate import NotFinite, SetScores, Validation, validate
 from transformer_mt.translation.translator import Translator
 
 _METADATA_KEY = "transformer_mt"
@@ -38,15 +38,23 @@ def validate_and_publish(run: Run) -> None:
     is_best = progress.validated(result.score, result.deciding.loss, config.train.warmup, may_be_best)
     _record(run, result, "valid", is_best=is_best, stale=progress.stale)
     if is_best:
-        run.save()  # before the model is published: a model without a checkpoint could not be resumed
+        save(run)  # before the model is published: a model without a checkpoint could not be resumed
         publish(run, run.weights(), result.score, result.deciding.loss)
     check_validations(run)
 
 
+def save(run: Run) -> None:
+    """Write a checkpoint, unless weights are not finite. A collective operation."""
+    check_weights(run)
+    run.save()
+
+
 def _validated(run: Run) -> Validation:
-    return validate(
-        run.full_model(), run.data, run.config, run.device, run.ranks, run.updater.micro_batch_tokens
-    )
+    sizes = run.updater.micro_batch_tokens
+    try:
+        return validate(run.full_model(), run.data, run.config, run.device, run.ranks, sizes)
+    except NotFinite as error:
+        raise diverged(run, str(error)) from None
 
 
 def _record(run: Run, result: Validation, event: str, **facts: object) -> None:
@@ -106,7 +114,7 @@ def publish(run: Run, weights: checkpoint.Tensors, score: float | None, loss: fl
             return False
         run.folder.calibration_file.unlink(missing_ok=True)  # of the model before
         # One key: the order of several differs from run to run, and with it the bytes of the file.
-        checkpoint.save_weights(file, weights, {_METADATA_KEY: json.dumps(facts, sort_keys=True)})
+        checkpoint.save_weights(file, weights, {_METADATA_KEY: to_json(facts, sort_keys=True)})
     except CheckpointError as error:
         raise WorkError(f"{error}; free some space and run the same command to resume") from None
     return True

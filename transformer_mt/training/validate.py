@@ -31,6 +31,10 @@ _OF_LABELS = ["exact match"]
 """The metric of classification."""
 
 
+class NotFinite(WorkError):
+    """The validation loss is not finite, and neither are the outputs, so nothing can be translated."""
+
+
 @dataclass(frozen=True)
 class SetScores:
     """The scores of one validation set, or their means over several."""
@@ -104,7 +108,7 @@ def validate(
         metrics = build_metrics(config.evaluate, of_set.target_lang, validation_metrics(config))
         loss = _loss(model, valid, data, config, device, ranks, micro_batch_tokens)
         translations = _translate(of_set, sources, Options(tag=valid.tag), ranks)
-        scores = corpus_scores(metrics, sources, translations, references)
+        scores = _scores(metrics, sources, translations, references, ranks)
         of_sets.append(SetScores(valid.name, loss, scores))
         rows = [(src, targets[0], got) for src, targets, got in zip(sources, references, translations)]
         samples.append(evenly_spaced(rows, 3))
@@ -128,16 +132,27 @@ def _loss(
     ranks: Ranks,
     micro_batch_tokens: int,
 ) -> float:
-    """The loss of one set. WorkError where it is not finite."""
+    """The loss of one set. NotFinite where it is not."""
     rows = held_out_rows(config, valid.pairs, valid.objective, data.tokenizer)
     batch_tokens = int(config.train.batch_tokens)
     loss = validation_loss(model, rows, batch_tokens, device, ranks, micro_batch_tokens)
     if len(valid.pairs) and not math.isfinite(loss):
-        raise WorkError(
-            "the training diverged: the validation loss is not finite; resume from the last checkpoint with "
-            "a lower train.learning_rate, or start over"
-        )
+        raise NotFinite(f"the validation loss is {loss}")
     return loss
+
+
+def _scores(
+    metrics: Sequence[Metric],
+    sources: Sequence[str],
+    translations: Sequence[str],
+    references: Sequence[Sequence[str]],
+    ranks: Ranks,
+) -> list[Score]:
+    """The scores by rank 0, on each rank: a metric of others may give another number in another process, and
+    ranks that disagree on the best checkpoint would wait for each other.
+    """
+    scores = corpus_scores(metrics, sources, translations, references) if ranks.is_rank_zero else []
+    return [Score(**facts) for facts in ranks.broadcast([vars(score) for score in scores])]
 
 
 def _label_scores(

@@ -2,7 +2,6 @@
 
 import argparse
 import hashlib
-import json
 import re
 import sys
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from transformer_mt.cli.translating.memory_out import memory_out
 from transformer_mt.cli.translating.request import TranslateRequest
 from transformer_mt.companions.documents.formats import OFFICE
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.files import write_bytes
+from transformer_mt.files import to_json, write_bytes
 from transformer_mt.messages import say
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def translate(request: TranslateRequest, format: str) -> None:
 
 def _print(facts: dict[str, Any]) -> None:
     """Write a line of JSON, at once."""
-    sys.stdout.write(json.dumps(facts, ensure_ascii=False) + "\n")
+    sys.stdout.write(to_json(facts, ensure_ascii=False) + "\n")
     sys.stdout.flush()
 
 

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import json
 from collections import Counter
 from html import escape
 from importlib.resources import files
@@ -20,6 +19,7 @@ from transformer_mt.companions.lab.breakdown import (
 from transformer_mt.companions.lab.comparison import Comparison
 from transformer_mt.companions.lab.comparison_table import notes, p_text, score_text
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.files import to_json
 
 
 def as_html(comparison: Comparison, word_counts: Counter[str] | None = None, is_natural: bool = True) -> str:
@@ -31,7 +31,7 @@ def as_html(comparison: Comparison, word_counts: Counter[str] | None = None, is_
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     title = escape(f"Comparison of {', '.join(system.name for system in comparison.systems)}")
-    data = json.dumps(_facts(comparison, word_counts, is_natural), ensure_ascii=False).replace("<", "\\u003c")
+    data = to_json(_facts(comparison, word_counts, is_natural), ensure_ascii=False).replace("<", "\\u003c")
     body = body.replace("<!-- title -->", title).replace("<!-- table -->", _table(comparison))
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

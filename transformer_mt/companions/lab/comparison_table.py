@@ -1,6 +1,5 @@
 """A comparison as text, Markdown, LaTeX or JSON."""
 
-import json
 import re
 from collections.abc import Callable
 from statistics import stdev
@@ -10,6 +9,7 @@ from tabulate import tabulate
 
 from transformer_mt.companions.lab.comparison import NOT_KNOWN, Cell, Comparison
 from transformer_mt.evaluation.seen_share import SEEN_NOTE
+from transformer_mt.files import to_json
 from transformer_mt.markdown import with_names
 
 _FEW = 20  # sentences; with 10, 9 % of equal systems are called different
@@ -61,7 +61,7 @@ def as_json(comparison: Comparison) -> str:
         "signatures": [{"metric": name, "signature": text} for name, text in comparison.signatures],
         "significance": {"test": comparison.test, "samples": comparison.samples},
     }
-    return json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
+    return to_json(facts, indent=1, ensure_ascii=False) + "\n"
 
 
 def notes(comparison: Comparison) -> list[str]:

@@ -1,7 +1,6 @@
 """The tables that `evaluate` adds: robustness to how people write, gain and forgetting of a fine-tuning."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,6 +10,7 @@ from transformer_mt.config.public_model import Halves
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.run_evaluation import RunEvaluation
+from transformer_mt.files import to_json
 from transformer_mt.messages import say
 from transformer_mt.runs.open_model import parent_of
 
@@ -60,7 +60,7 @@ def _print_robustness(
         evaluation.keep_table("robust.md", "Robustness to how people write", as_table(rows))
     if as_json:
         for row in rows:
-            print(json.dumps(row.facts(), ensure_ascii=False), flush=True)
+            print(to_json(row.facts(), ensure_ascii=False), flush=True)
     else:
         print(f"\n{as_table(rows)}", end="", flush=True)
 

@@ -1,6 +1,5 @@
 """The results of a sweep: one table and one picture."""
 
-import json
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -16,7 +15,7 @@ from transformer_mt.companions.lab.system_files import read_translations, set_of
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metrics import metric_names, metrics_by_test
 from transformer_mt.evaluation.seen_share import UNKNOWN, SystemRecord
-from transformer_mt.files import write_text
+from transformer_mt.files import to_json, write_text
 from transformer_mt.markdown import table, with_names
 from transformer_mt.runs.folder import RunFolder, facts_of
 
@@ -61,7 +60,7 @@ def write_table(sweep: Sweep) -> str | None:
         picture = f"No picture: {error}."
     text = _table(rows, sweep, done, metric, comparison)
     write_text(sweep.folder / "table.md", f"{text}\n{picture}\n")
-    write_text(sweep.folder / "table.json", json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    write_text(sweep.folder / "table.json", to_json([asdict(row) for row in rows], indent=1) + "\n")
     return text
 
 

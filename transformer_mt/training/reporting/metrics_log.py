@@ -1,13 +1,12 @@
 """The output of a run: messages on stderr, a progress bar, metrics.jsonl, and the loggers of the config."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from tqdm import tqdm
 
 from transformer_mt.config import Config
-from transformer_mt.files import write_text
+from transformer_mt.files import to_json, write_text
 from transformer_mt.progress_bar import terminal
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.reporting.loggers import Loggers
@@ -31,7 +30,7 @@ class MetricsLog:
             for entry in self.folder.entries()
             if entry["step"] <= step and entry["event"] not in ("average", "end")
         ]
-        lines = (json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
+        lines = (to_json(entry, ensure_ascii=False) + "\n" for entry in entries)
         write_text(self.folder.metrics_file, "".join(lines))
 
     def begin(self, config: Config, step: int) -> None:
@@ -45,7 +44,7 @@ class MetricsLog:
             return
         entry = {"event": event} | {key: _rounded(value) for key, value in facts.items()}
         with self.folder.metrics_file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+            file.write(to_json(entry, ensure_ascii=False) + "\n")
         self._loggers.write(entry)
 
     def open_bar(self, step: int, total: int) -> None:

@@ -59,6 +59,10 @@ class Parent:
         vector the training has made unlikely as output. InputError if such vectors are not trained.
         """
         weights = self.folder.weights()
+        if damaged := next((name for name, tensor in weights.items() if not tensor.isfinite().all()), None):
+            raise InputError(
+                f"`init_from` must have finite weights, but {damaged} of {self.folder} has others"
+            )
         old = self.folder.tokenizer()
         new = origins(old, tokenizer, config.data.new_languages)
         labels = {label_piece(label) for label in config.data.all_labels}

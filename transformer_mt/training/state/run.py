@@ -125,10 +125,10 @@ class Run:
             path = checkpoint.save(self.folder.checkpoints, self.progress.step, tensors, self.state_dict())
         except CheckpointError as error:
             saved = checkpoint.all_checkpoints(self.folder.checkpoints)
-            last = f"the newest checkpoint is {saved[-1].name}" if saved else "there is no checkpoint yet"
-            raise WorkError(
-                f"{error}; {last}; free some space and run the same command to resume from it"
-            ) from None
+            then = (
+                f"to resume from {saved[-1].name}" if saved else "to start again: there is no checkpoint yet"
+            )
+            raise WorkError(f"{error}; free some space and run the same command {then}") from None
         kept = self.config.train.keep_checkpoints
         checkpoint.rotate(self.folder.checkpoints, kept, self.progress.best_step)
         self.averaging.keep(path, self.progress)

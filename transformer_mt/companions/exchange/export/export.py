@@ -1,6 +1,5 @@
 """One command from a run to an exported model that has proven itself."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from transformer_mt.companions.exchange.export.model_card import card_facts, mod
 from transformer_mt.companions.exchange.export.proof import Proof, probe_sentences, prove
 from transformer_mt.companions.exchange.export.unproven import unproven_folder
 from transformer_mt.errors import InputError
-from transformer_mt.files import check_is_new, write_text
+from transformer_mt.files import check_is_new, to_json, write_text
 from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.engines.torch_engine import load_model
@@ -59,4 +58,4 @@ def export(
 
 
 def _write_metadata(folder: Path, facts: dict[str, Any]) -> None:
-    write_text(folder / "metadata.json", json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+    write_text(folder / "metadata.json", to_json(facts, indent=1, ensure_ascii=False) + "\n")

@@ -1,7 +1,6 @@
 """transformer-mt plot attention, transformer-mt plot curves"""
 
 import argparse
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING
 from transformer_mt.cli.options.arguments import Parser
 from transformer_mt.cli.options.model_options import ModelRequest, add_model, load_translator
 from transformer_mt.errors import InputError
+from transformer_mt.files import to_json
 from transformer_mt.messages import say
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _attention(arguments: argparse.Namespace) -> int:
     rows, columns = seen.rows(kind), seen.columns(kind)
     if arguments.json:
         numbers = [{"title": title, "weights": weights.tolist()} for title, weights in chosen]
-        print(json.dumps({"rows": rows, "columns": columns, "maps": numbers}, ensure_ascii=False))
+        print(to_json({"rows": rows, "columns": columns, "maps": numbers}, ensure_ascii=False))
     if output:
         from transformer_mt.companions.lab.pictures import heat_maps
 

@@ -1,11 +1,11 @@
 """transformer-mt rerank"""
 
 import argparse
-import json
 from pathlib import Path
 
 from transformer_mt.cli.options.arguments import Parser
 from transformer_mt.cli.options.set_options import named_command
+from transformer_mt.files import to_json
 
 
 def add_arguments(parser: Parser) -> None:
@@ -33,7 +33,7 @@ def _rerank(arguments: argparse.Namespace) -> int:
     metric = StayingMetric(*named_command("--external", arguments.external))
     for choice in choices(read_candidates(list(map(Path, arguments.candidates))), metric, arguments.mbr):
         print(
-            json.dumps(choice._asdict(), ensure_ascii=False) if arguments.json else choice.translation,
+            to_json(choice._asdict(), ensure_ascii=False) if arguments.json else choice.translation,
             flush=True,
         )
     return 0

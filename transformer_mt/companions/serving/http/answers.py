@@ -1,7 +1,6 @@
 """Answers in JSON, errors as HTTP statuses, and the time that a request may take."""
 
 import asyncio
-import json
 import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -13,6 +12,7 @@ from starlette.responses import Response
 from transformer_mt.companions.serving.batcher import QueueFullError
 from transformer_mt.companions.serving.served_model import ModelGoneError, NotLoadedError
 from transformer_mt.errors import InputError
+from transformer_mt.files import to_json
 
 T = TypeVar("T")
 _LOG = logging.getLogger("transformer_mt.companions.serving")
@@ -26,7 +26,7 @@ def answer(content: Any, status: int = 200, headers: dict[str, str] | None = Non
 def json_bytes(content: Any) -> bytes:
     """JSON in UTF-8."""
     # Half a surrogate pair may stand in JSON, but not in UTF-8.
-    return json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
+    return to_json(content, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def too_many(reason: str, seconds: float) -> HTTPException:
