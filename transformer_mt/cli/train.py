@@ -80,6 +80,8 @@ def _train(arguments: argparse.Namespace) -> int:
         if arguments.fresh and "to resume" in str(error):
             say("note: to resume, leave out --fresh, which starts over")
         raise
+    if monitor is not None:
+        monitor.close()
     from transformer_mt.runs.after_training import after_training
 
     after_training(folder)

@@ -60,6 +60,14 @@ def external_monitor() -> Any:
     return metric
 
 
+def custom_names() -> dict[str, str]:
+    """The names of the parts that the program brings, by their keys; the monitor's is how it is computed."""
+    given = {"model.attention.score": _score.get(), "train.loss": _loss.get()}
+    names = {f"`{key}`": shown(part) for key, part in given.items() if part is not None}
+    monitor = _monitor.get()
+    return names | ({} if monitor is None else {"`train.monitor`": str(monitor.signature([]))})
+
+
 def may_be_packed(loss: str) -> bool:
     """False for a loss that reads one sentence in a row. Of a program's that is not given, as where its model
     translates, nothing is known.

@@ -111,8 +111,33 @@ def sentences(
     error: ValidationError, where: dict[str, str], section: type[BaseModel]
 ) -> list[list[str | Setting]]:
     """A line for each mistake: where it was set, what must be, what is, the nearest right name."""
-    lines = [line for problem in error.errors() for line in _lines(problem, where, section)]
+    lines = [line for problem in _without_branches(error) for line in _lines(problem, where, section)]
     return list({"".join(map(str, line)): line for line in lines}.values())
+
+
+_BRANCH = re.compile(r"bool|int|float|str|none|(literal|list|dict|constrained-\w+|function-[\w-]+)(\[.*)?")
+"""Names of the kinds that the value of a key may have, which pydantic puts into the path of a mistake."""
+
+
+def _without_branches(error: ValidationError) -> list[Any]:
+    """The mistakes, with one for each value that may be of several kinds: that of the kind that it nearly is,
+    or that it must be of one of these.
+    """
+    problems: dict[Any, Any] = {}
+    for problem in error.errors():
+        *key, last = problem["loc"] or ("",)
+        if not (isinstance(last, str) and _BRANCH.fullmatch(last)):
+            problems[problem["loc"], problem["type"]] = problem
+            continue
+        mistake = (tuple(key), "branches")
+        if mistake not in problems or not problem["type"].endswith("_type"):
+            problems[mistake] = {**problem, "loc": tuple(key)}
+        elif problems[mistake]["type"].endswith(("_type", "must_be")):
+            kinds = [*problems[mistake].get("kinds", [problems[mistake]["type"]]), problem["type"]]
+            must = [_MUST_BE.get(kind.partition("_")[0], kind) for kind in kinds]
+            text = f"must be {', '.join(must[:-1])} or {must[-1]}"
+            problems[mistake] |= {"type": "must_be", "msg": text, "kinds": kinds}
+    return list(problems.values())
 
 
 def _lines(error: Any, where: dict[str, str], section: type[BaseModel]) -> list[list[str | Setting]]:
@@ -182,14 +207,16 @@ def _problem(error: Any, loc: list[str], section: type[BaseModel]) -> str:
     return f" {must}, but is {value!r}{near}"
 
 
-_MUST = {
-    "int": "must be a whole number",
-    "float": "must be a number",
-    "string": "must be text",
-    "list": "must be a list",
-    "dict": "must be a mapping of keys to values",
+_MUST_BE = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "string": "text",
+    "list": "a list",
+    "dict": "a mapping of keys to values",
 }
 """The kind of value that a key must have, by the first word of pydantic's error."""
+_MUST = {kind: f"must be {what}" for kind, what in _MUST_BE.items() if kind != "bool"}
 
 
 def _is_corpus(loc: list[str]) -> bool:

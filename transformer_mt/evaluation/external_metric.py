@@ -3,10 +3,12 @@
 import contextlib
 import json
 import math
+import queue
 import shlex
 import shutil
 import subprocess
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,8 +18,13 @@ import numpy as np
 
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.metric import MeanMetric, References, Statistics
+from transformer_mt.messages import say
 
-_MOST_SECONDS = 1800
+_MOST_SECONDS = 1800.0
+_PAUSE = 60.0
+"""Seconds without an answer, after the first ones, that a command which has printed too few is waited for."""
+_AT_ONCE, _SOON = 0.001, 0.1
+"""Seconds in which a number too many is waited for, before and after a block."""
 
 
 class ExternalMetric(MeanMetric):
@@ -93,36 +100,84 @@ class ExternalMetric(MeanMetric):
 
 class StayingMetric(ExternalMetric):
     """The same by a process that stays for a whole training, so that it reads its own model once: after each
-    validation's sentences it gets an empty line, and must then have printed their numbers. The higher, the
-    better.
+    validation's sentences it gets an empty line, and must then have printed their numbers, and no more. The
+    higher, the better.
     """
 
     def __init__(self, name: str, command: str) -> None:
         super().__init__(name, command)
         self._process: subprocess.Popen[bytes] | None = None
+        self._lines: queue.Queue[str] = queue.Queue()
 
     def _answers(self, lines: Sequence[str]) -> list[str]:
-        """The command's answers. InputError if it ends or is too slow; the training is then saved."""
-        if self._process is None or self._process.poll() is not None:
-            self._process = subprocess.Popen(self._words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            weakref.finalize(self, self._process.kill)
-        process, text = self._process, "".join(f"{line}\n" for line in [*lines, ""]).encode()
-        assert process.stdin and process.stdout, "both are pipes"
-        too_late = threading.Timer(_MOST_SECONDS, process.kill)
-        too_late.start()
+        """The command's answers. InputError if it ends, is too slow, or prints more numbers or fewer: from
+        then on each number would belong to another sentence. A training is then saved.
+        """
+        process = self._started()
+        self._refuse_more(_AT_ONCE)
+        text = "".join(f"{line}\n" for line in [*lines, ""]).encode()
+        assert process.stdin, "it is a pipe"
         writer = threading.Thread(target=_write, args=(process.stdin, text), daemon=True)
         writer.start()  # a command that answers each line at once waits until it is read
-        answers = [process.stdout.readline().decode(errors="replace") for _ in lines]
-        too_late.cancel()
-        if lines and not answers[-1]:
-            raise InputError(
-                f"{self.name}: the command must answer each block of sentences, which an empty line ends, "
-                f"within {_MOST_SECONDS // 60} minutes, and stay until its input ends, but did not"
-            )
+        answers: list[str] = []
+        begun, patience = time.monotonic(), _MOST_SECONDS
+        while len(answers) < len(lines):
+            try:
+                line = self._lines.get(timeout=patience)
+            except queue.Empty:
+                line = ""
+            if not line.endswith("\n"):  # it has ended, perhaps within a line, or is too slow
+                raise InputError(
+                    f"{self.name}: the command must answer each block of sentences, which an empty line "
+                    f"ends, within {_MOST_SECONDS / 60:.0f} minutes, with a number for each, and stay until its "
+                    f"input ends, but printed {len(answers):,} numbers for {len(lines):,}"
+                )
+            answers.append(line)
+            # It has read its model: what is still missing takes about as long as what is there.
+            patience = min(_MOST_SECONDS, max(_PAUSE, 10 * (time.monotonic() - begun)))
+        self._refuse_more(_SOON)
         return answers
+
+    def _started(self) -> "subprocess.Popen[bytes]":
+        """The process; a new one if it has ended."""
+        if self._process is None or self._process.poll() is not None:
+            if self._process is not None:
+                say(f"note: the command of {self.name} had ended; it is started again")
+            self._lines = queue.Queue()
+            self._process = subprocess.Popen(self._words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            weakref.finalize(self, self._process.kill)
+            reader = threading.Thread(target=_read, args=(self._process.stdout, self._lines), daemon=True)
+            reader.start()
+        return self._process
+
+    def _refuse_more(self, seconds: float) -> None:
+        """InputError if something is printed within this time that no sentence asked for."""
+        try:
+            more = self._lines.get(timeout=seconds)
+        except queue.Empty:
+            return
+        if more:
+            raise InputError(
+                f"{self.name}: the command must print one number per sentence, and nothing for the empty "
+                f"line that ends a block, but printed {more.strip()[:80]!r}, too"
+            )
+        self._lines.put(more)  # the end of its output
+
+    def close(self) -> None:
+        """End the process. InputError if it has printed more than it was asked for."""
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+            self._refuse_more(_PAUSE)
+
+
+def _read(pipe: IO[bytes], lines: "queue.Queue[str]") -> None:
+    for line in pipe:
+        lines.put(line.decode(errors="replace"))
+    lines.put("")  # the end
 
 
 def _write(pipe: IO[bytes], text: bytes) -> None:
-    with contextlib.suppress(BrokenPipeError):  # said where the answers are missing
+    with contextlib.suppress(BrokenPipeError, ValueError):  # said where the answers are missing
         pipe.write(text)
         pipe.flush()

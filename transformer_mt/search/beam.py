@@ -51,8 +51,10 @@ class Selection(Protocol):
     waits: bool
     """Whether a sentence is searched on after `beam` hypotheses have ended, while one of the others leads."""
 
-    def restrict(self, history: Tensor, log_probs: Tensor) -> None:
-        """Change the log-probabilities (N, V) of next tokens in place; `history` is (B, W, t)."""
+    def restrict(self, history: Tensor, log_probs: Tensor, raw: Tensor) -> None:
+        """Change the log-probabilities (N, V) of next tokens in place; `raw` are those before the rules,
+        `history` is (B, W, t).
+        """
         ...
 
     def choose(self, scores: Tensor, history: Tensor) -> "Choice":
@@ -92,7 +94,7 @@ class BestFirst:
         # greedy search the best one is enough: if it is EOS, the sentence is done.
         self._looked_at = 1 if beam == 1 and on_gpu else 2 * beam
 
-    def restrict(self, history: Tensor, log_probs: Tensor) -> None:
+    def restrict(self, history: Tensor, log_probs: Tensor, raw: Tensor) -> None:
         """Nothing is impossible."""
 
     def choose(self, scores: Tensor, history: Tensor) -> Choice:
@@ -220,7 +222,7 @@ class _Beam:
         ranking, so_far = log_probs.clone(), self._history[:, :, : length - 1]
         for rule in self._settings.rules:
             rule(so_far.flatten(0, 1), ranking, self._sentences.repeat_interleave(so_far.size(1)))
-        self._selection.restrict(so_far, ranking)
+        self._selection.restrict(so_far, ranking, log_probs)
         return log_probs, ranking
 
     def _scores(self, length: int, ranking: Tensor, at_limit: Tensor) -> Tensor:

@@ -37,11 +37,12 @@ class Allotted:
         self._phrases, self._beam, self._eos = _Phrases(phrases, device), beam, eos
         self._inside_words = torch.tensor(continuing, dtype=torch.int64, device=device)
 
-    def restrict(self, history: Tensor, log_probs: Tensor) -> None:
+    def restrict(self, history: Tensor, log_probs: Tensor, raw: Tensor) -> None:
         begun, is_met = self._phrases.state(history)
         forced = self._phrases.next_pieces(begun, is_met).flatten(0, 1)  # (N, C), -1 where there is none
-        column = forced.clamp(min=0)  # restored below: a longer phrase may continue the word
-        of_column = log_probs.gather(1, column)
+        # Restored below: a longer phrase may continue the word, and rules do not forbid what is asked for.
+        column = forced.clamp(min=0)
+        of_column = raw.gather(1, column)
         after_phrase = self._phrases.is_at_end(begun).flatten()
         log_probs[:, self._inside_words] += torch.where(after_phrase, -torch.inf, 0.0)[:, None]
         log_probs.scatter_(1, column, torch.where(forced >= 0, of_column, log_probs.gather(1, column)))

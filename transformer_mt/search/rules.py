@@ -14,14 +14,20 @@ Rule = Callable[[Tensor, Tensor, Tensor], None]
 
 
 class MinLength:
-    """No end before `least` tokens, EOS not counted."""
+    """No end before `least` tokens, EOS not counted, nor what was given: the first `given[s]` tokens of
+    sentence s.
+    """
 
-    def __init__(self, least: int, eos: int) -> None:
-        self.least, self.eos = least, eos
+    def __init__(
+        self, least: int, eos: int, given: Sequence[int] = (), device: torch.device | None = None
+    ) -> None:
+        self._eos, self._most = eos, least + max(given, default=0)
+        self._least = torch.tensor([least + count for count in given] or least, device=device)
 
     def __call__(self, tokens: Tensor, log_probs: Tensor, sentences: Tensor) -> None:
-        if tokens.size(1) < self.least:
-            log_probs[:, self.eos] = -torch.inf
+        if tokens.size(1) < self._most:
+            least = self._least[sentences] if self._least.dim() else self._least
+            log_probs[:, self._eos].masked_fill_(tokens.size(1) < least, -torch.inf)
 
 
 class NoRepeatNgram:
@@ -144,18 +150,30 @@ def _completes(piece: str, text: str, cut: int) -> bool:
 
 
 class Prefix:
-    """The translation of sentence s begins with the tokens `prefixes[s]`."""
+    """The translation of sentence s begins with the tokens `prefixes[s]`, whatever the other rules say; these
+    hold for what follows.
+    """
 
-    def __init__(self, prefixes: Sequence[Sequence[int]], device: torch.device | None = None) -> None:
+    def __init__(
+        self,
+        prefixes: Sequence[Sequence[int]],
+        rules: Sequence[Rule] = (),
+        device: torch.device | None = None,
+    ) -> None:
         longest = max(map(len, prefixes), default=0)
         given = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
         self._given = torch.tensor(given, dtype=torch.int64, device=device).view(len(prefixes), longest)
+        self._rules = rules
 
     def __call__(self, tokens: Tensor, log_probs: Tensor, sentences: Tensor) -> None:
-        t = tokens.size(1)
+        t, raw = tokens.size(1), log_probs
+        if t < self._given.size(1):
+            raw = log_probs.clone()
+        for rule in self._rules:
+            rule(tokens, log_probs, sentences)
         if t >= self._given.size(1):
             return
         given = self._given[sentences, t][:, None]  # (N, 1), -1 after the prefix
-        column = given.clamp(min=0)
-        kept = log_probs.gather(1, column)
-        log_probs.masked_fill_(given >= 0, -torch.inf).scatter_(1, column, kept)
+        column, is_given = given.clamp(min=0), given >= 0
+        kept = torch.where(is_given, raw.gather(1, column), log_probs.gather(1, column))
+        log_probs.masked_fill_(is_given, -torch.inf).scatter_(1, column, kept)

@@ -24,6 +24,9 @@ from pydantic_core import PydanticCustomError
 from transformer_mt.companion import Kind, brought
 from transformer_mt.errors import Setting
 
+MOST = 2**53
+"""The largest whole number: floating-point numbers and JSON hold all up to it exactly."""
+
 Positive = Annotated[int, Field(gt=0)]
 NonNegative = Annotated[int, Field(ge=0)]
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -120,6 +123,8 @@ class Section(BaseModel):
     @classmethod
     def _number(cls, value: Any, info: ValidationInfo) -> Any:
         """Convert `10k` to 10,000 and `2M` to 2,000,000 in integer keys."""
+        if isinstance(value, int) and abs(value) > MOST:
+            raise PydanticCustomError("must_be", "must be at most {most}", {"most": f"{MOST:,}"})
         match = re.fullmatch(THOUSANDS, value) if isinstance(value, str) else None
         if match is None or int not in members(cls.model_fields[str(info.field_name)].annotation):
             return value

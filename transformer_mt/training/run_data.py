@@ -55,8 +55,14 @@ def prepare_data(
     if saved is not None and saved.state["data_fingerprint"] != data.fingerprint:
         has_other_tests = Config.model_validate(saved.state["config"]).data.test != config.data.test
         what = "the test sets, which training leaves out," if has_other_tests else ""
+        made_with = {
+            "data.terms.file": config.data.terms.file,
+            "train.guided_alignment": config.train.guided_alignment.weight,
+        }
+        files = [f", or what {key} adds to them," for key, is_used in made_with.items() if is_used]
+        what = what or f"the training or validation data{''.join(files)}"
         raise InputError(
-            f"{saved.path.parent.parent}: {what or 'the training or validation data'} changed since this run "
+            f"{saved.path.parent.parent}: {what} changed since this run "
             "began; restore the old data, or start over with ", Setting("fresh", True),
         )  # fmt: skip
     if device.type == "cpu":

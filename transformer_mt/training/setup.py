@@ -41,11 +41,12 @@ from transformer_mt.training.run_data import (
     open_batches,
     prepare_data,
 )
+from transformer_mt.training.state.config_changes import part_facts, report_other_parts
 from transformer_mt.training.state.moving_average import MovingAverage
 from transformer_mt.training.state.parent import Parent, note_other_directions
 from transformer_mt.training.state.run import Run, model_for
 from transformer_mt.training.update.adaptation import adapt
-from transformer_mt.training.update.build_updater import build_updater
+from transformer_mt.training.update.build_updater import build_loss, build_updater
 from transformer_mt.training.update.schedule import learning_rate
 from transformer_mt.training.update.step import Updater
 
@@ -83,6 +84,11 @@ def _open_run(written: Config, folder: RunFolder, fresh: bool, ranks: Ranks, hel
             f"`init_from` must be another run, but is {folder}, this run's own folder; train under another "
             "name"
         )
+    parts = part_facts(written)
+    if saved is not None:
+        report_other_parts(saved.state.get("parts", {}), parts, folder)
+    if not folder.is_finished:
+        build_loss(written.train).check(written)
     parent = Parent.of(written, ranks) if saved is None else None
     before = _config_of(saved, folder) if saved is not None else None
     if parent is not None:
@@ -119,7 +125,8 @@ def _open_run(written: Config, folder: RunFolder, fresh: bool, ranks: Ranks, hel
                 "to resume"
             )
     # 6. The objects, and last the checkpoint's state in them.
-    left = config.train.max_updates - progress.step
+    is_stale = 0 < config.train.patience <= progress.stale
+    left = 0 if is_stale else config.train.max_updates - progress.step
     model, updater = _network(config, data, device, dtype, ranks, parent, left)
     run = Run(
         config=config,
@@ -130,6 +137,7 @@ def _open_run(written: Config, folder: RunFolder, fresh: bool, ranks: Ranks, hel
         updater=updater,
         batches=batches,
         progress=progress,
+        parts=parts,
         metrics_log=MetricsLog(folder, active=ranks.is_rank_zero, loggers=config.train.loggers),
         ranks=ranks,
         lock=lock,

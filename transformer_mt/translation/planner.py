@@ -99,6 +99,11 @@ class Planner:
                 units.append(self._unit(line, part, ids, plan, before))
             line.is_too_long = True
         if units and prefix:  # a given prefix does not count against the limit
+            if self.max_positions and len(prefix) >= self.max_positions:
+                raise InputError(
+                    f"a prefix must have fewer than {self.max_positions} tokens for this model, but has "
+                    f"{len(prefix)}: {line.prefix[:80]!r}"
+                )
             limit = min(units[0].limit + len(prefix), self.max_positions or sys.maxsize)
             units[0] = replace(units[0], prefix=prefix, prefix_text=line.prefix, limit=limit)
 

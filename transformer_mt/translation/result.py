@@ -11,6 +11,15 @@ if TYPE_CHECKING:
     from transformer_mt.translation.alignment import AlignedSegment
 
 
+def check_texts(name: str, texts: Any, advice: str = "give a list") -> None:
+    """InputError unless they are a sequence of texts."""
+    if isinstance(texts, str):
+        raise InputError(f"{name} must be a list of texts, but are one text; {advice}")
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise InputError(f"{name} must be texts, but number {number} is {text!r}; an empty one is ''")
+
+
 @dataclass(frozen=True)
 class Options:
     """Options of one call; the settings of the search are in `Translator.decode`."""
@@ -33,8 +42,11 @@ class Options:
     def check(self, settings: DecodeConfig) -> None:
         """InputError if they do not fit the search or one another."""
         most = settings.num_hypotheses
-        if self.n_best < 1:
-            raise InputError(Setting("n_best"), f" must be at least 1, but is {self.n_best}")
+        if not (isinstance(self.n_best, int) and self.n_best >= 1):
+            raise InputError(Setting("n_best"), f" must be at least 1, but is {self.n_best!r}")
+        check_texts("prefixes", self.prefixes or ())
+        patterns = self.protect or ()
+        check_texts("protect", [] if isinstance(patterns, str) else [p for p in patterns if p is not None])
         if self.n_best > most:
             width = Setting("decode.beam" if settings.search == "beam" else "decode.samples")
             raise InputError(

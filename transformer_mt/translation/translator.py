@@ -18,7 +18,7 @@ from transformer_mt.translation.engines.engine import Engine, EngineRequest, Ids
 from transformer_mt.translation.engines.prompted import cross_attention, token_log_probs
 from transformer_mt.translation.line_workers import num_workers, translate_in_workers
 from transformer_mt.translation.planner import Plan, Planner
-from transformer_mt.translation.result import Options, Translation
+from transformer_mt.translation.result import Options, Translation, check_texts
 from transformer_mt.translation.retry import retried, wider
 from transformer_mt.translation.stages.build_stages import NO_RESOURCES, Resources, build_stages
 from transformer_mt.translation.stages.confidence import Calibration
@@ -210,11 +210,11 @@ class Translator:
         """Yield one Translation per line, in order, once it and all earlier ones are done. On a GPU, 2,048
         or more lines come together, because other processes share the work on them.
         """
-        if isinstance(lines, str):
-            raise InputError("lines must be a list of sentences, but are one text; give [text]")
+        check_texts("lines", lines, "give [text]")
         least = max(1, self.decode.min_length)
-        if max_length is not None and max_length < least:
-            raise InputError(f"max_length must be at least {least}, but is {max_length}")
+        if max_length is not None and not (isinstance(max_length, int) and max_length >= least):
+            kind = "" if isinstance(max_length, int) else "a whole number of "
+            raise InputError(f"max_length must be {kind}at least {least}, but is {max_length!r}")
         settings = self.decode.model_copy(update={"max_length": max_length}) if max_length else self.decode
         options.check_lines(len(lines))
         stages = self._checked(options, settings)
@@ -271,6 +271,7 @@ class Translator:
         for number, unit in UnitSearch(self.engine, self.planner, plan, options.n_best).results(units):
             in_order.add(number, unit)
             yield from self._results(in_order, options, stages)
+        in_order.check_all_done()
 
     def _results(
         self, in_order: LinesInOrder, options: Options, stages: Sequence[Stage]

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from transformer_mt.errors import WorkError
 from transformer_mt.translation.engines.engine import Ids, Request
 from transformer_mt.translation.result import Candidate
 
@@ -102,7 +103,7 @@ class Unit:
 
     @property
     def request(self) -> Request:
-        return Request(self.src, self.limit, self.prefix, self.prompt)
+        return Request(self.src, self.limit, self.prefix, len(self.prefix), self.prompt)
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,16 @@ class LinesInOrder:
     def add(self, number: int, unit: TranslatedUnit) -> None:
         """`number` counts the units of all lines."""
         self._units[number] = unit
+
+    def check_all_done(self) -> None:
+        """WorkError if a line waits for a unit that nothing translates any more: the lines after it would be
+        lost without a word.
+        """
+        if self._waiting:
+            raise WorkError(
+                f"an engine or a stage must answer for each unit, but left {len(self._waiting):,} lines "
+                f"without one, the first of them: {self._waiting[0].source[:80]!r}"
+            )
 
     def done(self) -> Iterator[TranslatedLine]:
         while self._waiting:

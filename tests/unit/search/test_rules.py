@@ -66,7 +66,45 @@ def test_rules_know_the_sentence_of_each_row():
 
 def test_rules_that_leave_nothing_find_nothing():
     _, step, state = table_model(seed=0)
-    assert search(step, state, [4], IDS, beam=2, rules=[Prefix([[2, 2]]), NoRepeatNgram(1)]) == [[]]
+    assert search(step, state, [4], IDS, beam=2, rules=[MinLength(9, EOS)]) == [[]]
+
+
+@pytest.mark.parametrize("name", ["no_repeat_1", "no_repeat_2"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_prefix_that_rules_forbid_stands_and_they_hold_for_what_follows(name, seed):
+    logits, step, state = table_model(seed)
+    prefix, (rule, _) = (3, 4, 3, 4), HARD[name]
+    expected = every_sequence(
+        logits, 0, 7,
+        # Each token after the prefix completes nothing that is forbidden.
+        allowed=lambda body: body[: len(prefix)] == prefix
+        and all(_completes_nothing(body[:end], name) for end in range(len(prefix) + 1, len(body) + 1)),
+    )  # fmt: skip
+    (found,) = search(step, state, [7], IDS, beam=120, rules=[Prefix([prefix], [rule])])
+    assert expected and [h.tokens for h in found] == [tokens for _, _, tokens in expected][:120]
+
+
+def _completes_nothing(body, name):
+    """True if the last token of the body completes nothing that the rule forbids."""
+    n = int(name[-1])
+    ends = [body[i : i + n] for i in range(len(body) - n + 1)]
+    return len(body) < n or ends[-1] not in ends[:-1]
+
+
+def test_a_prefix_that_is_banned_stands():
+    _, step, state = table_model(seed=0)
+    (found,) = search(step, state, [7], IDS, beam=120, rules=[Prefix([[2, 4, 4]], [HARD["banned"][0]])])
+    assert found and all(h.tokens[:3] == [2, 4, 4] for h in found)
+    assert not any(writes(h.tokens[3:-1], "▁ab") or writes(h.tokens[3:-1], "bb") for h in found)
+
+
+def test_the_least_length_counts_from_the_end_of_a_prefix():
+    logits, step, state = table_model(seed=1, num_sentences=2)
+    prefixes = [[3, 2], []]
+    rules = [Prefix(prefixes, [MinLength(2, EOS, [2, 0])])]
+    for prefix, found in zip(prefixes, search(step, state, [6, 6], IDS, beam=50, rules=rules)):
+        lengths = {len(h.tokens) - 1 - len(prefix) for h in found}
+        assert min(lengths) == 2
 
 
 def test_a_banned_mark_is_not_looked_for_in_the_names_of_tokens():

@@ -291,8 +291,8 @@ def test_rules_reach_the_search(translator, sentences):
 
 
 def test_what_no_translation_satisfies_is_said(translator):
-    strict = altered(translator, no_repeat_ngram=1, min_length=1)
-    (result,) = strict.translate(["The dog sleeps."], prefixes=["der der der"])
+    strict = altered(translator, beam=1, no_repeat_ngram=1, min_length=460)  # of 450 tokens
+    (result,) = strict.translate(["The dog sleeps."])
     assert result.translation == "" and "no_hypothesis" in result.flags
     assert result.problems == ["the rules of the search allow no translation"]
 
@@ -526,6 +526,11 @@ def test_options_that_do_not_fit_are_refused(translator, sentences):
         ({"protect": "("}, "must be a regular expression"),
         ({"prefixes": ["Der\nHund"] * 30}, r"a prefix must be one line, but is 'Der\\nHund'"),
         ({"max_length": -5}, "max_length must be at least 1, but is -5"),
+        ({"max_length": "5"}, "max_length must be a whole number of at least 1, but is '5'"),
+        ({"n_best": 1.5}, "`n_best` must be at least 1, but is 1.5"),
+        ({"prefixes": [None] * 30}, "prefixes must be texts, but number 1 is None; an empty one is ''"),
+        ({"prefixes": "x" * 30}, "prefixes must be a list of texts, but are one text"),
+        ({"protect": [5] * 30}, "protect must be texts, but number 1 is 5"),
     ]:
         with pytest.raises(InputError, match=message):
             translator.translate(sentences, **options)
@@ -637,8 +642,8 @@ def test_each_line_has_its_own_pattern(translator):
 
 def test_samples_of_which_the_rules_leave_none_are_no_translation_by_mbr(translator):
     """The command ended with a traceback."""
-    chooser = altered(translator, search="mbr", samples=4, banned=["Der"])
-    (result,) = chooser.translate(["The dog sleeps."], prefixes=["Der"])
+    chooser = altered(translator, search="mbr", samples=2, no_repeat_ngram=1, min_length=460)
+    (result,) = chooser.translate(["The dog sleeps."])
     assert result.translation == "" and "no_hypothesis" in result.flags
 
 

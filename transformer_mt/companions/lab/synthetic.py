@@ -243,7 +243,14 @@ def _worth_translating(step: SyntheticCorpusTask, counts: Counter[str]) -> Itera
 
 def _translated(step: SyntheticCorpusTask, lines: Sequence[str], ranks: Ranks) -> list[Row]:
     """The rows of these lines, on each rank; each translates its share."""
-    of_rank = list(step.teacher.rows(lines[ranks.rank :: ranks.size]))
+    share = lines[ranks.rank :: ranks.size]
+    of_rank = list(step.teacher.rows(share))
+    source = step.teacher.languages[0]
+    if [row.get(source) for row in of_rank] != list(share):  # one more or one less, and all others are wrong
+        raise WorkError(
+            f"{type(step.teacher).__module__}.{type(step.teacher).__qualname__} must give a row for each of "
+            f"{len(share):,} lines, in their order and with the line as `{source}`, but did not"
+        )
     shares = ranks.gather(of_rank)
     return [shares[i % ranks.size][i // ranks.size] for i in range(len(lines))]
 

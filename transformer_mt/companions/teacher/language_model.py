@@ -112,7 +112,8 @@ class LanguageModel:
         answers = [self._asking.judged(line) for line in lines]
         good = [list(dict.fromkeys(a.text for a in of_line if not a.reason)) for of_line in answers]
         pairs = [(line, text) for line, texts in zip(lines, good) for text in texts]
-        scores = iter(self._scores.of(pairs) if self._scores and pairs else [0.0] * len(pairs))
+        scored_pairs = self._scores.of(pairs) if self._scores and pairs else [0.0] * len(pairs)
+        scores = iter([score for _, score in zip(pairs, scored_pairs, strict=True)])
         for line, of_line, texts in zip(lines, answers, good):
             scored = [(next(scores), text) for text in texts]
             score, text = max(scored, key=lambda pair: pair[0], default=(0.0, ""))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from transformer_mt.errors import InputError
+from transformer_mt.errors import InputError, WorkError
 from transformer_mt.progress_bar import show_progress
 
 WordPair = tuple[list[str], list[str]]
@@ -19,7 +19,9 @@ def aligned(pairs: Iterable[WordPair]) -> Iterator[np.ndarray]:
     """
     library = import_thot()
     models = [library.EflomalAlignmentModel() for _ in range(2)]
+    count = 0
     for src, tgt in pairs:
+        count += 1
         models[0].add_sentence_pair(src, tgt)
         models[1].add_sentence_pair(tgt, src)
     for model in models:
@@ -30,7 +32,12 @@ def aligned(pairs: Iterable[WordPair]) -> Iterator[np.ndarray]:
         model.end_training()
     both = library.SymmetrizedAlignmentModel(*models)
     both.heuristic = library.SymmetrizationHeuristic.GROW_DIAG
-    for number in range(both.num_training_alignments):
+    if both.num_training_alignments != count:
+        raise WorkError(
+            f"thot must align each of {count:,} pairs, but aligned {both.num_training_alignments:,}; install "
+            "another version of it"
+        )
+    for number in range(count):
         yield np.argwhere(both.get_training_alignment(number)[1].to_numpy())
 
 

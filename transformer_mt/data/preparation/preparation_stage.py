@@ -4,8 +4,10 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from transformer_mt.companion import shown
 from transformer_mt.cpu import usable_cores
 from transformer_mt.data.preparation.store import FACTS_FILE, Store
+from transformer_mt.errors import WorkError
 from transformer_mt.messages import say
 from transformer_mt.processes import in_forks, may_fork
 from transformer_mt.progress_bar import show_progress
@@ -78,10 +80,16 @@ def run_stage(stage: Stage, engine: PreparationEngine, store: Store) -> None:
     total = sum(stage.sizes)
     done = total - sum(stage.sizes[n] for n in numbers)
     bar = show_progress(None, stage.what, total, done, unit="pairs")
+    missing = set(numbers)
     for number in engine.run(task, numbers):
+        if number not in missing:
+            raise WorkError(f"{shown(type(engine))}.run must give each number once, but gives {number!r}")
+        missing.remove(number)
         tenths = 10 * done // max(1, total)
         done += stage.sizes[number]
         bar.update(stage.sizes[number])
         if total >= _SAID_FROM and 10 * done // total > tenths:
             say(f"{stage.what}: {done:,} of {total:,} pairs")
     bar.close()
+    if missing:
+        raise WorkError(f"{shown(type(engine))}.run must do all tasks, but left out {len(missing):,}")

@@ -1,15 +1,17 @@
 """Keys that may change when a run is resumed, and keys that must be equal on all ranks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from transformer_mt.config import Config, TrainConfig
+from transformer_mt.config.custom_parts import custom_names
 from transformer_mt.config.keys import flat, marks
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.settings.section import Mark
 from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.training.update.build_updater import build_loss
 
 
 def report_changes(old: Config, new: Config, folder: RunFolder) -> None:
@@ -34,6 +36,28 @@ def report_changes(old: Config, new: Config, folder: RunFolder) -> None:
     for key in changed:
         for inner, old_value, new_value in _differences(key, before.get(key), after.get(key)):
             say(f"changed since the last checkpoint: `{inner}` from {old_value!r} to {new_value!r}")
+
+
+MONITOR = "`train.monitor`"
+
+
+def part_facts(config: Config) -> dict[str, str]:
+    """Digests of the files that parts of a training read, and names of parts that a program brings."""
+    return build_loss(config.train).facts() | custom_names()
+
+
+def report_other_parts(before: Mapping[str, str], now: Mapping[str, str], folder: RunFolder) -> None:
+    """Report the parts that a program brings and that changed since the checkpoint. InputError for files with
+    another content: the run would end with other weights than one that was never interrupted.
+    """
+    changed = [what for what in sorted(before.keys() & now.keys()) if before[what] != now[what]]
+    if files := [what for what in changed if not what.startswith("`")]:
+        lines = [f"{what} have changed since this run began" for what in files]
+        raise InputError(
+            "\n".join([*lines, f"{folder}: restore them, or start over with "]), Setting("fresh", True)
+        )
+    for what in changed:
+        say(f"changed since the last checkpoint: {what} from {before[what]} to {now[what]}")
 
 
 def _differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:

@@ -26,7 +26,7 @@ from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.parallel.sharding import full_weights, load_full_weights
 from transformer_mt.training.reporting.metrics_log import MetricsLog
 from transformer_mt.training.state.averaging import Averaging
-from transformer_mt.training.state.config_changes import changed_keys
+from transformer_mt.training.state.config_changes import MONITOR, changed_keys
 from transformer_mt.training.state.moving_average import MovingAverage
 from transformer_mt.training.state.progress import Progress
 from transformer_mt.training.state.random_state import random_states, restore_random_states
@@ -53,6 +53,8 @@ class Run:
     ranks: Ranks
     lock: FolderLock | None
     """Held by rank 0 until the run is closed."""
+    parts: dict[str, str] = field(default_factory=dict)
+    """Digests of files that parts of the training read, and names of parts that a program brings."""
     changed: list[str] = field(default_factory=list)
     """Keys with other values than at the checkpoint that the run resumes from."""
     saved_step: int | None = None
@@ -96,6 +98,7 @@ class Run:
             "batches": self.batches.state_dict(),
             "scaler": self.updater.scaler.state_dict(),
             "data_fingerprint": self.data.fingerprint,
+            "parts": self.parts,
             "batches_per_update": None if train.update_tokens else self.ranks.size * train.accumulate,
             "micro_batch_tokens": self.updater.micro_batch_tokens,
             "config": self.config.model_dump(),
@@ -144,7 +147,9 @@ class Run:
             self.updater.scaler.load_state_dict(state["scaler"])
         self._keep_micro_batches(state)
         self.changed = changed_keys(Config.model_validate(state["config"]), self.config)
-        if scores := [key for key in self.changed if Mark.AFFECTS_SCORES in marks(Config, key)]:
+        scores = [key for key in self.changed if Mark.AFFECTS_SCORES in marks(Config, key)]
+        before, now = (parts.get(MONITOR) for parts in (state.get("parts", {}), self.parts))
+        if scores := scores + ["the command of train.monitor"] * (before is not None and before != now):
             say(f"scores before and after a change of {', '.join(scores)} are not comparable")
             say("the search for the best checkpoint starts again")
             self.progress.reset_scores()

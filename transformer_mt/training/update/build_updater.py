@@ -51,7 +51,8 @@ def build_updater(
     # find other weights.
     alone = device.type == "cuda" and ranks.size == 1 and not train.activation_checkpointing
     loss = build_loss(train)
-    loss.start(config, device)
+    if updates_left > 0:  # a run that is done needs no teacher
+        loss.start(config, device)
     objective: torch.nn.Module = Objective(
         model, loss, compiled, must_compile=train.compile is True, copies_weights=alone,
         alignment_weight=train.guided_alignment.weight,

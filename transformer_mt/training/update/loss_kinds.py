@@ -90,8 +90,17 @@ class Loss:
             parts = [part for line in lines for part in ("\n", "train.loss_settings: ", *line)]
             raise InputError(*parts[1:]) from None
 
+    def facts(self) -> dict[str, str]:
+        """Digests of the files that it reads, by words that name them; those that are not there have none. A
+        run is not resumed with others.
+        """
+        return {}
+
+    def check(self, config: Config) -> None:
+        """InputError for what does not fit the config, as far as it is known before the data are prepared."""
+
     def start(self, config: Config, device: torch.device) -> None:
-        """Called before the first update: what takes time, such as reading another model."""
+        """Slow set-up, such as loading another model; called once before the first update."""
 
     def __call__(self, batch: Batch, forward: Forward) -> tuple[Tensor, Tensor]:
         """(loss, nll), both summed over the target tokens of the batch; only the loss has a gradient.

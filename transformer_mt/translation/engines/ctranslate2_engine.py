@@ -264,10 +264,11 @@ class CTranslate2Engine:
         requests, and a search that does not end continues up to it. So at first the limits in a group
         differ by less than a factor of 2; in a retry they are equal.
         """
-        groups: dict[int, list[int]] = {}
+        groups: dict[tuple[int, int], list[int]] = {}
         for i in numbers:
             limit = requests[i].limit
-            groups.setdefault(limit.bit_length() if suppressed is None else limit, []).append(i)
+            given = requests[i].given if settings.min_length else 0  # there is one least length, too
+            groups.setdefault((limit.bit_length() if suppressed is None else limit, given), []).append(i)
         lengths = [len(requests[i].src) + 1 for group in groups.values() for i in group]
         model, most = self._model(len(lengths)), settings.batch_budget() // settings.beam
         if self.device == "cpu":
@@ -323,7 +324,8 @@ class CTranslate2Engine:
             num_hypotheses=n_best,
             length_penalty=settings.length_penalty,
             no_repeat_ngram_size=settings.no_repeat_ngram,
-            min_decoding_length=settings.min_length and settings.min_length + len(requests[0].prompt),
+            min_decoding_length=settings.min_length
+            and settings.min_length + len(requests[0].prompt) + requests[0].given,
             max_decoding_length=limit + len(requests[0].prompt),
             max_input_length=0,
             return_scores=True,

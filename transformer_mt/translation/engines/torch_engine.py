@@ -149,9 +149,8 @@ class TorchEngine:
         return results
 
     def _rules(self, settings: DecodeConfig) -> list[Rule]:
+        """The rules of a search that are the same for all sentences."""
         rules: list[Rule] = []
-        if settings.min_length:
-            rules.append(MinLength(settings.min_length, EOS))
         if settings.no_repeat_ngram:
             rules.append(NoRepeatNgram(settings.no_repeat_ngram))
         if settings.banned:
@@ -165,8 +164,10 @@ class TorchEngine:
     ) -> list[list[Hypothesis]]:
         src = self._padded([*r.src, EOS] for r in requests)
         src_mask = src != PAD
+        if settings.min_length:
+            rules = [MinLength(settings.min_length, EOS, [r.given for r in requests], self.device), *rules]
         if any(r.prefix for r in requests):
-            rules = [*rules, Prefix([r.prefix for r in requests], self.device)]
+            rules = [Prefix([r.prefix for r in requests], rules, self.device)]
         limits = [r.limit for r in requests]
         penalty = LengthPenalty(settings.length_penalty, settings.length_penalty_form)
         model: Any = self.model

@@ -145,6 +145,11 @@ def compare(
             "split or stopped at their length limit; it was not kept, give shorter ones with ",
             Setting("probe"), ", or train the model longer",
         )  # fmt: skip
+    if len(outputs) != len(expected):
+        raise WorkError(
+            f"the runtime of the export must translate each of {len(expected)} lines, but gives "
+            f"{len(outputs)} translations; it was not kept"
+        )
     differences = [abs(a.score - b.score) / max(1.0, abs(a.score)) for a, b in zip(expected, outputs)]
     is_alike = [a.translation == b.translation for a, b in zip(expected, outputs)]
     others = [output for output, same in zip(outputs, is_alike) if not same]
@@ -162,7 +167,7 @@ def compare(
     bleu = 100.0 if alike == len(expected) else bleu_score.value
     proof = Proof(quantization, len(expected), alike, difference, bleu, left_out, ties)
     if quantization == "float32":
-        if alike + ties < int(_IDENTICAL * len(expected)) or difference > _SCORES:
+        if alike + ties < int(_IDENTICAL * len(expected)) or not difference <= _SCORES:
             raise WorkError(
                 f"the export must translate {_IDENTICAL:.1%} of the lines identically, or by one that "
                 f"has the same score in both, with scores within {_SCORES}, but: {proof}; it was not kept"

@@ -36,4 +36,5 @@ def _rerank(arguments: argparse.Namespace) -> int:
             to_json(choice._asdict(), ensure_ascii=False) if arguments.json else choice.translation,
             flush=True,
         )
+    metric.close()
     return 0

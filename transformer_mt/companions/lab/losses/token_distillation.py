@@ -11,7 +11,7 @@ from transformer_mt.data.batches.batch import Batch
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.runs.open_model import open_model
+from transformer_mt.runs.open_model import open_model, parent_of
 from transformer_mt.settings.section import Section
 from transformer_mt.training.update.loss_kinds import CrossEntropy, Forward, Loss, Predictions
 from transformer_mt.training.update.step import Objective
@@ -34,15 +34,24 @@ class TokenDistillation(Loss):
     settings: Settings
     _teacher: Objective
 
-    def start(self, config: Config, device: torch.device) -> None:
+    def facts(self) -> dict[str, str]:
+        weights = open_model(self.settings.teacher).weights_digest()
+        return {} if weights is None else {f"the weights of the teacher {self.settings.teacher}": weights}
+
+    def check(self, config: Config) -> None:
         run = open_model(self.settings.teacher)
-        model, vocabulary = load_model(run, run.config())
-        own: Tokenizer | None = given_tokenizer(config)
-        if own is None or own.fingerprint != vocabulary.fingerprint:
+        run.check_weights()
+        own: Tokenizer | None = parent_of(config).tokenizer() if config.init_from else given_tokenizer(config)
+        if own is None or own.fingerprint != run.tokenizer().fingerprint:
+            key = "init_from to a model with that vocabulary" if config.init_from else "tokenizer.file to it"
             raise InputError(
                 f"train.loss: token_distillation must have the vocabulary of {run}, but has another; set "
-                f"tokenizer.file to that of this run, and the tags of its corpora"
+                f"{key}, and the tags of its corpora"
             )
+
+    def start(self, config: Config, device: torch.device) -> None:
+        run = open_model(self.settings.teacher)
+        model, _ = load_model(run, run.config())
         self._teacher = Objective(model.eval().requires_grad_(False).to(device), CrossEntropy(0.0))
 
     def __call__(self, batch: Batch, forward: Forward) -> tuple[Tensor, Tensor]:
