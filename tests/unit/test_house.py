@@ -81,8 +81,9 @@ ALLOWED = {
     },
     "training": {
         "config", "corpora", "data.alignment", "data.batches", "data.changes", "data.preparation",
-        "data.vocabulary", "evaluation", "model", "runs", "settings", "terms", "text", "training.parallel",
-        "training.reporting", "training.state", "training.update", "translation",
+        "data.vocabulary", "evaluation", "model", "model.build_model", "runs", "settings", "terms", "text",
+        "training.parallel", "training.reporting", "training.state", "training.update", "translation",
+        "translation.stages",
     },
     "training.planning": {
         "config", "data.batches", "data.preparation", "data.vocabulary", "model.build_model", "model.kernels",

@@ -9,6 +9,7 @@ from transformer_mt.messages import say_once
 from transformer_mt.text.compressed import DAMAGED
 from transformer_mt.text.languages import base_code, hyphenated
 from transformer_mt.text.lines import open_bytes
+from transformer_mt.text.xml_streams import forget, refuse_entities
 
 # Inline elements whose content is formatting code of the original document, not text.
 _CODES = {"bpt", "ept", "it", "ph", "ut"}
@@ -35,14 +36,14 @@ def read_tmx(path: str, languages: list[str]) -> Iterator[tuple[str, str]]:
             for event, element in units:
                 if event == "start":
                     if element.getparent() is None:
-                        _refuse_entities(element.getroottree(), path)
+                        refuse_entities(element.getroottree(), path)
                     continue
                 if _name(element) != "tu":
                     continue
                 texts = _texts(element)
                 units_read += 1
                 pair = _of_languages(texts, languages)
-                _forget(element)
+                forget(element)
                 if pair is not None:
                     pairs += 1
                     yield pair
@@ -62,12 +63,6 @@ def read_tmx(path: str, languages: list[str]) -> Iterator[tuple[str, str]]:
             f"note: {path}: {units_read - pairs:,} of {units_read:,} units are not in {languages[0]} and "
             f"{languages[1]}, but in {codes}"
         )
-
-
-def _refuse_entities(tree: Any, path: str) -> None:
-    dtd = tree.docinfo.internalDTD
-    if dtd is not None and any(True for _ in dtd.iterentities()):
-        raise InputError(f"{path}: must not define XML entities, but does; write the characters themselves")
 
 
 def _name(element: Any) -> str:
@@ -117,10 +112,3 @@ def _of_languages(texts: dict[str, str], languages: list[str]) -> tuple[str, str
                 return None
             code_of[code] = alike
     return codes[code_of[wanted[0]]], codes[code_of[wanted[1]]]
-
-
-def _forget(unit: Any) -> None:
-    """Free the unit and those before it: the tree would grow with the file."""
-    unit.clear(keep_tail=False)
-    while unit.getprevious() is not None:
-        del unit.getparent()[0]

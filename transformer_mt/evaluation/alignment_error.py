@@ -14,7 +14,7 @@ from transformer_mt.translation.translator import Translator
 
 Link = tuple[int, int]
 """(source word, target word), words between white space counted from 0."""
-_LINK = re.compile(r"(\d+)([-?p])(\d+)")
+_LINK = re.compile(r"(\d{1,6})([-?p])(\d{1,6})")
 
 
 @dataclass(frozen=True)

@@ -165,6 +165,11 @@ def _table(path: str, suffix: str, languages: tuple[str, str]) -> Guess:
             _corpus(path, None, None), f"the pairs of {path} are {' and '.join(languages)} of `translation`"
         )
     chosen, shares = _by_text(rows[1:] or rows, languages)
+    if not chosen:
+        raise InputError(
+            f"{path}: must have a column in {languages[0]} and one in {languages[1]}, but has one column of "
+            "text; join the two files of a text with `paste`, or give both files"
+        )
     if min(shares) < 0.5:
         described = " and ".join(
             f"{share:.0%} of its rows in {lang}" for share, lang in zip(shares, languages)

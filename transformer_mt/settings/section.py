@@ -123,13 +123,18 @@ class Section(BaseModel):
     @classmethod
     def _number(cls, value: Any, info: ValidationInfo) -> Any:
         """Convert `10k` to 10,000 and `2M` to 2,000,000 in integer keys."""
-        if isinstance(value, int) and abs(value) > MOST:
-            raise PydanticCustomError("must_be", "must be at most {most}", {"most": f"{MOST:,}"})
         match = re.fullmatch(THOUSANDS, value) if isinstance(value, str) else None
         if match is None or int not in members(cls.model_fields[str(info.field_name)].annotation):
             return value
         number = Decimal(value[:-1]) * (1_000_000 if value[-1] == "M" else 1_000)
         return int(number) if number == int(number) else value
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _bounded(cls, value: Any) -> Any:
+        if isinstance(value, int) and abs(value) > MOST:
+            raise PydanticCustomError("must_be", "must be at most {most}", {"most": f"{MOST:,}"})
+        return value
 
     def conflicts(self) -> Iterator[Conflict]:
         """A sentence for each combination of values that is not possible."""

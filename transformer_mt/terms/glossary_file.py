@@ -11,6 +11,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.terms.glossary import Glossary, Term
 from transformer_mt.text.languages import base_code, hyphenated
 from transformer_mt.text.lines import read_lines
+from transformer_mt.text.xml_streams import forget, refuse_entities
 
 _CODE = re.compile(r"[a-z]{2,3}(?:[-_][a-z0-9]{2,4})*")
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -87,9 +88,10 @@ def _of_tbx(path: Path, languages: tuple[str, str]) -> Iterator[Term]:
         with path.open("rb") as file:
             options = {"resolve_entities": False, "load_dtd": False, "no_network": True}
             for _, entry in etree.iterparse(file, tag=("{*}termEntry", "{*}conceptEntry"), **options):
+                refuse_entities(entry.getroottree(), str(path))
                 sources, targets = (_terms_of(entry, language) for language in languages)
                 yield from (Term(source, tuple(targets)) for source in sources if targets)
-                entry.clear()
+                forget(entry)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; paths are relative to the current folder") from None
     except etree.XMLSyntaxError as error:

@@ -10,6 +10,7 @@ import lzma
 import os
 import select
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO
 
@@ -33,10 +34,21 @@ def open_bytes(path: str | Path) -> IO[bytes]:
 
 def read_lines(path: str | Path) -> Iterator[str]:
     """Lines of the file without their ends. InputError names the file and line of bytes that are
-    not UTF-8.
+    not UTF-8, and a file whose lines end as on old Macs.
     """
     with open_bytes(path) as file:
-        yield from decoded_lines(file, str(path))
+        lines = decoded_lines(file, str(path))
+        first = list(islice(lines, 1))
+        if first and first[0].count("\r") > 1 and not (first := [*first, *islice(lines, 1)])[1:]:
+            raise InputError(
+                f"{path}: its lines must end with LF or CR LF, but end with CR alone; convert it: "
+                "tr '\\r' '\\n'"
+            )
+        yield from chain(first, lines)
+
+
+MOST_BYTES = 64 << 20
+"""The longest line that is read."""
 
 
 def decoded_lines(file: IO[bytes], path: str) -> Iterator[str]:
@@ -44,12 +56,17 @@ def decoded_lines(file: IO[bytes], path: str) -> Iterator[str]:
     number = 0
     while True:
         try:
-            raw = file.readline()
+            raw = file.readline(MOST_BYTES + 1)
         except DAMAGED as error:
             raise InputError(f"{path}: cannot be read after line {number}: {error}") from None
         if not raw:
             return
         number += 1
+        if len(raw) > MOST_BYTES:
+            raise InputError(
+                f"{path}:{number}: a line must have at most {MOST_BYTES >> 20} MiB, but has more; a line is "
+                "a sentence or a paragraph"
+            )
         if number == 1:
             refuse_formats(raw, path)
             _refuse_utf_16(raw, path)

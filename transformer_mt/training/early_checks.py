@@ -4,12 +4,13 @@ import socket
 
 import torch
 
+from transformer_mt.companion import brought, load
 from transformer_mt.config import Config
-from transformer_mt.config.custom_parts import brought_score
 from transformer_mt.data.alignment.pharaoh import read_links
 from transformer_mt.device import choose_device, choose_precision, use_device
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metrics import build_metrics
+from transformer_mt.model.build_model import build_attention
 from transformer_mt.terms.glossary_file import read_glossary
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.reporting.loggers import check_loggers
@@ -17,6 +18,7 @@ from transformer_mt.training.state.config_changes import refuse_different_ranks
 from transformer_mt.training.update.build_updater import build_loss
 from transformer_mt.training.validate import validation_metrics
 from transformer_mt.translation.direction import can_translate
+from transformer_mt.translation.stages.stage import BroughtStage
 
 
 def check_early(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.device, torch.dtype]:
@@ -33,10 +35,16 @@ def check_early(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.device
     _check_sets(config)
     if (glossary := config.data.terms.file) is not None:
         read_glossary(glossary, config.data.languages)
+    for name in config.decode.stages:
+        BroughtStage(load("stage", name)(), name)
+    scores = vars(config.model.attention.scores()).values()
+    if config.model.kind != "recurrent" and (
+        config.model.position in brought("position") or set(scores) & {"custom", *brought("attention_score")}
+    ):
+        with torch.random.fork_rng(devices=[]):
+            build_attention(config.model, "encoder"), build_attention(config.model, "cross")
     for file in config.train.guided_alignment.files:
         next(read_links(file), None)
-    if "custom" in vars(config.model.attention.scores()).values():
-        brought_score("custom", config.model.num_heads, config.model.d_model // config.model.num_heads)
     build_loss(train)
     check_loggers(train.loggers)
     dtype = choose_precision(train.precision, device)

@@ -13,8 +13,10 @@ from transformer_mt import checkpoint
 from transformer_mt.checkpoint import Checkpoint
 from transformer_mt.config import Config
 from transformer_mt.config.dump import dump_config
+from transformer_mt.config.guided_alignment import needs_links
 from transformer_mt.config.resolve import Known, resolve
 from transformer_mt.corpora.held_out import as_lines, held_out_file
+from transformer_mt.data.alignment.aligner import import_thot
 from transformer_mt.data.preparation.prepared_data import PreparedData
 from transformer_mt.data.vocabulary.given_tokenizer import settle, vocabulary_facts
 from transformer_mt.errors import InputError, Setting
@@ -89,6 +91,8 @@ def _open_run(written: Config, folder: RunFolder, fresh: bool, ranks: Ranks, hel
         report_other_parts(saved.state.get("parts", {}), parts, folder)
     if not folder.is_finished:
         build_loss(written.train).check(written)
+    if saved is None and needs_links(written) and not written.train.guided_alignment.files:
+        import_thot()
     parent = Parent.of(written, ranks) if saved is None else None
     before = _config_of(saved, folder) if saved is not None else None
     if parent is not None:

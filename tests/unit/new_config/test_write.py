@@ -173,11 +173,11 @@ def test_any_mixture_in_the_order_of_the_command_line(tmp_path):
         (["empty.tsv"], "empty.tsv: a corpus must have sentence pairs, but is empty"),
         (["folder"], "folder: must be a file, but is a folder"),
         (["french.tsv"], "french.tsv: must have a column in en and one in de, but the best two have"),
-        (["one.tsv"], "one.tsv: must have a column in en and one in de, but the best two have 0% of its "),
+        (["one.tsv"], "one.tsv: must have a column in en and one in de, but has one column of text"),
         (["titled.tsv"], "titled.tsv: row 1 must have 2 columns, as others have, but has 1; remove lines"),
         (["bare.tsv", "./bare.tsv"], "./bare.tsv: must be named once, but is named again"),
         (["bad.jsonl"], "bad.jsonl:1: must be a JSON object a line"),
-        (["mac.csv"], "mac.csv: row 1 is not CSV: new-line character seen in unquoted field"),
+        (["mac.csv"], "mac.csv: its lines must end with LF or CR LF, but end with CR alone"),
         (["array.jsonl"], "array.jsonl:1: must be a JSON object a line, but is a JSON array; `jq"),
     ],
 )

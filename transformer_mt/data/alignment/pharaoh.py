@@ -9,13 +9,13 @@ import numpy as np
 from transformer_mt.errors import InputError
 from transformer_mt.text.lines import read_lines
 
-_LINE = re.compile(r"\s*(?:\d{1,6}-\d{1,6}\s+)*(?:\d{1,6}-\d{1,6})?\s*")
+_LINK = re.compile(r"\d{1,6}-\d{1,6}")
 
 
 def read_links(file: Path) -> Iterator[np.ndarray]:
     """(links, 2) of each line. InputError names a line that has something else."""
     for number, line in enumerate(read_lines(file), start=1):
-        if not _LINE.fullmatch(line):
+        if not all(map(_LINK.fullmatch, line.split())):
             raise InputError(
                 f"{file}: each line must have links such as 0-0 1-2 (source word, target word), but line "
                 f"{number} is {line.strip()[:60]!r}"

@@ -182,7 +182,7 @@ class Build:
         tokenizer = self._tokenizer or learnt_tokenizer(self._config, sampled)
         for piece in self._config.data.control_pieces:
             tokenizer.control_id(piece)  # InputError now if a resumed vocabulary does not have it
-        with TemporaryDirectory() as temporary:
+        with TemporaryDirectory(dir=self._folder, prefix=".") as temporary:
             tokenizer.save(Path(temporary))
             for file in Path(temporary).iterdir():
                 self._store.write(file.name, file.read_bytes())

@@ -144,7 +144,9 @@ def _build(
             return data
         raise WorkError(f"{folder}: must read as it was written, but does not; check the disk")
     except (OSError, pyarrow.ArrowException) as error:
-        where = store.location.rpartition("/")[0]
+        where, file = store.location.rpartition("/")[0], getattr(error, "filename", None)
+        if file is not None and not Path(str(file)).is_relative_to(folder.parent):
+            raise  # a file elsewhere, such as a corpus, which the error names
         raise WorkError(
             f"{where}: could not write the encoded data: {error}; free some space, or set "
             "TRANSFORMER_MT_CACHE or data.preparation.folder to a folder that has it, and start again: it "

@@ -25,7 +25,12 @@ def with_new_pieces(tokenizer: Tokenizer, text: str, size: int) -> Tokenizer:
         key: value for key, value in tokenizer_settings(model).items() if key in ("kind", "normalization")
     }
     keys = TokenizerConfig.model_validate({**kept, "vocab_size": size, "byte_fallback": False})
-    learnt = Tokenizer.train(((line, line) for line in read_lines(text)), keys)
+    if not any(line.strip() for line in read_lines(text)):
+        raise InputError(f"data.new_pieces.text must be a file with text, but {text} is empty")
+    try:
+        learnt = Tokenizer.train(((line, line) for line in read_lines(text)), keys)
+    except InputError as error:
+        raise InputError(str(error).replace("tokenizer.vocab_size", "data.new_pieces.size")) from None
     proto = sentencepiece_model_pb2.ModelProto()
     proto.ParseFromString(model)
     known = {*tokenizer.all_pieces_src, *(piece.piece for piece in proto.pieces)}
