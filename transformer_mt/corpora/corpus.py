@@ -108,6 +108,11 @@ class Corpus(Section):
         """True if the corpus comes from the network."""
         return False
 
+    @property
+    def is_public(self) -> bool:
+        """True if anyone can get the corpus by its name, which then says nothing about its user."""
+        return False
+
     def local_files(self) -> list[Path]:
         """The files whose change is a change of the corpus."""
         return []

@@ -60,6 +60,10 @@ class HubCorpus(Corpus):
     def is_remote(self) -> bool:
         return not Path(self.hub).is_dir()
 
+    @property
+    def is_public(self) -> bool:
+        return self.is_remote
+
     def local_files(self) -> list[Path]:
         folder = Path(self.hub)
         return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []

@@ -25,7 +25,13 @@ class ImportedCorpus(Corpus):
         return f"the corpora of {self.imported}"
 
     def directions(self, languages: Languages) -> list[Languages]:
+        if self.is_text:
+            return []
         return [self.direction(languages), *permutations(self.languages or (), 2)]
+
+    @property
+    def is_public(self) -> bool:
+        return True
 
     def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
         raise InputError(

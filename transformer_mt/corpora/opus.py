@@ -43,6 +43,10 @@ class OpusCorpus(Corpus):
     def is_remote(self) -> bool:
         return True
 
+    @property
+    def is_public(self) -> bool:
+        return True
+
     def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
         codes = self.languages or list(languages)
         return read_moses_zip(str(_zip_file(self, codes)), codes)

@@ -1,6 +1,7 @@
 """Files by URLs such as s3://bucket/name, and files by a pattern, here or there."""
 
 import glob
+import re
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,11 @@ def file_system(url: str) -> tuple[Any, str]:
     """The file system of a URL, as fsspec has it, and the path in it."""
     import fsspec  # type: ignore[import-untyped]
 
+    if re.search(r"://[^/@]*:[^/@]+@", url):
+        raise InputError(
+            f"{url.partition('://')[0]}://...: a URL must not have a password, which would stand in a run "
+            "folder; put it where fsspec looks for it (~/.config/fsspec, or variables of the environment)"
+        )
     try:
         files, path = fsspec.core.url_to_fs(url, use_listings_cache=False)
     except (ImportError, ValueError) as error:

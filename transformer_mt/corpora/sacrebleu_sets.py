@@ -38,6 +38,10 @@ class SacrebleuCorpus(Corpus):
     def is_remote(self) -> bool:
         return True
 
+    @property
+    def is_public(self) -> bool:
+        return True
+
     def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
         # All references that are used for scoring: none of them may be trained on.
         most = None if self.several_references else 1

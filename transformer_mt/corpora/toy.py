@@ -67,6 +67,10 @@ class ToyCorpus(Corpus):
     def describe(self) -> str:
         return f"toy {self.toy}"
 
+    @property
+    def is_public(self) -> bool:
+        return True
+
     def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
         if {language.lower() for language in languages} != {"en", "de"}:
             raise InputError(

@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import queue
+import re
 import shlex
 import shutil
 import subprocess
@@ -94,8 +95,23 @@ class ExternalMetric(MeanMetric):
         return value
 
     def signature(self, references: References) -> str:
-        """The command, without the folders of its files."""
-        return "command:" + " ".join(Path(word).name if "/" in word else word for word in self._words)
+        """The command, without the folders of its files, and without keys and what else URLs tell."""
+        return "command:" + " ".join(map(_shown, self._words, ["", *self._words]))
+
+
+_SECRET = re.compile(r"(?i)key|token|secret|passw|auth|credential")
+
+
+def _shown(word: str, before: str) -> str:
+    """A word of a command as others may see it."""
+    option, equals, value = word.partition("=")
+    if equals and option.startswith("-"):
+        return f"{option}={'...' if _SECRET.search(option) else _shown(value, '')}"
+    if before.startswith("-") and "=" not in before and _SECRET.search(before) and not word.startswith("-"):
+        return "..."
+    if "://" in word:
+        return f"{word.partition('://')[0]}://..."
+    return Path(word).name if "/" in word else word
 
 
 class StayingMetric(ExternalMetric):

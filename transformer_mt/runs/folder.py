@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.config import Config, load_config
-from transformer_mt.corpora.held_out import held_out_file
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer, tokenizer_files
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import digest, read_objects
@@ -94,13 +93,6 @@ class RunFolder:
     def translation_files(self) -> list[Path]:
         """The files that translations depend on."""
         files = [self.weights_file, self.exported_file, self.config_file, *tokenizer_files(self.path)]
-        return [file for file in files if file.exists()]
-
-    @property
-    def shared_with_exports(self) -> list[Path]:
-        """The files that an export has as the run has them."""
-        held_out = [held_out_file(self.path, name) for name in ("valid", "test")]
-        files = [*tokenizer_files(self.path), *held_out, self.calibration_file]
         return [file for file in files if file.exists()]
 
     def config(self, decode: dict[str, Any] | None = None) -> Config:

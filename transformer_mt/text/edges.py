@@ -14,15 +14,20 @@ _HAVE_ORDINALS = frozenset({
     "de", "da", "nb", "nn", "no", "is", "fi", "et", "hu", "cs", "sk", "pl", "sl", "hr", "sr", "bs", "lv",
     "lt", "tr", "eu",
 })  # fmt: skip
-_STOPS = {"zh": "。！？", "ja": "。！？"}
+OWN_STOPS = {"zh": "。！？", "ja": "。！？"}
+"""The final marks of languages that do not write . ! ?"""
+
+
+def before_words(language: str) -> re.Pattern[str]:
+    """Pattern of what may stand before the words of a line: white space and bullets."""
+    return _BEFORE if base_code(language) in _HAVE_ORDINALS else _BEFORE_WITH_NUMBERS
 
 
 def edges(line: str, language: str) -> tuple[str, str, str]:
     """The line in three parts: white space and bullets ("- ", "3) ") before its words, the words, white space
     after them.
     """
-    before = _BEFORE if base_code(language) in _HAVE_ORDINALS else _BEFORE_WITH_NUMBERS
-    match = before.match(line)
+    match = before_words(language).match(line)
     start = match.end() if match else 0
     if not line[start:].strip():  # nothing but bullets
         start = len(line) - len(line.lstrip())
@@ -39,7 +44,7 @@ def match_end(source: str, translation: str, language: str) -> str:
         return translation[: end[0]] + translation[end[1] :]
     assert wanted is not None
     stop, words = source[slice(*wanted)], translation.rstrip()
-    own_stops = _STOPS.get(base_code(language))
+    own_stops = OWN_STOPS.get(base_code(language))
     if own_stops and stop[0] in ".!?":
         stop = own_stops[".!?".index(stop[0])]
     elif stop[0] in "。！？" and not own_stops:

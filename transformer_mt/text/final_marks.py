@@ -14,9 +14,14 @@ _END, _GREEK_END = (
 )
 
 
+def end_pattern(language: str) -> "regex.Pattern[str]":
+    """Pattern of the marks at the end of a text, its first group, with what closes after them."""
+    return _GREEK_END if base_code(language) == "el" else _END
+
+
 def final_mark(text: str, language: str = "") -> tuple[int, int] | None:
     """The span of the marks at the end of the text, before closing quotes and brackets; None without one. In
     Greek a semicolon asks.
     """
-    match = (_GREEK_END if base_code(language) == "el" else _END).search(text)
+    match = end_pattern(language).search(text)
     return None if match is None else match.span(1)

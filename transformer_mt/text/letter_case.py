@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Callable
+from typing import Any
 
 from transformer_mt.text.languages import base_code
 
@@ -10,23 +11,37 @@ _DOTLESS_I = ("tr", "az")
 _ACUTE = "\u0301"
 
 
-def to_capitals(text: str, language: str) -> list[str]:
-    """The text in capitals, in one string per character: ß becomes SS. Greek capitals have no accents, and
-    Georgian is written without capitals (those of Unicode are for emphasis, and rarely in a vocabulary).
+def letter_case(language: str) -> dict[str, Any]:
+    """How a language differs in its capitals from others: `pairs` of small and capital letters of its own, an
+    accent that capitals are written `without`, and whether it has `capitals` at all.
     """
     code = base_code(language)
-    if code == "ka":
+    if code in _DOTLESS_I:
+        return {"pairs": [["i", "İ"], ["ı", "I"]]}
+    if code == "el":
+        return {"without": _ACUTE}
+    # Georgian's capitals of Unicode are for emphasis, and rarely in a vocabulary.
+    return {"capitals": False} if code == "ka" else {}
+
+
+def to_capitals(text: str, language: str) -> list[str]:
+    """The text in capitals, in one string per character: ß becomes SS. Greek capitals have no accents, and
+    Georgian is written without capitals.
+    """
+    case = letter_case(language)
+    if not case.get("capitals", True):
         return list(text)
-    i = "İ" if code in _DOTLESS_I else "I"
-    letters = [i if character == "i" else character.upper() for character in text]
-    return [_without_accent(letter) for letter in letters] if code == "el" else letters
+    pairs = dict(case.get("pairs", ()))
+    letters = [pairs.get(character) or character.upper() for character in text]
+    return [_without(letter, case["without"]) for letter in letters] if "without" in case else letters
 
 
 def to_small_letters(text: str, language: str) -> str:
     """The text in small letters; it has the same length."""
-    dotted = text.replace("I", "ı") if base_code(language) in _DOTLESS_I else text
+    for small, capital in letter_case(language).get("pairs", ()):
+        text = text.replace(capital, small)
     # Not one letter at a time: a final sigma depends on its neighbours. İ would become two characters.
-    return dotted.replace("İ", "i").lower()
+    return text.replace("İ", "i").lower()
 
 
 def titled(text: str, language: str) -> str:
@@ -51,5 +66,5 @@ def casefolded(text: str, language: str) -> str:
     return text.casefold()
 
 
-def _without_accent(letter: str) -> str:
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", letter).replace(_ACUTE, ""))
+def _without(letter: str, accent: str) -> str:
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", letter).replace(accent, ""))

@@ -124,6 +124,24 @@ def _write(
     )  # fmt: skip
     assert program is not None
     program.save(file, external_data=False)
+    _remove_traces(file)
+
+
+def _remove_traces(file: Path) -> None:
+    """Remove notes of the exporter: they have the lines of code that made each node, with the folders of this
+    machine.
+    """
+    import onnx
+
+    model = onnx.load(file)
+    parts: list[Any] = [model, model.graph, *model.functions]
+    for graph in (model.graph, *model.functions):
+        parts += [*graph.node, *getattr(graph, "value_info", ()), *getattr(graph, "initializer", ())]
+    for part in [*parts, *model.graph.input, *model.graph.output]:
+        part.doc_string = ""
+        if hasattr(part, "metadata_props"):
+            del part.metadata_props[:]
+    onnx.save(model, file)
 
 
 @contextmanager

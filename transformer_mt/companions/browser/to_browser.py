@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import zlib
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 from transformer_mt.companions.browser.graphs import ENCODER, STEP
 from transformer_mt.companions.browser.to_onnx import FACTS, ToOnnx
 from transformer_mt.companions.exchange.export.format import Output, TrainedRun
-from transformer_mt.config import Config
+from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.files import write_text
 from transformer_mt.messages import say
@@ -26,6 +27,8 @@ _RUNTIME = {
     "sentencepiece.js": "sentencepiece-js/dist/index.js",
 }
 """Files of the export's folder `runtime`, and the files of node_modules that they are."""
+_BY_RULES = ("lowercase_capitals", "match_ends")
+"""Settings that the page follows, besides those of the search (rules.py)."""
 _PAGE = ("index.html", "page.js", "worker.js", "translator.js", "offline.js")
 
 # sentencepiece-js is written for Node's `require` and reads a model from a file. Inside these names it runs
@@ -73,6 +76,11 @@ class ToBrowser(ToOnnx):
     def of(cls, arguments: argparse.Namespace) -> "ToBrowser":
         return cls(arguments.quantization or "int8", Path(arguments.runtime))
 
+    def supported_settings(self, settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
+        supported, others = super().supported_settings(settings)
+        by_rules = {name: getattr(settings, name) for name in _BY_RULES}
+        return supported.model_copy(update=by_rules), [name for name in others if name not in by_rules]
+
     def write(self, run: TrainedRun, folder: Path) -> None:
         super().write(run, folder)
         runtime = folder / "runtime"
@@ -111,20 +119,31 @@ class ToBrowser(ToOnnx):
         )
 
     def pack(self, folder: Path, out: Path, config: Config) -> None:
-        (folder / "seen.safetensors").unlink(missing_ok=True)  # what it was trained on concerns no reader
         facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
         loaded = [ENCODER, STEP, *facts["tokenizers"]]
         facts["files"] = {name: (folder / name).stat().st_size for name in loaded}
-        write_text(folder / FACTS, json.dumps(facts, ensure_ascii=False, indent=1) + "\n")
+        facts["checksums"] = {name: _checksum(folder / name) for name in loaded}
         # A file that is missing on a host would keep all others from working without a network.
-        kept = [FACTS, *loaded, *_PAGE, *(f"runtime/{name}" for name in _RUNTIME)]
-        digest = hashlib.sha256(b"".join((folder / name).read_bytes() for name in kept)).hexdigest()[:16]
-        names = ["./", *(name for name in kept if name != "offline.js")]
+        kept = [FACTS, *loaded, *_PAGE, "LICENSES.txt", *(f"runtime/{name}" for name in _RUNTIME)]
+        kept = [name for name in kept if (folder / name).exists()]
+        version = hashlib.sha256(b"".join((folder / name).read_bytes() for name in kept)).hexdigest()[:16]
+        write_text(
+            folder / FACTS, json.dumps({**facts, "version": version}, ensure_ascii=False, indent=1) + "\n"
+        )
+        for name in ("index.html", "offline.js"):
+            text = (folder / name).read_text(encoding="utf-8")
+            write_text(folder / name, text.replace("{version}", version))
+        files = [["./" if name == "index.html" else name, _checksum(folder / name)] for name in kept]
         worker = folder / "offline.js"
-        text = worker.read_text(encoding="utf-8").replace("{version}", digest)
-        write_text(worker, text.replace("'{files}'", json.dumps(json.dumps(names))))
+        text = worker.read_text(encoding="utf-8")
+        listed = json.dumps(json.dumps([file for file in files if file[0] != "offline.js"]))
+        write_text(worker, text.replace("'{files}'", listed))
         write_text(folder / ".nojekyll", "")  # GitHub Pages serves the files as they are
         super().pack(folder, out, config)
+
+
+def _checksum(file: Path) -> int:
+    return zlib.crc32(file.read_bytes())
 
 
 def translate_in_node(node: str, folder: Path, sentences: Sequence[str]) -> list[Output]:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from transformer_mt.companions.browser.graphs import ENCODER, STEP, write_graphs
 from transformer_mt.companions.browser.onnx_model import OnnxModel, import_onnxruntime
 from transformer_mt.companions.browser.quantized import quantize
+from transformer_mt.companions.browser.rules import rules_of
 from transformer_mt.companions.exchange.export.format import (
     OURS_ALONE,
     Output,
@@ -190,6 +191,7 @@ def model_facts(run: TrainedRun) -> dict[str, Any]:
             "prompt": ids(data.target_piece(pair)),
             "source_has_spaces": not has_no_word_spaces(pair[0]),
             "target_has_spaces": not has_no_spaces(pair[1]),
+            "rules": rules_of(*pair, decode),
         }
         for pair in dict.fromkeys([data.languages, *data.directions])
     ]

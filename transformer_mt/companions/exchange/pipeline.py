@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from pydantic import ValidationError
 
 from transformer_mt.config import DecodeConfig
 from transformer_mt.config.error_sentences import sentences
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.runs.open_model import open_model
 from transformer_mt.translation.engines.engine import EngineRequest
@@ -24,12 +26,10 @@ _DECODE = {
 }  # fmt: skip
 """Arguments of `generate` and the settings of the search that they are here."""
 _WITHOUT_EFFECT = frozenset({
-    "batch_size", "clean_up_tokenization_spaces", "framework", "model_kwargs", "num_workers", "return_text",
+    "clean_up_tokenization_spaces", "framework", "model_kwargs", "num_workers", "return_text",
     "revision", "token", "truncation", "trust_remote_code", "use_auth_token", "use_cache", "use_fast",
 })  # fmt: skip
 """Arguments that change no translation here: batches are made by length, and long texts are divided."""
-_BLOCK = 256
-"""Texts of a generator that are translated together."""
 
 
 class TranslationPipeline:
@@ -38,6 +38,27 @@ class TranslationPipeline:
     def __init__(self, translator: Translator, source: str | None, target: str | None, **search: Any) -> None:
         """`search` holds arguments of each call."""
         self.translator, self._source, self._target, self._search = translator, source, target, search
+
+    @property
+    def task(self) -> str:
+        """The name of the task, with the languages where they are given."""
+        named = self._source and self._target
+        return f"translation_{self._source}_to_{self._target}" if named else "translation"
+
+    @property
+    def model(self) -> Any:
+        """The model: a torch module, or the engine that searches without torch."""
+        return getattr(self.translator.engine, "model", self.translator.engine)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The vocabulary (data/vocabulary/tokenizer.py); its methods are not those of transformers."""
+        return self.translator.tokenizer
+
+    @property
+    def device(self) -> Any:
+        """The device of the model."""
+        return getattr(self.translator.engine, "device", "cpu")
 
     def __call__(
         self,
@@ -48,17 +69,19 @@ class TranslationPipeline:
         **search: Any,
     ) -> Any:
         """A list with {"translation_text": ...} of one text or of each text of a list, or with a list of
-        several of each with `num_return_sequences`; of a generator an iterator over such lists of its texts.
+        several of each with `num_return_sequences`; of a generator an iterator over such lists of its texts,
+        each as soon as `batch_size` texts (one, if not given) were asked for.
 
         Raises InputError for arguments that have no meaning here.
         """
+        block = search.pop("batch_size", None) or self._search.get("batch_size") or 1
         translator, several = self.prepared(src_lang, tgt_lang, **search)
         if isinstance(inputs, str):
             return next(_translated(translator, [inputs], several))
         if isinstance(inputs, dict | bytes) or not isinstance(inputs, Iterable):
             raise InputError(f"a text must be a string, but is {inputs!r}")
         if not isinstance(inputs, list | tuple):
-            return _stream(translator, iter(inputs), several)
+            return _stream(translator, iter(inputs), several, block)
         results = list(_translated(translator, list(inputs), several))
         return results if several > 1 else [result[0] for result in results]
 
@@ -68,6 +91,7 @@ class TranslationPipeline:
         """The translator between the languages with the settings of a call, and the number of results."""
         given = {**self._search, **search}
         given |= given.pop("generate_kwargs", None) or {}
+        given.pop("batch_size", None)  # a list is divided by length
         several = given.pop("num_return_sequences", None) or 1
         if not isinstance(several, int) or several < 1:
             raise InputError(f"num_return_sequences must be a whole number above 0, but is {several!r}")
@@ -156,27 +180,29 @@ def _settings(usual: DecodeConfig, several: int, given: dict[str, Any]) -> dict[
 
 
 def _translated(translator: Translator, texts: list[str], several: int) -> Iterator[list[dict[str, str]]]:
-    """The translations of each text. Its lines are translated one by one."""
+    """The translations of each text. Its lines are translated one by one, and end as they did."""
     if wrong := [text for text in texts if not isinstance(text, str)]:
         raise InputError(f"a text must be a string, but is {wrong[0]!r}")
-    lines = [text.split("\n") for text in texts]
+    ends = [[*re.findall(r"\r?\n", text), ""] for text in texts]
+    lines = [re.split(r"\r?\n", text) for text in texts]
     results = iter(translator.translate([line for of_text in lines for line in of_text], n_best=several))
-    for of_text in lines:
-        texts_of = [[one.translation for one in next(results).n_best] for _ in of_text]
-        ranks = range(max(map(len, texts_of)))
-        joined = ["\n".join(of[min(rank, len(of) - 1)] for of in texts_of) for rank in ranks]
+    for ends_of in ends:
+        texts_of = [[one.translation for one in next(results).n_best] for _ in ends_of]
+        # Equal hypotheses are left out of a result: each stands for as many as are missing.
+        joined = [
+            "".join(of[rank % len(of)] + end for of, end in zip(texts_of, ends_of)) for rank in range(several)
+        ]
         yield [{"translation_text": text} for text in joined]
 
 
-def _stream(translator: Translator, texts: Iterator[Any], several: int) -> Iterator[list[dict[str, str]]]:
-    """The translations of each text that a generator or a data set gives, in order."""
-    block: list[str] = []
-    for text in texts:
-        block.append(text)
-        if len(block) == _BLOCK:
-            yield from _translated(translator, block, several)
-            block = []
-    yield from _translated(translator, block, several) if block else ()
+def _stream(
+    translator: Translator, texts: Iterator[Any], several: int, size: int
+) -> Iterator[list[dict[str, str]]]:
+    """The translations of each text that a generator or a data set gives, in order, in blocks of this size:
+    the generator may wait for the answer to a text before it has the next one.
+    """
+    while block := list(islice(texts, size)):
+        yield from _translated(translator, block, several)
 
 
 def _name_of(model: Any) -> str | None:

@@ -29,6 +29,7 @@ class TranslatedFiles:
         self._folder = _new_folder()
         self._kept: dict[str, tuple[float, int]] = {}
         """The time and the size of each file, the oldest first."""
+        self._timer: threading.Timer | None = None
         self._lock = threading.Lock()  # files are added in threads
 
     def add(self, content: bytes, name: str, target: str) -> str:
@@ -49,11 +50,27 @@ class TranslatedFiles:
         with self._lock:
             self._forget()
             self._kept[key] = self._clock(), len(content)
+            self._forget_in_time()
         return key
 
     def close(self) -> None:
         """Remove all files."""
+        if self._timer is not None:
+            self._timer.cancel()
         self._folder.cleanup()
+
+    def _forget_in_time(self) -> None:
+        """Remove files whose time is over without a request, too: they are somebody's texts."""
+        if self._timer is None and self._kept:
+            self._timer = threading.Timer(_SECONDS + 1, self._time_is_over)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _time_is_over(self) -> None:
+        with self._lock:
+            self._timer = None
+            self._forget()
+            self._forget_in_time()
 
     def find(self, name: str) -> tuple[Path, str] | None:
         """The file and the name it has for people; None if there is none, or no longer."""

@@ -1,6 +1,7 @@
 """Checks of a language model's translations: what fails one is nothing to learn from."""
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection
 
@@ -9,6 +10,7 @@ from transformer_mt.data.cleaning.cleaning_rules import CopyRule, NumbersRule, S
 from transformer_mt.messages import say
 from transformer_mt.text.languages import LanguageIdentifier
 from transformer_mt.text.scripts import script_share
+from transformer_mt.text.words import find_words
 from transformer_mt.translation.stages.problem_flags import text_flags
 
 # Assistants who refuse or speak of their answer. "I'm sorry." and "Of course." can be translations.
@@ -19,6 +21,8 @@ _ASSISTANT = re.compile(
     r".*(\(note: |\bhope (this|that) helps\b|\blet me know if\b)",
     re.IGNORECASE,
 )
+# A note or another version that the source has not: in brackets, or after a slash between words.
+_ADDED = {"[(【〔]": "[(【〔]", r"[^\W\d_]{3}\s*/\s*[^\W\d_]{3}|\s/\s": "/"}
 _LABEL = re.compile(r"\[|(\S+\s){0,5}\S+:\s+[^\"“„«「『'‘]|\d+[.)]\s")
 _MARKUP = re.compile(r"</?[A-Za-z][\w:-]*(?=[^<>]*>)|<!--|\{\{|\}\}|\[\[|\]\]|\$\{|\*\*|```|^#+ |<\||^\{\"")
 _OPEN, _CLOSE = "\"“„«‹'‘「『", "\"”“»›'’」』"
@@ -26,6 +30,55 @@ _RATIO, _MORE = (
     4,
     20,
 )  # in bytes of UTF-8: a Chinese character has three, and stands for about as many letters
+
+
+def _plain(text: str) -> str:
+    """The text with the usual brackets and slashes for wide ones, and with the usual colon and a space for
+    any other: those of other scripts need no space.
+    """
+    if text.isascii():
+        return text
+    plain = (unicodedata.normalize("NFKC", letter) if _WIDE.match(letter) else letter for letter in text)
+    return "".join(": " if letter not in ":;" and _is_colon(letter) else letter for letter in plain)
+
+
+_WIDE = re.compile("[\uff08\uff3b\uff5b\uff0f\ufe59\ufe5b\ufe5d]")
+
+
+def _is_colon(letter: str) -> bool:
+    name = unicodedata.name(letter, "")
+    return "COLON" in name and "SEMICOLON" not in name and "SIGN" not in name
+
+
+class SameAnswers:
+    """Finds answers that unlike lines have got alike: they are no translations, in whatever language they
+    refuse or ask back.
+    """
+
+    def __init__(self) -> None:
+        self._sources: dict[str, frozenset[str]] = {}
+        """The words of the first line that got each answer."""
+        self._found: set[str] = set()
+
+    def add(self, source: str, answer: str) -> None:
+        """Count an answer to a line."""
+        words = _words(source)
+        if len(words) < _LEAST_WORDS:  # short lines that are unlike can mean the same: "Hi." and "Hello."
+            return
+        before = self._sources.setdefault(answer.strip().casefold(), words)
+        if len(before & words) < _ALIKE * min(len(before), len(words)):
+            self._found.add(answer.strip().casefold())
+
+    def __contains__(self, answer: str) -> bool:
+        return answer.strip().casefold() in self._found
+
+
+_LEAST_WORDS, _ALIKE = 4, 0.5
+
+
+def _words(text: str) -> frozenset[str]:
+    """The words of a text; in a script without spaces its characters."""
+    return frozenset(text[begin:end].casefold() for begin, end in find_words(text) if text[begin].isalnum())
 
 
 def checks_of(chosen: Collection[Check], languages: tuple[str, str]) -> Callable[[str, str], str | None]:
@@ -38,12 +91,15 @@ def checks_of(chosen: Collection[Check], languages: tuple[str, str]) -> Callable
         say(f"note: the language of the translations is not checked: py3langid does not know {target}")
 
     def is_chatter(source: str, translation: str) -> bool:
-        """It speaks to the user, or has a label, a number or quotes before it that the source has not."""
+        """It speaks to the user, or has a label, number, quotes, note or choice that the source has not."""
         if _ASSISTANT.match(translation) and not _ASSISTANT.match(source):
             return True
         if translation[0] in _OPEN and translation[-1] in _CLOSE:
             return source[0] not in _OPEN and source[-1] not in _CLOSE
-        return bool(_LABEL.match(translation)) and not re.search(r"[:：;]|^[\d\[]", source)
+        source, translation = _plain(source), _plain(translation)
+        if any(re.search(new, translation) and not re.search(old, source) for new, old in _ADDED.items()):
+            return True
+        return bool(_LABEL.match(translation)) and not re.search(r"[:;]|^[\d\[]", source)
 
     def is_copy(source: str, translation: str) -> bool:
         """It is the source, or has all of it."""

@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from contextlib import suppress
 
-from transformer_mt.companions.teacher.answer_checks import checks_of
+from transformer_mt.companions.teacher.answer_checks import SameAnswers, checks_of
 from transformer_mt.companions.teacher.chat import NO_ANSWER, NOT_TAKEN, Chat, Reply
 from transformer_mt.companions.teacher.kept_answers import Answer, Answers, Cost
 from transformer_mt.companions.teacher.prompt import Prompt
@@ -36,6 +36,7 @@ class Asking:
         facts = [settings.model, self.prompt.texts, settings.parameters, settings.candidates, *languages]
         self.fact = json.dumps(facts, sort_keys=True)
         """Everything that the answers depend on, but the terms of the line."""
+        self._same = SameAnswers()
         self._error: UserError | None = None
         self._on_the_way, self._factor = Cost(), 1.0
         self._num_answered, self._has_waited = 0, False
@@ -48,7 +49,15 @@ class Asking:
     def judged(self, line: str) -> list[Answer]:
         """The answers for a line so far, with the checks that they fail."""
         answers = self.answers.of(self.key(line))
-        return [Answer(a.text, a.reason or self._failed_check(line, a.text)) for a in answers]
+        for answer in answers:
+            if answer.text and not answer.reason:
+                self._same.add(line, answer.text)
+        return [Answer(a.text, a.reason or self._failed(line, a.text)) for a in answers]
+
+    def _failed(self, line: str, text: str) -> str | None:
+        """The first check that an answer fails."""
+        is_same = "chatter" in self._settings.checks and text in self._same
+        return "chatter" if is_same else self._failed_check(line, text)
 
     def lacks(self, line: str) -> bool:
         """True if a line is still to be asked for: once for each candidate, and as often again if none of

@@ -1,12 +1,16 @@
 """A server with the chat-completions interface: a question, and the answer or why there is none."""
 
 import asyncio
+import base64
+import html
 import json
 import math
 import os
+import re
 import time
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
+from urllib.parse import quote, quote_plus
 
 from transformer_mt.companions.teacher.teacher_section import LanguageModelConfig
 from transformer_mt.errors import InputError, WorkError
@@ -53,6 +57,8 @@ class Chat:
                 f"the environment variable {settings.key}, which teacher.key names, must hold the key of the "
                 "server, in one line, but does not"
             )
+
+        self._spellings = _spellings(self._key)
 
     async def __aenter__(self) -> None:
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
@@ -115,7 +121,7 @@ class Chat:
         try:
             answer = json.loads(content)
             choice, usage = answer["choices"][0], answer.get("usage") or {}
-            text, finish = choice["message"].get("content") or "", choice.get("finish_reason")
+            text, finish = _text_of(choice["message"].get("content")), choice.get("finish_reason")
             tokens = [usage.get(f"{kind}_tokens") for kind in ("prompt", "completion")]
             text = text.encode(errors="replace").decode()  # JSON can hold half a character
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
@@ -137,7 +143,29 @@ class Chat:
     def _in_a_line(self, text: str) -> str:
         """The text without the key, in one line that is not too long."""
         text = " ".join(text.split())
-        return (text.replace(self._key, "…") if self._key else text)[:200]
+        for spelled in self._spellings:
+            text = re.sub(re.escape(spelled), "…", text, flags=re.IGNORECASE)
+        return text[:200]
+
+
+def _text_of(content: Any) -> str:
+    """The text of a message, which may come in parts."""
+    if isinstance(content, list):
+        return "".join(part["text"] for part in content if part.get("type") in ("text", "output_text"))
+    return content or ""
+
+
+def _spellings(key: str) -> list[str]:
+    """A key as it may stand in a message: as it is, in a URL, in JSON, HTML, base64 or hexadecimal digits;
+    the longest first.
+    """
+    if not key:
+        return []
+    raw = key.encode()
+    encoded = [base64.b64encode(raw), base64.urlsafe_b64encode(raw), base64.b64encode(b"Bearer " + raw)]
+    spelled = [key, quote(key, safe=""), quote_plus(key), json.dumps(key)[1:-1], html.escape(key), raw.hex()]
+    spelled += [text.decode().rstrip("=") for text in encoded]
+    return sorted(set(spelled), key=len, reverse=True)
 
 
 def _seconds(header: str) -> float:

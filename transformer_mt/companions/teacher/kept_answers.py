@@ -52,11 +52,16 @@ class Cost:
         return Cost(*(a + times * b for a, b in zip(vars(self).values(), vars(other).values())))
 
     def over(self, limit: Limit) -> str | None:
-        """The key of a limit that this is above."""
-        for name, most in (("requests", limit.requests), ("tokens", limit.tokens), ("money", limit.money)):
-            if most is not None and getattr(self, name) > most:
-                return f"teacher.limit.{name}"
-        return None
+        """The key of the limit that this is above; of several the one that it is farthest above, which is
+        reached first.
+        """
+        limits = {"requests": limit.requests, "tokens": limit.tokens, "money": limit.money}
+        shares = {
+            name: getattr(self, name) / max(most, 1e-9)
+            for name, most in limits.items()
+            if most is not None and getattr(self, name) > most
+        }
+        return f"teacher.limit.{max(shares, key=shares.__getitem__)}" if shares else None
 
 
 class Answers:

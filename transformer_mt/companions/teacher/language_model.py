@@ -103,6 +103,8 @@ class LanguageModel:
             say("note: a language model may know public test sets: scores of its students can be too high")
             with _interrupts_of_asyncio():
                 asyncio.run(asking.ask_for(missing))
+            for line in missing:  # all answers are compared before the first is used
+                asking.judged(line)
         except BaseException:
             asking.answers.close()
             raise

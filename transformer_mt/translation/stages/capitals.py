@@ -8,6 +8,8 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+import regex
+
 from transformer_mt.text.languages import base_code
 from transformer_mt.text.letter_case import to_capitals, to_small_letters
 from transformer_mt.translation.stages.stage import Stage
@@ -16,9 +18,9 @@ from transformer_mt.translation.units import Segment, SourceLine, Spans, Unit
 if TYPE_CHECKING:
     from transformer_mt.translation.alignment import AlignedSegment
 
-_WORD = re.compile(r"[^\W\d_]+")
+WORD = regex.compile(r"\p{L}+")
 # Fewer and shorter words may be acronyms, as in "EU, NATO".
-_MIN_WORDS, _MIN_LETTERS = 3, 5
+MIN_WORDS, MIN_LETTERS = 3, 5
 
 
 class Capitals(Stage):
@@ -71,8 +73,8 @@ def is_in_capitals(text: str, keep: Iterable[tuple[int, int]] = ()) -> bool:
         text = text[:begin] + " " * (end - begin) + text[end:]
     if not text.isupper():  # fast path for nearly every text
         return False
-    words = _WORD.findall(text)
-    is_long = len(words) >= _MIN_WORDS or any(len(word) >= _MIN_LETTERS for word in words)
+    words = WORD.findall(text)
+    is_long = len(words) >= MIN_WORDS or any(len(word) >= MIN_LETTERS for word in words)
     return is_long and all(letter.isupper() for word in words for letter in word)
 
 
@@ -83,7 +85,7 @@ def to_sentence_case(text: str, language: str, keep: Iterable[tuple[int, int]] =
     lower = to_small_letters(text, language)
     capitals = re.compile(r"\bi\b").finditer(lower) if base_code(language) == "en" else ()
     kept = [*keep, *(match.span() for match in capitals)]
-    if first := _WORD.search(text):
+    if first := WORD.search(text):
         kept.append((first.start(), first.start() + 1))
     letters = list(lower)
     for begin, end in kept:

@@ -72,7 +72,8 @@ def test_white_space_and_lines_stay_and_long_texts_are_divided(exported):
         out,
         f"""const told = [], progress = (done, all) => told.push([done, all]);
         const result = await translator.translate({json.dumps(text)}, {{progress}});
-        const parts = translator.sentences({json.dumps(text)}, translator.facts.directions[0]);
+        const lines = translator.lines({json.dumps(text)}, translator.facts.directions[0]);
+        const parts = lines.flatMap((line) => line.parts);
         console.log(JSON.stringify([result, parts.map(({{ids}}) => ids?.length ?? 0), told]));""",
     )
     lines = result.split("\n")
@@ -111,8 +112,8 @@ def test_texts_are_divided_into_sentences(exported, text, parts):
     direction = '{from: "en", to: "de", before: [], prompt: []}'
     printed = in_javascript(
         exported[0],
-        f"""const parts = translator.sentences({json.dumps(text)}, {direction});
-        console.log(JSON.stringify(parts.map((part) => part.lead + part.text + part.gap)));""",
+        f"""const parts = translator.lines({json.dumps(text)}, {direction}).flatMap((line) => line.parts);
+        console.log(JSON.stringify(parts.map((part) => part.text + part.gap)));""",
     )
     assert printed == parts
 
@@ -129,8 +130,17 @@ def test_sentences_are_separated_as_the_target_language_does(exported, source, t
     printed = in_javascript(
         exported[0],
         f"""const texts = ["A.", "B."];
-        translator.sentences = () => {
-            json.dumps([{"lead": "", "gap": " " * source, "ids": [5]}, {"lead": "", "gap": "", "ids": [5]}])
+        translator.lines = () => {
+            json.dumps(
+                [
+                    {
+                        "before": "",
+                        "words": "",
+                        "after": "",
+                        "parts": [{"gap": " " * source, "ids": [5]}, {"gap": "", "ids": [5]}],
+                    }
+                ]
+            )
         };
         translator.searched = async () => texts.map((text) => ({{text}}));
         console.log(JSON.stringify(await translator.translate({json.dumps(text)},
@@ -144,7 +154,7 @@ def test_a_language_that_browsers_do_not_know_is_divided_all_the_same(exported):
     printed = in_javascript(
         exported[0],
         f"""const counts = {json.dumps(codes)}.map((from) =>
-          translator.sentences("The dog sleeps. A cat sings.", {{from, before: []}}).length);
+          translator.lines("The dog sleeps. A cat sings.", {{from, before: []}})[0].parts.length);
         console.log(JSON.stringify(counts));""",
     )
     assert printed == [2] * len(codes)
@@ -169,9 +179,9 @@ def test_another_version_of_any_file_is_another_version_of_the_page(exported, tm
         page.quantization = "float32"
         page.pack(folder, tmp_path / f"out {change}", None)
         text = (tmp_path / f"out {change}" / "offline.js").read_text()
-        versions.add(re.search(r'OURS \+ "(\w+)"', text)[1])
-        kept = json.loads(json.loads(re.search(r"JSON.parse\((.*)\);", text)[1]))
-        assert {"README.md", "metadata.json"}.isdisjoint(kept) and "./" in kept
+        versions.add(re.search(r'VERSION = "(\w+)"', text)[1])
+        kept = [name for name, _ in json.loads(json.loads(re.search(r"JSON.parse\((.*)\);", text)[1]))]
+        assert {"README.md", "metadata.json"}.isdisjoint(kept) and {"./", "LICENSES.txt"} <= set(kept)
         assert all((tmp_path / f"out {change}" / name).exists() for name in kept)
     assert len(versions) == 3
 
@@ -229,6 +239,65 @@ def test_the_page_translates_without_a_network(exported, browser, tiny_run, cli)
     page.fill("#source", "")
     page.wait_for_function("!document.getElementById('target').value")
     assert page.problems == [] and all(url.startswith((server.url, "data:", "blob:")) for url in page.asked)
+
+
+@needs_chromium
+def test_two_exports_are_never_mixed(exported, browser, tmp_path):
+    """A visit in the middle of an upload, and one by way of a host that still has old copies."""
+    onnx = pytest.importorskip("onnx")
+    site, new = tmp_path / "site", tmp_path / "new"
+    shutil.copytree(exported[0], site)
+    shutil.copytree(exported[0], tmp_path / "whole")
+    for name in ("index.html", "offline.js"):
+        web = ROOT / "transformer_mt/companions/browser/web"
+        shutil.copyfile(web / name, tmp_path / "whole" / name)
+    step = onnx.load(tmp_path / "whole/step.onnx")
+    step.doc_string = "another model"
+    onnx.save(step, tmp_path / "whole/step.onnx")
+    page = ToBrowser.__new__(ToBrowser)
+    page.quantization = "float32"
+    page.pack(tmp_path / "whole", new, None)
+    names = sorted(path.name for path in new.iterdir() if path.is_file())
+    server = Static(site)
+    for missing in ("step.onnx", "model.json", "offline.js"):  # not yet uploaded, or an old copy
+        shutil.rmtree(site)
+        shutil.copytree(exported[0], site)
+        for name in names:
+            if name != missing:
+                shutil.copyfile(new / name, site / name)
+        visitor = watched_page(browser)
+        visitor.goto(server.url)
+        visitor.fill("#source", "The dog sleeps.")
+        if missing == "offline.js":  # the page itself is whole, and nothing is kept with another one's list
+            visitor.wait_for_function("document.getElementById('target').value")
+        else:
+            visitor.locator("#status", has_text="replaced by a new one").wait_for()
+            assert visitor.input_value("#target") == ""
+        visitor.wait_for_timeout(500)
+        assert visitor.evaluate("caches.keys()") == []
+        visitor.context.close()
+    shutil.copyfile(new / "offline.js", site / "offline.js")
+    visitor = watched_page(browser)
+    visitor.goto(server.url)
+    visitor.wait_for_function("caches.keys().then((names) => names.length > 0)")
+    server.stop()
+
+
+@needs_chromium
+def test_back_restores_the_translation_and_hebrew_reads_from_the_right(exported, browser, tmp_path):
+    server = Static(exported[0])
+    page = watched_page(browser)
+    page.goto(server.url)
+    page.fill("#source", "The dog sleeps.")
+    page.wait_for_function("document.getElementById('target').value")
+    translation = page.input_value("#target")
+    page.goto("about:blank")
+    page.go_back()
+    page.wait_for_function("document.getElementById('target').value")
+    assert (page.input_value("#source"), page.input_value("#target")) == ("The dog sleeps.", translation)
+    page.evaluate("document.getElementById('target').value = 'שלום'")
+    assert page.evaluate("getComputedStyle(document.getElementById('target')).direction") == "rtl"
+    server.stop()
 
 
 def test_missing_or_other_libraries_are_named(tiny_run, node_modules, tmp_path, cli):

@@ -29,9 +29,9 @@ def test_the_export_is_proven_and_its_files_are_few(exported):
     names = {path.name for path in out.iterdir()}
     assert names >= {ENCODER, STEP, "tokenizer.model", "model.json", "README.md"}
     facts = json.loads((out / "model.json").read_text(encoding="utf-8"))
-    assert facts["directions"][0] | {"title": ""} == {
+    assert facts["directions"][0] | {"title": "", "rules": {}} == {
         "from": "en", "to": "de", "title": "", "before": [], "prompt": [],
-        "source_has_spaces": True, "target_has_spaces": True,
+        "source_has_spaces": True, "target_has_spaces": True, "rules": {},
     }  # fmt: skip
 
 

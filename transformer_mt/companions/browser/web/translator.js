@@ -7,13 +7,17 @@ const BATCH = 8; // sentences that are searched together
 const PAUSE = 50; // milliseconds after which other messages are looked at: one of them may cancel
 // After these a sentence goes on, although the next word has a capital.
 const ABBREVIATED = /(^|\s)(Dr|Mr|Mrs|Ms|Prof|St|Jr|Sr|Jan|Feb|Aug|Sept?|Oct|Nov|Dec|No|Nr|Fig|vs|etc|\p{L})\.\s*$/u;
-const CONTROL = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]/g;
-const INVISIBLE = new RegExp(
-  "[\u00ad\u034f\u061c\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]" +
-    "|(?<![\u0e00-\u109f\u1780-\u17ff])\u200b" +
-    "|(?<=[A-\u058f\u10a0-\u10ff\u1e00-\u1fff\u3040-\u9fff])[\u200c\u200d]",
-  "g",
-);
+// The checksum of zlib, by which the files of an export know each other.
+const TABLE = Uint32Array.from({ length: 256 }, (_, n) => {
+  for (let bit = 0; bit < 8; bit++) n = n & 1 ? (n >>> 1) ^ 0xedb88320 : n >>> 1;
+  return n;
+});
+
+export function crc32(bytes) {
+  let sum = 0xffffffff;
+  for (const byte of bytes) sum = TABLE[(sum ^ byte) & 255] ^ (sum >>> 8);
+  return (sum ^ 0xffffffff) >>> 0;
+}
 
 export class Translator {
   // `ort` is onnxruntime-web, `loadTokenizer(bytes)` gives a SentencePiece processor, `read(name)` the bytes
@@ -36,37 +40,46 @@ export class Translator {
     this.paused = 0;
   }
 
-  // The text, translated sentence by sentence; white space and empty lines stay. `search` overrides the
-  // search's settings, `progress(done, all)` is told of sentences, `signal` can abort.
+  // The text, translated sentence by sentence; white space, bullets, empty lines and what has no words stay.
+  // `search` overrides the search's settings, `progress(done, all)` is told of sentences, `signal` can abort.
   async translate(text, { direction, tag, search, progress, signal } = {}) {
     direction ??= this.facts.directions[0];
-    const parts = this.sentences(text, direction, tag);
-    const numbers = parts.flatMap((part, i) => (part.ids ? [i] : []));
-    const results = await this.searched(numbers.map((i) => parts[i].ids), { direction, tag, search, progress, signal });
-    numbers.forEach((i, k) => (parts[i].text = results[k].text));
+    const rules = new Rules(direction.rules);
+    const lines = this.lines(text, direction, tag, rules);
+    const parts = lines.flatMap((line) => line.parts).filter((part) => part.ids);
+    const results = await this.searched(parts.map((part) => part.ids), { direction, tag, search, progress, signal });
+    parts.forEach((part, i) => (part.text = part.isLowered ? rules.capitals(results[i].text) : results[i].text));
     // Between sentences the target language decides: none in Chinese, one where the source had none.
-    const between = (gap, i) => {
+    const between = (gap, isLast) => {
       if (!direction.target_has_spaces) return gap.replaceAll(" ", "");
-      return gap || direction.source_has_spaces || i === parts.length - 1 ? gap : " ";
+      return gap || direction.source_has_spaces || isLast ? gap : " ";
     };
-    return parts.map(({ lead, text, gap }, i) => lead + text + between(gap, i)).join("");
+    const translated = ({ parts, words }) =>
+      rules.matchEnd(words, parts.map(({ text, gap }, i) => text + between(gap, i === parts.length - 1)).join(""));
+    return lines.map((line) => line.before + translated(line) + line.after).join("");
   }
 
-  // [{text, lead, gap, ids}]: sentences with the white space around each. What has no tokens has no ids.
-  sentences(text, direction, tag) {
+  // [{before, words, after, parts}] of the lines: white space and bullets before the words, and after them the
+  // end of the line; the words are in parts [{text, gap, ids, isLowered}], without ids where they stay.
+  lines(text, direction, tag, rules = new Rules(direction.rules)) {
     const segmenter = sentenceSegmenter(direction.from);
-    const parts = [];
-    for (const line of text.match(/[^\n]*\n|[^\n]+$/g) ?? []) {
-      const segments = [...segmenter.segment(line)].map(({ segment }) => segment);
-      for (const segment of this.facts.split_sentences ? joined(segments) : [line]) {
-        for (const part of this.fitting(segment, this.before(direction, tag).length)) {
-          const [, lead, body, gap] = part.match(/^(\s*)(.*?)(\s*)$/s);
-          const ids = this.encode(body);
-          parts.push({ text: body, lead, gap, ids: ids.length ? ids : null });
-        }
-      }
-    }
-    return parts;
+    return (text.match(/[^\n]*\n|[^\n]+$/g) ?? []).map((line) => {
+      const [before, words, after] = rules.edges(line);
+      const segments = this.facts.split_sentences
+        ? joined([...segmenter.segment(words)].map(({ segment }) => segment))
+        : [words].filter(Boolean);
+      const isWhole = rules.isInCapitals(words);
+      const parts = segments.flatMap((segment) => {
+        const isLowered = rules.hasWords(segment) && (isWhole || rules.isInCapitals(segment));
+        const asRead = isLowered ? rules.sentenceCase(segment) : segment;
+        return this.fitting(asRead, this.before(direction, tag).length).map((part) => {
+          const body = part.trimEnd();
+          const ids = rules.hasWords(body) ? this.encode(body, rules) : [];
+          return { text: body, gap: part.slice(body.length), ids: ids.length ? ids : null, isLowered };
+        });
+      });
+      return { before, words, after, parts };
+    });
   }
 
   // The text, divided at the space nearest to its middle until each part fits the model.
@@ -81,8 +94,8 @@ export class Translator {
     return [...this.fitting(text.slice(0, cut), before), ...this.fitting(text.slice(cut), before)];
   }
 
-  encode(text) {
-    return this.src.encodeIds(text.replace(INVISIBLE, "").replace(CONTROL, " "));
+  encode(text, rules = new Rules(this.facts.directions[0].rules)) {
+    return this.src.encodeIds(rules.asRead(text));
   }
 
   decode(ids) {
@@ -179,6 +192,80 @@ export class Translator {
     }
     dims[dim] = entries.length;
     return new this.ort.Tensor(tensor.type, data, dims);
+  }
+}
+
+// What `translate` does by rules before and after the search, from the same patterns (rules.py).
+export class Rules {
+  constructor({ control, invisible, before, kept, capitals, ends } = {}) {
+    const pattern = (text, flags = "gu") => (text === undefined ? /(?!)/g : new RegExp(text, flags));
+    Object.assign(this, { control: pattern(control), invisible: pattern(invisible), kept: pattern(kept) });
+    this.start = new RegExp(before ?? "\\s*", "uy");
+    this.letters = capitals && { ...capitals, word: pattern(capitals.word) };
+    this.ends = ends && { ...ends, source: pattern(ends.source, "u"), target: pattern(ends.target, "u") };
+  }
+
+  asRead(text) {
+    return text.replace(this.invisible, "").replace(this.control, " ");
+  }
+
+  // [white space and bullets, words, white space] of a line.
+  edges(line) {
+    this.start.lastIndex = 0;
+    let begin = this.start.exec(line)?.[0].length ?? 0;
+    if (!line.slice(begin).trim()) begin = line.length - line.trimStart().length;
+    const words = line.slice(begin).trimEnd();
+    return [line.slice(0, begin), words, line.slice(begin + words.length)];
+  }
+
+  // Whether there is a letter outside of addresses, placeholders and numbers with units.
+  hasWords(text) {
+    return /\p{L}/u.test(text.replace(this.kept, " "));
+  }
+
+  isInCapitals(text) {
+    if (!this.letters) return false;
+    const words = text.match(this.letters.word) ?? [];
+    const { min_words, min_letters } = this.letters;
+    if (words.length < min_words && !words.some((word) => [...word].length >= min_letters)) return false;
+    return [...words.join("")].every((letter) => letter === letter.toUpperCase() && letter !== letter.toLowerCase());
+  }
+
+  // A text in capitals with only its first letter as a capital, and in English the word I.
+  sentenceCase(text) {
+    const { pairs = [] } = this.letters.source;
+    const small = pairs.reduce((all, [small, capital]) => all.replaceAll(capital, small), text);
+    let lower = small.replaceAll("İ", "i").toLowerCase();
+    const word = /(?<![\p{L}\p{N}_])i(?![\p{L}\p{N}_])/gu;
+    if (this.letters.keeps_i) lower = lower.replace(word, (_, place) => text[place]);
+    const first = text.match(/\p{L}/u).index;
+    const letter = String.fromCodePoint(text.codePointAt(first));
+    return lower.slice(0, first) + letter + lower.slice(first + letter.length);
+  }
+
+  capitals(text) {
+    const { pairs = [], without, capitals = true } = this.letters.target;
+    if (!capitals) return text;
+    const own = new Map(pairs);
+    const written = [...text].map((letter) => own.get(letter) ?? letter.toUpperCase());
+    return without ? written.map((all) => all.normalize("NFD").replaceAll(without, "").normalize("NFC")).join("") : written.join("");
+  }
+
+  // The translation with a final stop if the source has one, and without if it has none.
+  matchEnd(source, translation) {
+    if (!this.ends || !translation.trim()) return translation;
+    const span = (pattern, text) => {
+      const found = pattern.exec(text);
+      return found && [found.index, found.index + found[1].length];
+    };
+    const end = span(this.ends.target, translation), wanted = span(this.ends.source, source);
+    if (Boolean(end) === Boolean(wanted)) return translation;
+    if (end) return translation.slice(0, end[0]) + translation.slice(end[1]);
+    const own = this.ends.stops, words = translation.trimEnd(), usual = ".!?", wide = "。！？";
+    let stop = source.slice(...wanted);
+    if (own && usual.includes(stop[0])) stop = own[usual.indexOf(stop[0])];
+    else if (wide.includes(stop[0]) && !own) stop = usual[wide.indexOf(stop[0])];
+    return words + stop + translation.slice(words.length);
   }
 }
 

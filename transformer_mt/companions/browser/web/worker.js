@@ -1,18 +1,24 @@
 // Loads the model and translates, so that the page stays responsive.
-import * as ort from "./runtime/ort.wasm.min.js";
-import { loadTokenizer } from "./runtime/sentencepiece.js";
-import { Translator } from "./translator.js";
+// Messages that come while the libraries are loaded wait for them.
+let isReady;
+const ready = new Promise((resolve) => (isReady = resolve));
+self.onmessage = (message) => ready.then(() => answer(message));
 
-let loading, running;
+const version = new URL(import.meta.url).search;
+const at = (name) => new URL(name + version, import.meta.url).href;
+const ort = await import(at("runtime/ort.wasm.min.js"));
+const { loadTokenizer } = await import(at("runtime/sentencepiece.js"));
+const { Translator, crc32 } = await import(at("translator.js"));
 
-const at = (name) => new URL(`runtime/${name}`, import.meta.url).href;
-ort.env.wasm.wasmPaths = { mjs: at("ort-wasm.js"), wasm: at("ort-wasm.wasm") };
+let loading, running, checksums;
+
+ort.env.wasm.wasmPaths = { mjs: at("runtime/ort-wasm.js"), wasm: at("runtime/ort-wasm.wasm") };
 // Several threads need a server that sends the headers of cross-origin isolation.
 ort.env.wasm.numThreads = self.crossOriginIsolated ? Math.min(4, navigator.hardwareConcurrency) : 1;
 
-// The bytes of a file; says how many have come.
+// The bytes of a file of this version; says how many have come.
 async function read(name) {
-  const response = await fetch(new URL(name, import.meta.url));
+  const response = await fetch(at(name));
   if (!response.ok) throw new Error(`${name}: ${response.status} ${response.statusText}`);
   const chunks = [];
   const reader = response.body.getReader();
@@ -20,10 +26,15 @@ async function read(name) {
     chunks.push(value);
     postMessage({ loaded: value.length });
   }
-  return new Uint8Array(await new Blob(chunks).arrayBuffer());
+  const bytes = new Uint8Array(await new Blob(chunks).arrayBuffer());
+  checksums ??= JSON.parse(new TextDecoder().decode(bytes)).checksums; // model.json comes first
+  if (checksums[name] !== undefined && checksums[name] !== crc32(bytes)) {
+    throw new Error(`${name} is of another version; the page is being replaced by a new one`);
+  }
+  return bytes;
 }
 
-self.onmessage = async ({ data }) => {
+async function answer({ data }) {
   running?.abort(new DOMException("another text", "AbortError"));
   if (data.cancel) return;
   const { id, text, ...options } = data;
@@ -31,7 +42,7 @@ self.onmessage = async ({ data }) => {
   try {
     // One load for all texts that are typed meanwhile; after a failure the next text tries again.
     loading ??= Translator.load(ort, loadTokenizer, read).catch((error) => {
-      loading = undefined;
+      loading = checksums = undefined;
       postMessage({ failed: String(error.message ?? error) });
       throw new DOMException("not loaded", "AbortError");
     });
@@ -42,4 +53,5 @@ self.onmessage = async ({ data }) => {
   } catch (error) {
     if (error.name !== "AbortError") postMessage({ id, error: String(error.message ?? error) });
   }
-};
+}
+isReady();

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from transformer_mt.cli.options.arguments import Parser
 from transformer_mt.companion import brought, load
 from transformer_mt.companions.exchange.export.ctranslate2_support import QUANTIZATIONS
+from transformer_mt.companions.exchange.export.shared_files import EXTRAS
+from transformer_mt.errors import InputError
 
 if TYPE_CHECKING:
     from transformer_mt.companions.exchange.export.format import ExportFormat
@@ -36,6 +38,14 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument("--probe", metavar="FILE", help="probe sentences (default: from the validation set)")
     parser.add_argument("--license", metavar="NAME", help="the model's licence, for its card: cc-by-4.0")
+    parser.add_argument(
+        "--with",
+        dest="extras",
+        choices=list(EXTRAS),
+        action="append",
+        default=[],
+        help="give this away, too: " + "; ".join(f"{name}: {what}" for name, what in EXTRAS.items()),
+    )
     parser.set_defaults(command=_export)
 
 
@@ -43,6 +53,10 @@ def _export(arguments: argparse.Namespace) -> int:
     from transformer_mt.companions.exchange.export.export import export
     from transformer_mt.runs.open_model import open_model
 
+    if arguments.extras and arguments.to != "ctranslate2":
+        raise InputError(
+            f"--with must be left out with --to {arguments.to}: only our commands read these files"
+        )
     target: ExportFormat = load("export_format", arguments.to).of(arguments)
     run, out = open_model(arguments.model), Path(arguments.out)
     if arguments.to == "huggingface" and not run.config().data.directions:
@@ -50,5 +64,5 @@ def _export(arguments: argparse.Namespace) -> int:
 
         print(export_text_model(run, out, arguments.probe, arguments.license))
         return 0
-    print(export(run, out, target, arguments.probe, arguments.license))
+    print(export(run, out, target, arguments.probe, arguments.license, arguments.extras))
     return 0

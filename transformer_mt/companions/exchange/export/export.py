@@ -1,6 +1,6 @@
 """One command from a run to an exported model that has proven itself."""
 
-import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,15 @@ from transformer_mt.translation.translator import Translator
 
 
 def export(
-    run: RunFolder, out: Path, target: ExportFormat, probe: str | None, license: str | None = None
+    run: RunFolder,
+    out: Path,
+    target: ExportFormat,
+    probe: str | None,
+    license: str | None = None,
+    extras: Sequence[str] = (),
 ) -> Proof:
     """Write the model of `run` to `out` in the target's form with a model card, and check its output; on
-    failure nothing is kept.
+    failure nothing is kept. Nothing of a corpus leaves but the `extras`.
 
     InputError if the target cannot hold it, with every reason; WorkError if it translates otherwise than the
     run does.
@@ -38,13 +43,11 @@ def export(
         changes = [f"decode.{n} {getattr(decode, n)} (here {getattr(config.decode, n)})" for n in without]
         say(f"{target.name} cannot search as this run does; the export has {', '.join(changes)}")
     config = config.model_copy(update={"decode": decode})
-    trained = TrainedRun(run, config, *load_model(run, config))
+    trained = TrainedRun(run, config, *load_model(run, config), extras)
     trained.model.eval()
     sentences = probe_sentences(run, config.data, trained.tokenizer, probe)
     with unproven_folder(out) as unproven:
         target.write(trained, unproven)
-        if run.seen_file.exists():
-            shutil.copyfile(run.seen_file, RunFolder(unproven).seen_file)
         _write_metadata(unproven, target.metadata(config))
         proven = config.decode.model_copy(update=target.proof_settings)
         ours = Translator.of_config(trained.model, trained.tokenizer, config, proven)

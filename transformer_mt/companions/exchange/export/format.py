@@ -21,6 +21,8 @@ class TrainedRun:
     config: Config
     model: TranslationModel
     tokenizer: Tokenizer
+    extras: Sequence[str] = ()
+    """What the user wants to give away besides what translation needs (shared_files.py)."""
 
 
 @dataclass(frozen=True)

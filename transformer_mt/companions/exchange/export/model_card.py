@@ -3,7 +3,6 @@
 It says what the run's folder knows, and nothing else.
 """
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from transformer_mt.companions.exchange.export.format import ExportFormat
 from transformer_mt.companions.exchange.export.proof import Proof
+from transformer_mt.companions.exchange.export.shared_files import is_path, without_parents_folders
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.hub import HubCorpus
@@ -25,7 +25,8 @@ from transformer_mt.training.reporting.run_report import facts_table, test_score
 from transformer_mt.version import __version__
 
 _DIRECTIONS = 12  # that are named
-_FILE = re.compile(r"\.[a-z]\w*$")
+_OF_SCORES = ("sentences", "search", "scores", "tag", "languages", "seen")
+"""What a card says of the scores of a test set."""
 _ON_THE_HUB = {"Hugging Face": "transformers"}
 """The hub's names of the libraries that load a target."""
 
@@ -33,6 +34,7 @@ _ON_THE_HUB = {"Hugging Face": "transformers"}
 def card_facts(run: RunFolder, config: Config, proof: Proof, license: str | None) -> dict[str, Any]:
     """The facts about the model, as JSON."""
     data, public, usual = config.data, run.public_model(), run.config().decode
+    names = _SetNames(data)
     facts: dict[str, Any] = {
         "name": config.name,
         "directions": [f"{source} to {target}" for source, target in data.directions],
@@ -43,7 +45,8 @@ def card_facts(run: RunFolder, config: Config, proof: Proof, license: str | None
         "made_with": f"transformer_mt {__version__}",
         "training": _corpora(run, config.data),
         "scores": [
-            {**scores, "corpus": without_folders(scores.get("corpus") or name)}
+            {key: value for key, value in scores.items() if key in _OF_SCORES}
+            | {"corpus": names.of(scores, name)}
             for name, scores in test_scores(run)
             if is_of_search(scores, usual)
         ],
@@ -67,15 +70,10 @@ def model_card(facts: dict[str, Any], run: RunFolder, config: Config, target: Ex
         _limits(facts),
         _scores(facts),
         _data(facts),
-        "## Training\n\n" + facts_table(_without_folders(config), entries) if entries else "",
+        "## Training\n\n" + facts_table(without_parents_folders(config), entries) if entries else "",
         _proof(facts, target),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def without_folders(name: str) -> str:
-    """The name of a corpus without the folders it has on this machine; ids of the hub (`wmt/wmt14`) stay."""
-    return " + ".join(_last(part) if _is_path(part) else part for part in name.split(" + "))
 
 
 def _few(directions: list[str]) -> str:
@@ -84,39 +82,9 @@ def _few(directions: list[str]) -> str:
     return ", ".join(directions[:_DIRECTIONS]) + (f" and {more:,} other directions" if more > 0 else "")
 
 
-def _without_folders(config: Config) -> Config:
-    """The config with the names of its parents' folders alone."""
-    parent = config.init_from
-    if isinstance(parent, str):
-        return config.model_copy(update={"init_from": _last(parent)})
-    if parent is None:
-        return config
-    names = {key: name for key, name in parent if isinstance(name, str) and _is_path(name)}
-    kept = parent.model_copy(update={key: _last(name) for key, name in names.items()})
-    return config.model_copy(update={"init_from": kept})
-
-
-def _folderless(name: str) -> str:
-    """The name of a corpus of files without any folder."""
-    return " + ".join(map(_last, name.split(" + ")))
-
-
-def _last(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2]
-
-
 def _hub_name(entry: Corpus) -> str | None:
     """The name of a corpus on the hub; None for other corpora, and for folders in the hub's layout."""
-    return entry.hub if isinstance(entry, HubCorpus) and not _is_path(entry.hub) else None
-
-
-def _is_path(text: str) -> bool:
-    """True for the path of a file or folder, with or without other words after it."""
-    if "/" not in text:
-        return False
-    words = text.split(" ")
-    is_there = any(Path(" ".join(words[:count])).exists() for count in range(1, len(words) + 1))
-    return is_there or text.startswith(("/", ".", "~")) or text.count("/") > 1 or bool(_FILE.search(text))
+    return entry.hub if isinstance(entry, HubCorpus) and not is_path(entry.hub) else None
 
 
 def _corpora(run: RunFolder, data: DataConfig) -> list[dict[str, Any]]:
@@ -125,10 +93,26 @@ def _corpora(run: RunFolder, data: DataConfig) -> list[dict[str, Any]]:
     if len(counted) != len(data.entries):
         return []
     return [
-        {**corpus, "name": corpus["name"] if _hub_name(entry) else _folderless(corpus["name"])}
+        {**corpus, "name": corpus["name"] if entry.is_public else entry.name or f"own corpus {number}"}
         | ({"license": entry.license} if entry.license else {})
-        for corpus, entry in zip(counted, data.entries)
+        for number, (corpus, entry) in enumerate(zip(counted, data.entries), start=1)
     ]
+
+
+class _SetNames:
+    """Names of test sets for others: those of public ones, those that the config gives, and numbers."""
+
+    def __init__(self, data: DataConfig) -> None:
+        sets = [test for test in data.test if isinstance(test, Corpus)]
+        self._shown = {test.title for test in sets if test.is_public or test.name}
+        self._others: list[str] = []
+
+    def of(self, scores: Mapping[str, Any], name: str) -> str:
+        title = str(scores.get("corpus") or name)
+        if title in self._shown:
+            return title
+        self._others.append(title)
+        return f"own test set {len(self._others)}"
 
 
 def _header(facts: dict[str, Any], config: Config, target: ExportFormat) -> str:

@@ -16,6 +16,7 @@ from transformer_mt.companions.exchange.export.format import (
     num_positions,
     reasons_against_text,
 )
+from transformer_mt.companions.exchange.export.shared_files import shared_config, shared_files
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.config.dump import dump_config
 from transformer_mt.files import write_text
@@ -49,10 +50,10 @@ class ToCTranslate2:
 
     def write(self, run: TrainedRun, folder: Path) -> None:
         write_model(run.model, run.tokenizer, run.config, folder, self.quantization)
-        for file in run.folder.shared_with_exports:
+        for file in shared_files(run.folder, run.extras):
             shutil.copyfile(file, folder / file.name)
         exported, weights = RunFolder(folder), run.folder.weights_digest()
-        write_text(exported.config_file, dump_config(run.config))
+        write_text(exported.config_file, dump_config(shared_config(run.config, run.extras)))
         facts = {"run": run.config.name, "weights": weights, "positions": num_positions(run.config)}
         write_text(exported.export_facts_file, json.dumps(facts, indent=1) + "\n")
 
