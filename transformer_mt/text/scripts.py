@@ -33,10 +33,13 @@ _SCRIPTS = {
     "Latin Cyrillic": "sr uz",
     "Malayalam": "ml",
     "Myanmar": "my",
+    "Nko": "nqo",
     "Oriya": "or",
     "Sinhala": "si",
+    "Syriac": "syr arc",
     "Tamil": "ta",
     "Telugu": "te",
+    "Thaana": "dv",
     "Thai": "th",
     "Tibetan": "bo dz",
 }  # fmt: skip
@@ -48,7 +51,13 @@ _OF_SUBTAG = {
     "mymr": "my", "orya": "or", "sinh": "si", "taml": "ta", "telu": "te", "thai": "th", "tibt": "bo",
 }  # fmt: skip
 """A language that is written in the script of each subtag."""
+_FROM_THE_RIGHT = {"Arabic", "Hebrew", "Nko", "Syriac", "Thaana"}
 _LETTERS = regex.compile(r"\p{L}+")
+
+
+def is_right_to_left(language: str) -> bool:
+    """True for a language that is written from the right to the left."""
+    return (scripts_of(language) or ["Latin"])[0] in _FROM_THE_RIGHT
 
 
 def scripts_of(language: str) -> list[str] | None:

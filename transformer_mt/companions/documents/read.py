@@ -12,6 +12,7 @@ from transformer_mt.companions.documents.formats import MOST_BYTES, OFFICE, WITH
 from transformer_mt.companions.documents.markup.html_encoding import decode_page
 from transformer_mt.companions.documents.markup.marked_text import BYTE_ORDER_MARK, MarkedText, Piece, Stays
 from transformer_mt.companions.documents.markup.stopping import stopped_by
+from transformer_mt.companions.documents.office.direction import turned
 from transformer_mt.companions.documents.office.documents import OfficeDocument
 from transformer_mt.companions.documents.text_encoding import decode_text
 from transformer_mt.text.lines import refuse_binary
@@ -43,7 +44,8 @@ class Document:
         if not self.texts:
             return ["there is no text to translate"]
         stay = ", ".join(f"{count:,} {what}" for what, count in self.stay.items())
-        return [f"not translated: {stay}"] if stay else []
+        left_out = self.office.remarks if self.office else []
+        return [f"not translated: {stay}", *left_out] if stay else left_out
 
     def encoded(self, text: str) -> bytes:
         """A part of what the pieces became, in the file's encoding."""
@@ -89,7 +91,7 @@ def _read(
     raw: bytes, format: str, languages: tuple[str, str], name: str, attributes: bool, most_bytes: int
 ) -> Document:
     if format in OFFICE:
-        office = OfficeDocument.read(raw, format, languages[0], name, attributes)
+        office = OfficeDocument.read(raw, format, languages, name, attributes)
         return Document(office.pieces(most_bytes), office=office)
     check_size(len(raw), name, most_bytes)
     is_utf_16 = raw.startswith((b"\xff\xfe", b"\xfe\xff"))
@@ -101,5 +103,12 @@ def _read(
         text, declared = decode_text(raw, format, languages[0], name)
     mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
     pieces = parse(text.removeprefix(mark), format, languages, name, attributes, declared.is_ascii)
+    if format == "html":
+        pieces = [
+            turned(piece, format, *languages)
+            if isinstance(piece, str) and "<html" in piece.lower()
+            else piece
+            for piece in pieces
+        ]
     is_changed = format == "po" and is_utf_16  # which gettext does not read
     return Document([mark * (not is_changed), *pieces], "utf-8" if is_changed else declared.name)

@@ -74,8 +74,9 @@ def test_a_message_in_parts_is_read_and_no_spelling_of_the_key_is_shown(monkeypa
     ]
     answer = {"choices": [{"finish_reason": "stop", "message": {"content": parts}}]}
     assert chat._reply(json.dumps(answer).encode()).text == "Ein Hund."
-    spellings = [key, quote(key, safe=""), quote(key, safe="").lower(), key.encode().hex(), key.encode().hex().upper(),
-                 base64.b64encode(key.encode()).decode(), json.dumps(key)]  # fmt: skip
+    quoted, digits = quote(key, safe=""), key.encode().hex()
+    encoded = base64.b64encode(key.encode()).decode()
+    spellings = [key, quoted, quoted.lower(), digits, digits.upper(), encoded, json.dumps(key)]
     for spelled in spellings:
         shown = str(chat.refusal(chat._message(f"401: bad key {spelled} given".encode())))
         assert "secret" not in shown and spelled not in shown and "…" in shown

@@ -43,6 +43,7 @@ _DESCRIPTIONS = frozenset(
     {"description", "og:title", "og:description", "twitter:title", "twitter:description"}
 )
 _WITHOUT_TEXT = frozenset({"link", "style", "script", "base"})
+_COUNTED = {"noscript": "texts for browsers without scripts", "textarea": "texts of fields"}
 _DEEPEST = 200  # elements within one another that are known: browsers, too, have a limit
 
 
@@ -163,7 +164,11 @@ class _Parser:
 
     def _end_run(self) -> None:
         if not self._translated[-1]:
-            self._pieces += [token.raw for token in self._run]
+            what = _COUNTED.get(self._open[-1] if self._open else "")
+            self._pieces += [
+                Stays(token.raw, what) if what and has_words(decoded(token.raw)) else token.raw
+                for token in self._run
+            ]
             self._run = []
             return
         for part in _divided(self._run):
@@ -213,7 +218,13 @@ class _Parser:
             what = READING if token.name in READINGS else "pictures with texts (SVG)"
             return [Stays(token.raw, what) if has_text else token.raw]
         if token.parts and token.name in WITH_ATTRIBUTES:
-            return [piece for part in token.parts for piece in self._written(part)]
+            return [
+                Stays(part.raw, "texts in the place of media")
+                if part.kind == "text" and has_words(decoded(part.raw))
+                else piece
+                for part in token.parts
+                for piece in self._written(part)
+            ]
         if token.kind != "start" or not self._attributes or token.name in _WITHOUT_TEXT:
             return [token.raw]
         pieces: list[Piece] = []

@@ -26,7 +26,7 @@ READINGS = frozenset({"rp", "rt", "rtc"})
 """The readings of words in East Asian texts; their end tags may be left out."""
 WITH_TEXTS = REMOVED | frozenset({"datalist", "select"})
 """Objects that have texts of their own."""
-WITH_ATTRIBUTES = frozenset({"audio", "canvas", "map", "object", "picture", "video"})
+WITH_ATTRIBUTES = frozenset({"audio", "canvas", "iframe", "map", "object", "picture", "video"})
 """Objects whose elements have texts in their attributes."""
 BLOCKS_THAT_STAY = frozenset({"listing", "noscript", "plaintext", "pre", "textarea", "xmp"})
 

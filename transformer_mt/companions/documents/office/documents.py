@@ -3,7 +3,7 @@
 import html
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import PurePosixPath
@@ -14,9 +14,11 @@ from transformer_mt.companions.documents.markup.html import parse_html
 from transformer_mt.companions.documents.markup.html_encoding import decode_page
 from transformer_mt.companions.documents.markup.marked_text import READING, MarkedText, Piece, Stays
 from transformer_mt.companions.documents.markup.xml_tokens import xml_tokens
+from transformer_mt.companions.documents.office.direction import turned
 from transformer_mt.companions.documents.office.odf import parse_book, parse_odf
 from transformer_mt.companions.documents.office.ooxml import parse_ooxml
 from transformer_mt.companions.documents.office.package import Member, packed, read_members
+from transformer_mt.companions.documents.office.shown import shown_words
 from transformer_mt.errors import InputError
 
 _BETWEEN = "\0"
@@ -25,23 +27,34 @@ _BETWEEN = "\0"
 _NAMED = "cells whose text a formula, a list, a filter or a table names"
 _NAMES_TEXTS = re.compile(r"xl/(?:workbook|(?:tables|worksheets|pivotCache)/[^_/]+)\.xml", re.IGNORECASE)
 _NAME = re.compile(
-    r'<(?:\w+:)?(?:tableColumn|filter|customFilter|s)\b[^>]*?\s(?:name|val|v)="([^"]*)"'
+    r'<(?:\w+:)?(?:tableColumn|filter|customFilter|s|pivotFilter)\b[^>]*?\s(?:name|val|v|stringValue1)="([^"]*)"'
     r"|<(?:\w+:)?(?:f|formula[12]?|definedName|calculatedColumnFormula)\b[^>]*>([^<]*)<"
 )
 _OTHER_MARKUP = {
     rb"<(?:\w+:)?oMath[\s>]": "formulas",
-    rb"<(?:\w+:)?textpath\s": "texts as pictures (WordArt)",
     rb"<(?:\w+:)?altChunk[\s/>]": "documents within the document (altChunk)",
-    rb'<(?:\w+:)?listItem\s[^>]*displayText="[^"]*[A-Za-z\x80-\xff]': "choices of drop-down lists",
     rb"<(?:\w+:rt|(?:\w+:)?rPh)[\s>]": READING,
-    rb'\s(?:prompt|promptTitle|error|errorTitle)="[^"]*[A-Za-z\x80-\xff]': "prompts and messages of cells",
-    rb'\s(?:form:label|form:title|text:help|text:hint)="[^"]*[A-Za-z\x80-\xff]': "labels of forms",
-    rb'\stooltip="[^"]*[A-Za-z\x80-\xff]|:tooltip="[^"]*[A-Za-z\x80-\xff]': "tooltips",
+    rb't="str"[^<>]*>\s*<(?:\w+:)?f[\s>/](?:(?!</?(?:\w+:)?c[\s>]).)*?'
+    rb"<(?:\w+:)?v>[^<]*[A-Za-z\x80-\xff]{2}": ("texts that formulas make"),
 }
-_LABELS = re.compile(rb'<(?:\w+:)?lvlText\s[^>]*val="[^"]*[A-Za-z\x80-\xff]{2}')
-"""In word/numbering.xml."""
-"""Elements with text that is not translated."""
+"""Elements with text that is not translated; shown.py has attributes and short texts."""
+_SHOWN_IN = re.compile(r"(?!.*_rels/|(?:word|ppt|xl)/(?:theme|media)/).*\.(?:xml|vml)", re.IGNORECASE)
+_SVG_TEXT = re.compile(rb"<(?:\w+:)?(?:text|tspan|title)(?:\s[^<>]*)?>[^<]*[A-Za-z\x80-\xff]{2}")
+_SIGNATURES = re.compile(
+    r"_xmlsignatures/.*|META-INF/(?:documentsignatures|macrosignatures|packagesignatures|signatures)\.xml"
+)
+_OF_SIGNATURES = re.compile(
+    r"<(?:\w+:)?(?:Override|Relationship|file-entry)\s[^<>]*"
+    r"(?:_xmlsignatures/|digital-signature|(?:document|macro|package)?signatures\.xml)[^<>]*/>"
+)
 _EMBEDDED = re.compile(r"(?:word|ppt|xl)/embeddings/.+")
+_LOOKS_INTO = re.compile(
+    r"\b(?:(?:COUNT|SUM|AVERAGE|MAX|MIN)IFS?|[VHX]?LOOKUP|X?MATCH|SEARCHB?|FINDB?|LEFTB?|RIGHTB?|MIDB?|REPLACEB?"
+    r"|SUBSTITUTE|EXACT|TEXT(?:BEFORE|AFTER|SPLIT)|REGEX\w*|FILTER|D(?:COUNTA?|SUM|GET|AVERAGE|MAX|MIN))\s*\(",
+    re.IGNORECASE,
+)
+"""Functions that look into texts."""
+_RULE = re.compile(r'<(?:\w+:)?cfRule\s[^<>]*\stext="([^"]*)"')
 _LINE_BREAK = re.compile(r"_x000[aAdD]_")
 """A line break in the name of a column; in a cell it is one."""
 _ENCRYPTION = "META-INF/encryption.xml"
@@ -75,7 +88,9 @@ def kind_of(format: str, source_lang: str, attributes: bool = True) -> OfficeKin
     # What a master or a glossary has is seen where it is used.
     word = r"word/(?!glossary/|theme/|styles|numbering|settings|webSettings|fontTable)[^_].*\.xml"
     slides = r"ppt/(?:slides|notesSlides|diagrams|comments|charts|drawings)/[^_].*\.xml"
-    of_cells = "sharedStrings|(?:worksheets|drawings|diagrams|charts|comments|threadedComments)[/\\d].*"
+    of_cells = (
+        "sharedStrings|(?:worksheets|chartsheets|drawings|diagrams|charts|comments|threadedComments)[/\\d].*"
+    )
     cells = rf"(?i:xl/(?:{of_cells})\.xml)"
     pages = partial(_parse_page, source_lang=source_lang, attributes=attributes)
     return {
@@ -96,16 +111,19 @@ class OfficeDocument:
     members: Sequence[Member]
     kind: OfficeKind
     name: str
+    format: str
+    languages: tuple[str, str]
+    """Source and target of the translation."""
 
     @classmethod
     def read(
-        cls, raw: bytes, format: str, source_lang: str, name: str, attributes: bool = True
+        cls, raw: bytes, format: str, languages: tuple[str, str], name: str, attributes: bool = True
     ) -> "OfficeDocument":
         """InputError if it is no such document."""
-        members, kind = read_members(raw, name), kind_of(format, source_lang, attributes)
+        members, kind = read_members(raw, name), kind_of(format, languages[0], attributes)
         if not any(re.fullmatch(kind.needs, member.info.filename) for member in members):
             raise InputError(f"{name}: must be a .{format} document with {_shown(kind.needs)}, but has none")
-        return cls(members, kind, name)
+        return cls(members, kind, name, format, languages)
 
     def pieces(self, most_bytes: int = MOST_BYTES) -> list[Piece]:
         """All texts of the document, its members apart. InputError for more than `most_bytes` of text."""
@@ -118,25 +136,30 @@ class OfficeDocument:
         named = self._named_texts()
         pieces = [
             Stays(piece.render(), _NAMED)
-            if isinstance(piece, MarkedText) and piece.text.casefold() in named
+            if isinstance(piece, MarkedText) and named.has(piece.text)
             else piece
             for piece in pieces
         ]
         return [*pieces, *self._others()]
 
-    def _named_texts(self) -> set[str]:
+    def _named_texts(self) -> "_NamedTexts":
         """The texts that other parts of a workbook compare with those of its cells: names of columns, strings
         in formulas, values of lists, filters and pivot tables. Others in the cells would make other numbers,
         or damage the document.
         """
         members = [member for member in self.members if _NAMES_TEXTS.fullmatch(member.info.filename)]
-        values: list[str] = []
-        for member in members:
-            for match in _NAME.finditer(decode_page(member.content, self.name)[0]):
-                strings = re.findall(r'"((?:[^"]|"")*)"', html.unescape(match[2] or ""))
-                values += [match[1] or "", *strings, *(part for one in strings for part in one.split(","))]
-        texts = (_LINE_BREAK.sub(" ", html.unescape(value)).replace('""', '"') for value in values)
-        return {" ".join(text.casefold().split()) for text in texts}
+        whole: list[str] = []
+        parts: list[str] = []
+        for text in (decode_page(member.content, self.name)[0] for member in members):
+            for match in _NAME.finditer(text):
+                formula = html.unescape(match[2] or "")
+                strings = re.findall(r'"((?:[^"]|"")*)"', formula)
+                whole += [match[1] or "", *strings, *(part for one in strings for part in one.split(","))]
+                # What a function of parts of texts has, and a value with * or ?, is found within a cell.
+                parts += strings if _LOOKS_INTO.search(formula) else []
+                parts += [match[1]] if re.search(r"[*?]", match[1] or "") else []
+            parts += _RULE.findall(text)
+        return _NamedTexts.of(whole, parts)
 
     def _others(self) -> Iterator[Piece]:
         """An empty piece for each part with text that is not read."""
@@ -146,16 +169,32 @@ class OfficeDocument:
         for member in self.members:
             if _EMBEDDED.fullmatch(member.info.filename):
                 yield Stays("", "embedded files")
-            elif member.info.filename == "word/numbering.xml":
-                yield from [Stays("", "labels of numbered lists")] * len(_LABELS.findall(member.content))
+            elif member.info.filename.lower().endswith(".svg") and _SVG_TEXT.search(member.content):
+                yield Stays("", "pictures with texts (SVG)")
+            elif _SHOWN_IN.fullmatch(member.info.filename):
+                text = decode_page(member.content, self.name)[0]
+                yield from (Stays("", what) for what in shown_words(text))
+
+    @property
+    def remarks(self) -> list[str]:
+        """Sentences about what is left out of the translation."""
+        is_signed = any(_SIGNATURES.fullmatch(member.info.filename) for member in self.members)
+        return ["the digital signature is left out: it holds for the original alone"] * is_signed
 
     def written(self, translated: str) -> bytes:
-        """The document with what its pieces became."""
+        """The document with what its pieces became, in the direction of the target language, unsigned."""
         changed = {}
         for member, text in zip(self._with_text, translated.split(_BETWEEN)):
             _, encoding = decode_page(member.content, member.info.filename)
+            text = turned(text, self.format, *self.languages)
             changed[member.info.filename] = text.encode(encoding.name, "xmlcharrefreplace")
-        return packed(self.members, changed)
+        members = [one for one in self.members if not _SIGNATURES.fullmatch(one.info.filename)]
+        if len(members) < len(self.members):
+            for member in members:
+                if member.info.filename.endswith((".rels", "[Content_Types].xml", "META-INF/manifest.xml")):
+                    text = member.content.decode()
+                    changed[member.info.filename] = _OF_SIGNATURES.sub("", text).encode()
+        return packed(members, changed)
 
     @cached_property
     def _with_text(self) -> list[Member]:
@@ -169,6 +208,28 @@ class OfficeDocument:
             for member in self.members
             if re.fullmatch(self.kind.has_text, member.info.filename) or member.info.filename in listed
         ]
+
+
+@dataclass(frozen=True)
+class _NamedTexts:
+    """The texts of a workbook that its cells are compared with, without capitals."""
+
+    whole: frozenset[str]
+    parts: frozenset[str]
+
+    @classmethod
+    def of(cls, whole: Sequence[str], parts: Sequence[str]) -> "_NamedTexts":
+        def plain(values: Iterable[str]) -> frozenset[str]:
+            texts = (_LINE_BREAK.sub(" ", html.unescape(value)).replace('""', '"') for value in values)
+            return frozenset(" ".join(text.casefold().split()) for text in texts)
+
+        pieces = plain(piece for one in parts for piece in re.split(r"[*?~]+", one))
+        return cls(plain(whole), frozenset(piece for piece in pieces if sum(map(str.isalpha, piece)) > 1))
+
+    def has(self, text: str) -> bool:
+        """True if another text in the place of this one might change a number."""
+        text = " ".join(text.casefold().split())
+        return text in self.whole or any(part in text for part in self.parts)
 
 
 def _pages_of_book(members: Sequence[Member], name: str) -> set[str]:

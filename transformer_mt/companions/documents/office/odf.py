@@ -11,8 +11,10 @@ from transformer_mt.companions.documents.markup.spelling import XmlSpelling
 from transformer_mt.companions.documents.markup.xml_tokens import end_of, xml_tokens
 from transformer_mt.text.literal_text import has_words
 
-_PARAGRAPHS = {"text:p", "text:h", "svg:title", "svg:desc"}
-"""Also the texts that are read in place of a picture."""
+_PARAGRAPHS = {
+    "text:p", "text:h", "svg:title", "svg:desc", "presentation:footer-decl", "presentation:header-decl",
+}  # fmt: skip
+"""Also the texts that are read in place of a picture, and the headers and footers of slides."""
 _TAB = "text:tab"
 """Stands between columns, and before the page number in a table of contents."""
 _AROUND = {

@@ -28,7 +28,8 @@ _OF_PAGES = {f"{pages}{place}" for pages in ("odd", "even", "first") for place i
 _SECTION = re.compile("(&amp;[LCR])")
 _CODE = re.compile(r'(&amp;(?:"[^"]*"|&quot;.*?&quot;|\d+|K[0-9A-F]{6}|[A-Z]|&amp;))')
 """Their parts, and codes such as that of the number of the page."""
-_PICTURES = {"docPr", "cNvPr"}
+_PICTURES = {"docPr", "cNvPr", "tblCaption", "tblDescription"}
+"""Elements whose attributes have texts that are read in the place of a picture or a table."""
 _SHEET = re.compile(r"<(?:\w+:)?worksheet[\s>]")
 _HAS_TEXT = re.compile(r"<(?:\w+:)?(?:p|si|is|(?:odd|even|first)(?:Header|Footer))[\s>]")
 _AROUND = {
@@ -133,10 +134,11 @@ def _plain(tokens: Sequence[Token], is_of_pages: bool) -> list[Piece]:
 
 
 def _with_alternative(token: Token) -> Iterator[Piece]:
-    """A picture's properties, with the texts that are read in its place."""
+    """The properties of a picture or a table, with the texts that are read in its place."""
     start = 0
     for name, value, begin, end in token.attributes():
-        if name in ("descr", "title") and has_words(XmlSpelling().decoded(value)):
+        name = name.rpartition(":")[2]
+        if name in ("descr", "title", "val") and has_words(XmlSpelling().decoded(value)):
             quote = token.raw[begin]
             text = plain_text(value, XmlSpelling(quote))
             yield token.raw[start:begin]

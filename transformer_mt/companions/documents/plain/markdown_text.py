@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from transformer_mt.companions.documents.markup.html_tokens import Token
 from transformer_mt.companions.documents.markup.inline_run import pieces_of_run
@@ -18,7 +18,8 @@ from transformer_mt.errors import InputError
 from transformer_mt.text.literal_text import has_words
 
 _FRONT_MATTER = re.compile(
-    r"---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*\r?\n|\+\+\+[ \t]*\r?\n.*?^\+\+\+[ \t]*\r?\n",
+    r"(?:[A-Za-z][\w-]*:[ \t]+\S[^\r\n]*\r?\n){2,}(?=\r?\n)"
+    r"|---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*\r?\n|\+\+\+[ \t]*\r?\n.*?^\+\+\+[ \t]*\r?\n",
     re.DOTALL | re.MULTILINE,
 )
 _LINK_END = re.compile(
@@ -32,21 +33,52 @@ _BEGINS_ITEM = re.compile(r"(?<=\n)([ \t]*(?:>[ \t]?)*)([-+#]|#{2,6}|1[.)])(?=\s
 _SAME_LABEL = re.compile(r"\[([^\[\]]+)\]\[\1\]")
 _MATH_BLOCK = r"\$\$(?:(?!\$\$).)+\$\$"
 _MATH = r"(?<![\\\w$])\$(?=[^\s$])(?:\\.|[^$\\\r\n])*(?<=[^\s$])\$(?![\w$])"
+# Marks around words, which a text has in pairs: ==marked==, ++added++, ^^added^^, !!hidden!!, CriticMarkup.
+_OPENING = {"{++": "++}", "{--": "--}", "{==": "==}", "{>>": "<<}", ">!": "!<"}
+_DOUBLED = r"(?<![=^+!%|])(?:==|\^\^|\+\+|!!|%%|\|\|)(?![=^+!%|])"
+_MARKS = "|".join([*map(re.escape, [*_OPENING, *_OPENING.values()]), _DOUBLED])
 _ASIDE = re.compile(
     rf"({ORDER}|(?<![\w:]):[a-z0-9][\w+-]*:(?![\w:])|^\[[ xX]\](?=\s)"
-    r"|(?m:^)(?::::[^\r\n]*|(?:!!!|\?\?\?\+?)[ ]+[\w-]+)|\{[:#.][^{}\r\n]*\}"
+    r"|(?m:^)(?::::[^\r\n]*|(?:!!!|\?\?\?\+?)[ ]+[\w-]+)|\{[ ]*(?:[:#.@][\w :.#-]|[\w-]+=)[^{}\r\n]*\}"
+    r"|\[(?=[^\[\]\r\n]*\]\{[:#.])|\](?=\{[:#.][^{}\r\n]*\})"
     r"|!?\[\[[^\[\]|\r\n]*(?:\]\]|\|)|(?<=[^\]])\]\](?![\](\[])"
-    rf"|(?s:{_MATH_BLOCK})|{_MATH}|\\begin\{{[^{{}}\s]+\}}(?s:.)*?\\end\{{[^{{}}\s]+\}})"
+    rf"|(?s:{_MATH_BLOCK})|{_MATH}|\\begin\{{[^{{}}\s]+\}}(?s:.)*?\\end\{{[^{{}}\s]+\}}"
+    r"|\\\((?:(?!\\\)).)*[\\^_=+](?:(?!\\\)).)*\\\)|\\\[(?:(?!\\\]).)*[\\^_=+](?:(?!\\\]).)*\\\]"
+    rf"|\{{/\*.*?\*/\}}|\[=\s*\d[^\]\r\n]*\]|\+\+[\w-]+(?:\+[\w-]+)+\+\+|\^\[[^\[\]\r\n]*\]"
+    rf"|\w+(?:\^[^\s^]+\^|~[^\s~]+~)\w*|{_MARKS})"
 )
 """An order to the generator of a site, an icon, the box of a task, the mark of a box around text, a list of
-attributes (kramdown), the page of a wiki's link, mathematics.
+attributes (kramdown), the page of a wiki's link, mathematics, a comment, a bar, keys, a note, a raised or
+lowered part of a word, and marks around words.
 """
+_LITERAL = re.compile(r"\$|\\[begin(\[]|\{/|\[=|\+\+[\w-]+\+|\^\[|\w+[\^~]")
+"""The beginnings of those that stand for a word."""
 _LOST = "texts whose markup could not be followed"
 _MARKUP = re.compile(
     rf"<!--.*?-->|<(script|style|pre)\b.*?(?:</\1>|\Z)|<[^<>]*>|{ORDER}", re.DOTALL | re.IGNORECASE
 )
 _SHOWN = re.compile(r"\s(?:alt|aria-label|caption|content|description|label|summary|title)=[\"']([^\"'<>]*)")
 """Attributes with text."""
+_TITLES = {
+    "titles of links": re.compile(
+        r"\]\([^\s()]*(?:\([^()]*\)[^\s()]*)*\s+[\"'][^\"'\r\n]*[^\W\d_]{2}[^\"'\r\n]*[\"']\s*\)"
+        r"|^[ ]{0,3}\[[^\]\r\n]+\]:[ \t]*\S+[ \t]+[\"'(][^\"'()\r\n]*[^\W\d_]{2}",
+        re.MULTILINE,
+    ),
+    "titles of code": re.compile(
+        r"^[ \t>]*[`~]{3,}[^`\r\n]*\s(?:title|caption)=[\"'][^\"'\r\n]*[^\W\d_]{2}", re.MULTILINE
+    ),
+    "options of boxes": re.compile(
+        r"^[ \t>]*:(?:alt|caption|figcaption|label|title):[ \t]+[^\r\n]*[^\W\d_]{2}", re.MULTILINE
+    ),
+    "texts of roles": re.compile(
+        r"\{(?!math|code|eval|cite|py:|c:|cpp:|js:|rst:)[a-z][\w:-]*\}"
+        r"`[^`\r\n]*[^\W\d_]{2}[^`\r\n]*[\s(][^`\r\n]*`"
+    ),
+    "notes in sentences": re.compile(r"\^\[[^\[\]\r\n]*[^\W\d_]{2}[^\[\]\r\n]*\]"),
+    "labels of bars": re.compile(r"\[=\s*\d[^\]\r\n]*[^\W\d_]{2}[^\]\r\n]*\]"),
+}
+"""Texts in markup that a page shows, and that stay."""
 _CODE_LINES = re.compile(r"(?:(?:import\s.*['\"];?|export\s.*[=({;].*)(?:\r?\n|\Z))+")
 """A block of MDX, which is JavaScript."""
 _BEGINS_MARKUP = re.compile(r"[-+#>=]|\d{1,9}[.)](?=\s)")
@@ -92,6 +124,7 @@ def parse_markdown(text: str) -> list[Piece]:
     position = 0
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"]).use(admon_plugin).use(deflist_plugin)
     parser.use(footnote_plugin, inline=False, move_to_end=False, always_match_refs=True)
+    pieces += [Stays("", what) for what, pattern in _TITLES.items() for _ in pattern.finditer(body)]
     for block, start, end in _blocks(parser, body):
         if end <= start:
             pieces.append(Stays("", _LOST))
@@ -291,14 +324,32 @@ def _run(raw: str, children: Sequence[Any], added: set[str]) -> Iterator[Token]:
 def _texts(text: str) -> Iterator[Token]:
     closed = set(re.findall(r"\{[{%][^\w/]{0,9}(?:/\s{0,9}|end)([\w-]+)", text))
     """The names of orders that stand around text."""
-    for i, part in enumerate(_ASIDE.split(text)):
+    parts = _ASIDE.split(text)
+    ends = _pairs(parts)
+    for i, part in enumerate(parts):
         is_page = part.startswith("[[") and part.endswith("]]")
         order = re.match(r"\{[{%][^\w/]*(?:/\s*|end)?([\w-]+)", part)
         is_alone = order is not None and order[1] not in closed
-        if i % 2 and (is_page or is_alone or part.startswith(("$", "\\begin"))):
+        if i in ends:
+            yield Token(ends[i], part, "mark")
+        elif i % 2 and (is_page or is_alone or _LITERAL.match(part)):
             yield Token("literal", part, "code", (Token("text", part),))
         elif part:
             yield Token("object" if i % 2 else "text", part)
+
+
+def _pairs(parts: Sequence[str]) -> dict[int, Literal["start", "end"]]:
+    """The numbers of marks that stand in pairs, each with its kind: start or end."""
+    found: dict[int, Literal["start", "end"]] = {}
+    waiting: dict[str, int] = {}
+    for i in range(1, len(parts), 2):
+        if not re.fullmatch(_MARKS, parts[i]):
+            continue
+        if parts[i] in waiting:
+            found |= {waiting.pop(parts[i]): "start", i: "end"}
+        elif parts[i] not in _OPENING.values():
+            waiting[_OPENING.get(parts[i], parts[i])] = i
+    return found
 
 
 def _with_label(end: str, label: str) -> str:

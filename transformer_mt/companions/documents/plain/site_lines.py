@@ -8,19 +8,23 @@ ORDER = r"\{\{[<%](?:(?!\}\}|\{\{)[^\n])*\}\}|\{%(?:(?!%\}|\{%)[^\n])*%\}"
 """An order to Hugo, or to Jekyll."""
 _CODE = re.compile(r"^([ \t]*)(?:\{%-?|\{\{[<%])[ ]*(?:end|/[ ]*)?highlight\b[^\n]*$", re.MULTILINE)
 _DIRECTIVE = re.compile(
-    r"""^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})\{
-    (?:admonition|attention|caution|danger|dropdown|error|hint|important|note|seealso|tip|warning)
-    \}(?P<title>[^\n]*)(?P<options>(?:\n[ \t]*:[\w-]+:[^\n]*)*)\n
+    r"""^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,}|:{3,})\{
+    (?!code|sourcecode|literalinclude|include|math|mermaid|graphviz|eval|raw|toctree|bibliography|doctest|csv)
+    [a-z][\w:-]*\}(?P<title>[^\n]*)(?P<options>(?:\n[ \t]*:[\w-]+:[^\n]*)*)\n
     (?P<text>(?:[^\n]*\n){0,400}?)[ \t]*(?P=fence)[ \t]*$""",
     re.MULTILINE | re.VERBOSE,
 )
-"""MyST's box of at most 400 lines, which would be code."""
+"""A directive of MyST that has text, of at most 400 lines: it would be code."""
+_FILE = re.compile(r"\S+[./]\S+|\S*")
+"""The file of a figure, in the place of a title."""
 _LINE = re.compile(
     rf"""^(?P<indent>[ \t]*(?:>[> \t]*)?)(?:
         ===[!+]{{0,2}}[ ]+(?P<tab>"[^"\n]*")                                # Material for MkDocs: a tab
       | :{{3,}}[ \t]*[\w-]*                                                # Docusaurus, VitePress: a box
         (?:\[(?P<label>[^\]\n]*)\]|[ \t]+(?P<title>[^\s{{][^\n{{]*?))?[ \t]*(?:\{{[^{{}}\n]*\}})?
       | (?<=[> \t])\[!\w+\][+-]?(?:[ \t]+(?P<callout>[^\n]*?))?             # GitHub, Obsidian: a box
+      | /{{3,}}[ \t]*(?:html\b[^\n]*|[\w.-]*)(?:[ \t]*\|[ \t]*(?P<block>[^\n]*?))?        # PyMdown: a block
+      | \([\w:.-]+\)=|\+\+\+[ \t]+\{{[^\n]*\}}|@\[\w+\]\([^()\n]*\)|!!![ ]*include\([^()\n]*\)[ ]*!!!
       | \*\[[^\]\n]+\]:[ \t]+(?P<abbreviated>[^\n]+?)                       # Python-Markdown
       | (?:{ORDER})(?:[ \t]*(?:{ORDER}))*
       | -{{1,2}}8<-{{1,2}}(?:[ \t][^\n]*)?                                    # a file that is included
@@ -41,11 +45,12 @@ def as_commonmark(text: str) -> str:
 def _known(line: re.Match[str]) -> str:
     if line["tab"]:
         return f"{line['indent']}!!! tab {line['tab']}"
-    title = line["label"] or line["title"] or line["callout"] or line["abbreviated"]
+    title = line["label"] or line["title"] or line["callout"] or line["block"] or line["abbreviated"]
     return f"{line['indent']}{f'# {title}' if title else COMMENT}"
 
 
 def _opened(box: re.Match[str]) -> str:
     title, indent = box["title"].strip(), box["indent"]
+    title = "" if _FILE.fullmatch(title) else title
     lines = [f"{indent}{f'# {title}' if title else COMMENT}", *[COMMENT] * box["options"].count("\n")]
     return "\n".join([*lines, f"{_DIRECTIVE.sub(_opened, box['text'])}{indent}{COMMENT}"])
