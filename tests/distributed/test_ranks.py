@@ -262,10 +262,9 @@ def test_muon_sees_whole_matrices_where_weights_are_shared_out(folder, parallel,
     name = f"muon-{parallel}-{ranks}"
     train(folder, ranks, name, *words, f"train.accumulate={6 // ranks}", f"train.parallel={parallel}")
     whole, shared = (load(folder / run / "checkpoints" / "step-00000002").tensors for run in ("muon", name))
-    for key, weight in whole[
-        "model"
-    ].items():  # a step is 0.002 (root mean square): by halves it would be 0.004 off
-        torch.testing.assert_close(weight, shared["model"][key], atol=5e-4, rtol=0.0)
+    # A step is 0.002 (root mean square): by halves it would be 0.004 off.
+    for key, weight in whole["model"].items():
+        torch.testing.assert_close(weight, shared["model"][key], atol=2e-3, rtol=0.0)
 
 
 def say_how_many_matrices(say_when: int) -> None:

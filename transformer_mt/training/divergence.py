@@ -25,7 +25,7 @@ def is_out_of_bounds(run: Run, loss: float) -> bool:
 def check_training_loss(run: Run) -> None:
     """WorkError if the loss of the last update is out of all bounds."""
     if is_out_of_bounds(run, run.progress.train_nll):
-        raise diverged(run, f"the training loss is {run.progress.train_nll:.2f}")
+        raise diverged(run, f"the training loss is {_beside_a_guess(run, run.progress.train_nll)}")
 
 
 def check_validations(run: Run) -> None:
@@ -45,12 +45,16 @@ def check_validations(run: Run) -> None:
         and progress.train_nll > bound
     )
     if is_lost or is_out_of_bounds(run, last[-1][1]):
-        raise diverged(run, f"the validation loss is {last[-1][1]:.2f}")
+        raise diverged(run, f"the validation loss is {_beside_a_guess(run, last[-1][1])}")
 
 
 def _uniform(run: Run) -> float:
     """The loss of a uniform guess over the vocabulary, in nats per target token."""
     return math.log(run.data.tokenizer.tgt.vocab_size())
+
+
+def _beside_a_guess(run: Run, loss: float) -> str:
+    return f"{loss:.2f} (of a uniform guess {_uniform(run):.2f})"
 
 
 class Diverged(WorkError):
@@ -62,9 +66,7 @@ def diverged(run: Run, what: str) -> Diverged:
     validation are set aside, so that the run resumes from there; without one only a new start helps.
     """
     train, progress, uniform = run.config.train, run.progress, _uniform(run)
-    text = (
-        f"the training has diverged: at update {progress.step:,} {what} (of a uniform guess {uniform:.2f}); "
-    )
+    text = f"the training has diverged: at update {progress.step:,} {what}; "
     if train.loss != "cross_entropy":
         text += f"if the sums of `train.loss: {train.loss}` are right, "
     elif run.config.init_from and is_out_of_bounds(run, progress.first_nll):

@@ -12,6 +12,7 @@ from tests.helpers.companions import needs
 from transformer_mt import Translator
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora.evaluation_sets import EvaluationSet, read_set
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.setup import open_run
 from transformer_mt.training.validate import validate
@@ -95,8 +96,11 @@ def test_a_translation_is_scored_with_its_tag(run, cli, tmp_path):
         return float(out.split("\t")[0])
 
     assert log_prob("--translations", translated) == pytest.approx(row["log_prob"], abs=1e-3)
-    assert log_prob(*files, *tag) == pytest.approx(row["log_prob"], abs=1e-3)
-    assert log_prob(*files) != pytest.approx(row["log_prob"], abs=1e-3)
+    # The text may be divided into other tokens than those that the model has written.
+    again = Tokenizer.load(run)
+    if again.pieces_tgt(again.encode_tgt([row["translation"]])[0]) == row["tokens"]:
+        assert log_prob(*files, *tag) == pytest.approx(row["log_prob"], abs=1e-3)
+    assert log_prob(*files) != pytest.approx(log_prob(*files, *tag), abs=1e-3)
     status, _, err = cli("score", run, "--translations", translated, *tag)
     assert status == 2 and "--tag requires --source" in err
 
@@ -104,7 +108,7 @@ def test_a_translation_is_scored_with_its_tag(run, cli, tmp_path):
 @needs("exchange")
 def test_an_export_has_the_tags(run, tmp_path, cli):
     pytest.importorskip("ctranslate2")
-    assert cli("export", run, tmp_path / "ct2")[0] == 0
+    assert cli("export", run, tmp_path / "ct2", "--with", "config", "--with", "held-out")[0] == 0
     words = ["The dog sleeps.", "--json", "--tag", "<other>"]
     ours, theirs = (json.loads(cli("translate", model, *words)[1]) for model in (run, tmp_path / "ct2"))
     assert ours["translation"] == theirs["translation"]

@@ -57,7 +57,9 @@ def test_threads_make_the_update_that_one_makes(changes, dtype):
     """Also of several batches, and of one with fewer sentences than threads."""
     batches = [batch_of(pairs(11)), batch_of(pairs(2, seed=1))]
     (alone, weights), (together, same) = (
-        trained(tiny_model(**changes), threads, batches, dtype=dtype) for threads in (1, 3)
+        # GELU, as a ReLU that rounding moves across zero changes the gradient by more than rounding.
+        trained(tiny_model(activation="gelu", **changes), threads, batches, dtype=dtype)
+        for threads in (1, 3)
     )
     close = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 0.05, "atol": 1e-2}
     for name, weight in weights.items():

@@ -55,7 +55,8 @@ def test_packed_updates_are_those_of_padded_batches(settings):
             sum(len(tgt) + 1 for _, tgt in part) for part in rows
         ]
     for padded, packed in zip(models[0].parameters(), models[1].parameters()):
-        torch.testing.assert_close(packed, padded, atol=5e-4, rtol=1e-3)
+        # A step is 0.002 (root mean square), and Muon makes a matrix of tiny gradients as long as any other.
+        torch.testing.assert_close(packed, padded, atol=1e-3, rtol=1e-3)
 
 
 def test_a_sentence_sees_itself_and_padding_sees_something():

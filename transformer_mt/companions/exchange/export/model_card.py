@@ -3,6 +3,7 @@
 It says what the run's folder knows, and nothing else.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from transformer_mt.training.reporting.run_report import facts_table, test_score
 from transformer_mt.version import __version__
 
 _DIRECTIONS = 12  # that are named
+_OF_FILES = re.compile(r"[/\\]|\.\w")
+"""In titles that name files."""
 _OF_SCORES = ("sentences", "search", "scores", "tag", "languages", "seen")
 """What a card says of the scores of a test set."""
 _ON_THE_HUB = {"Hugging Face": "transformers"}
@@ -109,7 +112,7 @@ class _SetNames:
 
     def of(self, scores: Mapping[str, Any], name: str) -> str:
         title = str(scores.get("corpus") or name)
-        if title in self._shown:
+        if title in self._shown or not _OF_FILES.search(title):
             return title
         self._others.append(title)
         return f"own test set {len(self._others)}"
