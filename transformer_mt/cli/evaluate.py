@@ -143,7 +143,8 @@ def _score(
     """Print the scores of each test set, then run the hooks that print further tables."""
     for test, evaluation in run.evaluations(tests, external, hand):
         what = f"{test.title}, {evaluation.search}, by {run.translator.engine_in_words}"
-        _print_scores(arguments, test, evaluation.seen, evaluation.scores, what, evaluation.expected)
+        without = evaluation.expected, evaluation.withheld
+        _print_scores(arguments, test, evaluation.seen, evaluation.scores, what, *without)
     try:
         for after_evaluation in hooks("after_evaluation"):
             after_evaluation(arguments, run, tests)
@@ -161,8 +162,9 @@ def _print_scores(
     scores: "Sequence[Score]",
     what: str,
     expected: "Expected | None" = None,
+    withheld: str | None = None,
 ) -> None:
-    """Print the scores of a set, which is `what` in words, and the one that was `expected`."""
+    """Print the scores of a set, which is `what` in words, and what was `expected`, or why nothing was."""
     if arguments.json:
         facts = {
             "test": test.name,
@@ -171,12 +173,16 @@ def _print_scores(
             "seen": seen and vars(seen),
             "scores": [vars(score) for score in scores],
             "expected": expected and vars(expected),
+            **({"withheld": withheld} if withheld else {}),
         }
         print(to_json(facts, ensure_ascii=False), flush=True)
     else:
         lines = [seen.in_words] if seen and seen.count else []
-        without = [f"{expected} by the model's confidence alone"] if expected else []
-        print("\n  ".join([f"{test.name}: {what}", *lines, *map(str, scores), *without]), flush=True)
+        without = f"{expected} by the model's confidence alone" if expected else withheld
+        print(
+            "\n  ".join([f"{test.name}: {what}", *lines, *map(str, scores), *([without] if without else [])]),
+            flush=True,
+        )
 
 
 def _update_report(folder: "RunFolder", config: "Config") -> None:

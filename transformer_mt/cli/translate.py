@@ -151,6 +151,8 @@ def _translate_lines(request: TranslateRequest) -> None:
                 bar(1)
     if request.json and (expected := quality.expected):
         say(f"{expected} of these {expected.sentences:,} lines, by their confidence")
+    elif request.json and quality.withheld:
+        say(quality.withheld)
     if request.output:
         resume.end(Path(request.output))
 

@@ -1,7 +1,8 @@
 """Fit the confidence of translations on a validation set, and say how well it then fits."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,11 +10,13 @@ from numpy.typing import NDArray
 from transformer_mt.config import EvaluateConfig
 from transformer_mt.corpora.corpus import EvaluationSentence
 from transformer_mt.corpora.evaluation_sets import evenly_spaced
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.evaluation.metric import Metric, Statistics
 from transformer_mt.evaluation.metrics import build_metrics
 from transformer_mt.files import to_json, write_text
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.translation.familiarity import MOST_BITS, Familiarity, Usual
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.stages.confidence import Calibration, TextErrors
 from transformer_mt.translation.translator import Translator
@@ -25,6 +28,13 @@ _BINS = 10
 # A confidence is low if it is that of the lowest twentieth of the validation translations, and below a half:
 # a model that is nearly always right has few doubtful translations.
 _LOW, _LOW_AT_MOST = 0.05, 0.5
+# A translation is wrong if its chrF is below the second. With fewer wrong ones than the first share the
+# validation set says nothing of the confidence that wrong ones have.
+_WRONG, _WRONG_BELOW = 0.05, 0.9
+_UNFAMILIAR = 0.99
+"""The share of the validation sources that are familiar."""
+_LEAST_COUNT = 5
+"""Pieces that are rarer count alike, so that calibration.json does not tell who is named in the corpora."""
 
 Values = NDArray[np.float64]
 
@@ -50,7 +60,11 @@ class Fit:
 
 
 def calibrate(
-    translator: Translator, sentences: Sequence[EvaluationSentence], rules: EvaluateConfig, tag: str | None
+    translator: Translator,
+    sentences: Sequence[EvaluationSentence],
+    rules: EvaluateConfig,
+    tag: str | None,
+    familiarity: Familiarity | None = None,
 ) -> Fit | None:
     """The confidence of the translator's own search; None if there are too few sentences."""
     sentences = evenly_spaced(sentences, _MOST)
@@ -69,7 +83,34 @@ def calibrate(
     confidence = np.array([fitted.calibration.confidence(value, 1) for value in per_piece])
     held_out = slice(1, None, 2)
     errors = text_errors(chrf, statistics[held_out], confidence[held_out], lengths[held_out])
-    return replace(fitted, calibration=replace(fitted.calibration, errors=errors))
+    is_saturated = bool((quality < _WRONG_BELOW).mean() < _WRONG)
+    calibration = replace(
+        fitted.calibration, errors=errors, is_saturated=is_saturated, familiarity=familiarity
+    )
+    return replace(fitted, calibration=calibration)
+
+
+def fit_familiarity(
+    tokenizer: Tokenizer, trained: NDArray[np.integer[Any]], sources: Mapping[str, Sequence[str]]
+) -> Familiarity | None:
+    """By the pieces of training sources and the validation sources in each language; None without a
+    language that has enough of them.
+    """
+    counts = np.bincount(trained, minlength=len(tokenizer.all_pieces_src))
+    rarity = np.log2(max(1, counts.sum()) / np.maximum(_LEAST_COUNT, counts))
+    bits = np.clip(np.round(rarity), 0, MOST_BITS).astype(int)
+    bits[list(tokenizer.control_ids.values())] = 0  # tags and languages say nothing of the text
+    known = Familiarity("".join(chr(ord("a") + number) for number in bits), {})
+    for language, texts in sources.items():
+        values = [
+            value
+            for ids, text in zip(tokenizer.encode_src(texts), texts)
+            if (value := known.bits_per_letter([ids], [text])) is not None
+        ]
+        if len(values) >= LEAST and (deviation := float(np.std(values))):
+            limit = float(np.quantile(values, _UNFAMILIAR))
+            known.usual[language] = Usual(float(np.mean(values)), deviation, limit)
+    return known if known.usual else None
 
 
 def fit(per_piece: Values, quality: Values) -> Fit:

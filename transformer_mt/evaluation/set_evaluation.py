@@ -48,6 +48,8 @@ class Evaluation:
     """
     expected: Expected | None = None
     """The chrF that the model's own confidence, without the references, lets expect."""
+    withheld: str | None = None
+    """Why none is expected, though the translations have a confidence."""
     seen: SeenShare | None = None
     """The part of the set that is known to what translated."""
 
@@ -128,4 +130,5 @@ def evaluate(
     languages = test.languages or languages
     decode = translator.decode.model_dump()
     search = translator.decode.in_words
-    return Evaluation(scores, rows, search, decode, tag, languages, weights, quality.expected)
+    expected, withheld = quality.expected, quality.withheld
+    return Evaluation(scores, rows, search, decode, tag, languages, weights, expected, withheld)

@@ -13,7 +13,7 @@ from transformer_mt.checkpoint import CheckpointError
 from transformer_mt.config import DecodeConfig
 from transformer_mt.corpora.evaluation_sets import evenly_spaced
 from transformer_mt.errors import WorkError
-from transformer_mt.evaluation.calibration import calibrate
+from transformer_mt.evaluation.calibration import calibrate, fit_familiarity
 from transformer_mt.files import to_json, write_text
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
@@ -207,7 +207,13 @@ def _calibrate(run: Run) -> None:
     valid = translated[0]
     translator = Translator.load(run.folder.path, str(run.device)).for_set(valid.languages)
     sentences = evenly_spaced(valid.sentences, run.config.train.validate_sentences)
-    if fit := calibrate(translator, sentences, run.config.evaluate, valid.tag):
+    sources: dict[str, list[str]] = {}
+    for one in translated:
+        sources.setdefault(one.languages[0], []).extend(src for src, _ in one.sentences)
+    place = run.batches.state_dict()
+    trained = run.data.some_sources(run.config, place["epoch"], place.get("window", 0))
+    familiarity = fit_familiarity(run.data.tokenizer, trained, sources)
+    if fit := calibrate(translator, sentences, run.config.evaluate, valid.tag, familiarity):
         fit.save(run.folder)
 
 

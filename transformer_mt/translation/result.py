@@ -109,7 +109,11 @@ class Translation:
     """Its tokens."""
     confidence: float | None = None
     """The chrF that translations of this probability had on the validation set, from 0 to 1; None if the
-    model was not calibrated or the line is empty.
+    model was not calibrated or the line is empty. Lower where the source is unlike the training text.
+    """
+    distance: float | None = None
+    """How far the source is from the usual ones of the validation set, in their standard deviations; None if
+    that is not known.
     """
     problems: list[str] = field(default_factory=list)
     """Sentences such as "the translation was stopped ..."; empty without problems."""

@@ -49,7 +49,11 @@ def test_each_line_has_a_confidence(calibrated, cli):
     assert rows[2]["confidence"] is None  # nothing was translated
     for row in rows[:2]:
         x = facts["intercept"] + facts["slope"] * row["log_prob"] / (len(row["tokens"]) + 1)
-        assert row["confidence"] == pytest.approx(1 / (1 + 2.718281828**-x), abs=1e-4)
+        known, distance = facts["familiarity"]["usual"]["en"], row["distance"]
+        limit = (known["limit"] - known["mean"]) / known["deviation"]
+        assert ("unfamiliar" in row["flags"]) == (distance > limit)
+        share = limit / distance if distance > limit else 1
+        assert row["confidence"] == pytest.approx(share / (1 + 2.718281828**-x), abs=1e-4)
         assert ("low_confidence" in row["flags"]) == (row["confidence"] < facts["low"])
 
 
@@ -65,6 +69,21 @@ def test_the_chrf_of_a_whole_text_is_expected_with_bounds(calibrated, tmp_path, 
     said = f"{expected['chrf']:.1f} [{expected['low']:.1f}, {expected['high']:.1f}] of these 60 lines"
     assert f"expected chrF {said}, by their confidence" in err and len(out.splitlines()) == 60
     assert "expected chrF" not in cli("translate", calibrated, "-i", tmp_path / "src")[2]
+
+
+def test_no_chrf_is_expected_of_a_text_of_another_kind(calibrated, tmp_path, cli):
+    """What the model knows of its own sentences it does not know of physics."""
+    lines = ["Quantum computers factorise integers.", "Superposition collapses upon measurement."] * 30
+    for name in ("src", "ref"):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    words = ["evaluate", calibrated, "--source", tmp_path / "src", "--reference", tmp_path / "ref"]
+    why = "the text is unlike what the model was trained on (60 of 60 lines are unfamiliar)"
+    out = cli(*words)[1]
+    assert f"no chrF is expected: {why}" in out and "expected chrF" not in out
+    (row,) = [json.loads(line) for line in cli(*words, "--json")[1].splitlines()]
+    assert row["expected"] is None and why in row["withheld"]
+    _, out, err = cli("translate", calibrated, "--json", "-i", tmp_path / "src")
+    assert why in err and all("unfamiliar" in json.loads(line)["flags"] for line in out.splitlines())
 
 
 @needs("exchange")

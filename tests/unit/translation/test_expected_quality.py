@@ -84,6 +84,34 @@ def test_nothing_is_said_without_a_calibration_of_texts_or_a_line_with_a_confide
     assert expected(full, [line, Translation("", "", 0.0, 0.0, [])]).sentences == 1
 
 
+@pytest.mark.parametrize(
+    ("distances", "is_withheld"), [([0.4] * 400, False), ([0.8] * 400, True), ([0.8] * 20, False)], ids=str
+)
+def test_the_estimate_of_an_unusual_text_is_wider_then_withheld(distances, is_withheld):
+    """The mean distance of a few lines may be large by chance."""
+    calibration = Calibration(0.0, 1.0, 0.2, TextErrors(0.0, 0.1, 0.02))
+    usual, unusual = ExpectedQuality(calibration), ExpectedQuality(calibration)
+    for distance in distances:
+        usual.add(Translation("a", "b", 0.0, 0.0, ["b"], confidence=0.5, distance=-0.1))
+        unusual.add(Translation("a", "b", 0.0, 0.0, ["b"], confidence=0.5, distance=distance))
+    assert usual.withheld is None
+    if is_withheld:
+        assert (
+            unusual.expected is None
+            and "the text is unlike what the model was trained on" in unusual.withheld
+        )
+    else:
+        widths = [quality.expected.high - quality.expected.low for quality in (usual, unusual)]
+        assert unusual.withheld is None and widths[1] > 1.2 * widths[0]
+
+
+def test_a_model_that_is_always_right_on_the_validation_set_promises_nothing():
+    quality = ExpectedQuality(Calibration(0.0, 1.0, 0.2, TextErrors(0.0, 0.1, 0.02), is_saturated=True))
+    quality.add(Translation("a", "b", 0.0, 0.0, ["b"], confidence=0.99))
+    assert quality.expected is None
+    assert quality.withheld.startswith("no chrF is expected: nearly all translations of the validation set")
+
+
 def test_texts_without_translations_have_no_errors():
     statistics, confidence, _ = sample(5, 5, 0.0, 0.1, 0.0)
     assert text_errors(Share(), statistics, confidence, np.zeros(25)) is None

@@ -538,9 +538,7 @@ def test_options_that_do_not_fit_are_refused(translator, sentences):
     longer.decode = translator.decode.model_copy(update={"min_length": 6})
     with pytest.raises(InputError, match=r"max_length must be at least 6, but is 2"):
         longer.translate(sentences, max_length=2)
-    with pytest.raises(
-        InputError, match=r"lines must be a list of sentences, but are one text; give \[text\]"
-    ):
+    with pytest.raises(InputError, match=r"lines must be a list of texts, but are one text; give \[text\]"):
         translator.translate("The dog sleeps.")
 
 

@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import takewhile
@@ -65,7 +66,7 @@ def translate(request: TranslateRequest, format: str) -> None:
         if resumed is not None:
             say(f"{request.output}: resuming after {min(done, total):,} of {total:,} texts")
         bar = _progress(total, min(done, total), request, files)
-        quality = ExpectedQuality(translator.resources.calibration)
+        quality, flags = ExpectedQuality(translator.resources.calibration), Counter[str]()
         parts = translate_pieces(
             translator, document.pieces, request.tag, request.protect, done, request.retry
         )
@@ -81,10 +82,13 @@ def translate(request: TranslateRequest, format: str) -> None:
                 _print({"text": number, "parts": rows, "problems": part.problems})
             for result in part.results:
                 quality.add(result)
+                flags.update(result.flags)
             bar(number <= total)
         output.end()
     if request.json:
-        _print({"document": name, "texts": total, "expected": (of := quality.expected) and vars(of)})
+        expected = (of := quality.expected) and vars(of)
+        withheld = {"withheld": quality.withheld} if quality.withheld else {}
+        _print({"document": name, "texts": total, "flags": flags, "expected": expected, **withheld})
 
 
 def _print(facts: dict[str, Any]) -> None:

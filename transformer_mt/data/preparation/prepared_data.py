@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow
 
 from transformer_mt.config import Config, DataConfig
@@ -99,6 +100,18 @@ class PreparedData:
             return Mixture(self.sizes, self.weights, config.seed)
         weights = [self.weights[block.corpus] for block in self.blocks]
         return Mixture([block.rows for block in self.blocks], weights, config.seed, windows)
+
+    def some_sources(self, config: Config, epoch: int, window: int, most: int = 20_000) -> np.ndarray:
+        """The pieces of at most so many sources of a window of training, one after the other."""
+        mixture = self.mixture(config)
+        parts, used = mixture.parts(epoch, window), mixture.rows(epoch, window)
+        starts = np.cumsum([0, *map(len, parts)])
+        total = int(starts[-1]) if used is None else len(used)
+        places = np.linspace(0, total - 1, min(most, total)).astype(np.int64)
+        places = places if used is None else used[places]
+        part = np.searchsorted(starts, places, "right") - 1
+        firsts = np.array([one.start for one in parts], np.int64)
+        return self.train.gathered(0, firsts[part] + places - starts[part]).values
 
     def rows(self, config: Config, mixture: Mixture) -> Rows:
         """The training pairs as the config changes them, for epochs of this mixture."""

@@ -96,6 +96,6 @@ def build_stages(
     if natural:
         stages.append(Flags())
     if resources.calibration is not None:
-        stages.append(Confidence(resources.calibration))
+        stages.append(Confidence(resources.calibration, planner.source_lang))
     stages += [BroughtStage(load("stage", name)(), name) for name in settings.stages]
     return stages

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.translation.familiarity import Familiarity
 from transformer_mt.translation.result import Translation
 from transformer_mt.translation.stages.stage import Stage
 from transformer_mt.translation.units import TranslatedLine
@@ -32,6 +33,9 @@ class Calibration:
     low: float
     """One in twenty translations of the validation set has a lower confidence; at most 0.5."""
     errors: TextErrors | None = None
+    is_saturated: bool = False
+    """True if nearly all translations of the validation set are right, so that it says nothing of others."""
+    familiarity: Familiarity | None = None
 
     @classmethod
     def load(cls, folder: RunFolder) -> "Calibration | None":
@@ -41,7 +45,9 @@ class Calibration:
             errors = facts.get("errors")
             of_texts = TextErrors(*(float(errors[key]) for key in _OF_TEXTS)) if errors else None
             intercept, slope, low = (float(facts[key]) for key in ("intercept", "slope", "low"))
-            return cls(intercept, slope, low, of_texts)
+            familiarity = Familiarity.of(known) if (known := facts.get("familiarity")) else None
+            is_saturated = bool(facts.get("is_saturated"))
+            return cls(intercept, slope, low, of_texts, is_saturated, familiarity)
         except (ValueError, KeyError, TypeError):
             return None
 
@@ -54,14 +60,34 @@ class Calibration:
 
 
 class Confidence(Stage):
-    """Gives each result its confidence."""
+    """Gives each result its confidence, and marks those whose source is unlike the training text."""
 
-    def __init__(self, calibration: Calibration) -> None:
-        self._calibration = calibration
+    def __init__(self, calibration: Calibration, source_lang: str) -> None:
+        self._calibration, self._source_lang = calibration, source_lang
 
     def finish(self, line: TranslatedLine, result: Translation) -> Translation:
         if not result.tokens:
             return result
         confidence = self._calibration.confidence(result.log_prob, result.num_pieces)
-        low = ["low_confidence"] if confidence < self._calibration.low else []
-        return replace(result, confidence=round(confidence, 4), flags=[*result.flags, *low])
+        flags, distance = [], self._distance(line)
+        if distance is not None and distance > (limit := self._limit):
+            flags.append("unfamiliar")
+            # Nothing is known of such texts: at twice the distance a half is left.
+            confidence *= limit / distance
+        if confidence < self._calibration.low:
+            flags.append("low_confidence")
+        confidence = round(confidence, 4)
+        return replace(result, confidence=confidence, distance=distance, flags=[*result.flags, *flags])
+
+    def _distance(self, line: TranslatedLine) -> float | None:
+        if (familiarity := self._calibration.familiarity) is None:
+            return None
+        units = [searched.unit for unit in line.units for searched in unit.searched]
+        bits = familiarity.bits_per_letter((u.src for u in units), (u.segment.searched for u in units))
+        distance = familiarity.distance(self._source_lang, bits)
+        return None if distance is None else round(distance, 2)
+
+    @property
+    def _limit(self) -> float:
+        assert self._calibration.familiarity is not None
+        return self._calibration.familiarity.limit(self._source_lang)

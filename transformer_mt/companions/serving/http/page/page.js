@@ -12,6 +12,7 @@ const FLAGS = {
   copied: "The translation equals the source.",
   repeating: "The translation repeats itself.",
   length_ratio: "The translation is much longer or shorter than the source.",
+  unfamiliar: "This is unlike the text that the model was trained on.",
   low_confidence: "The model is less sure of this than of nineteen in twenty translations.",
   missing_number: "A number of the source is missing in the translation.",
   missing_url: "A web or mail address of the source is missing in the translation.",
