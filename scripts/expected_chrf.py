@@ -10,6 +10,7 @@ that are marked as unfamiliar.
 """
 
 import argparse
+from itertools import chain
 
 import numpy as np
 
