@@ -47,9 +47,7 @@ def main() -> None:
         parser.error("the sentences of --fit must be at least 50, with translations")
     translator = translator.with_resources(calibration=fitted.calibration)
     print(f"{options.run}: {fitted.calibration.errors}\n")
-    print(
-        "| test set | lines a text | texts | chrF | with an estimate | error | absolute | ± | inside | marked |"
-    )
+    print("| test set | lines a text | texts | chrF | estimates | error | absolute | ± | inside | marked |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     (chrf,) = build_metrics(rules, translator.target_lang, ["chrF"])
     for source, reference in options.test:
