@@ -38,6 +38,8 @@ _WORD = re.compile(r"[A-Za-z]{3,}")
 _OWN = {"page", "error", "formularfeld"}
 """Words that LibreOffice writes by itself: footers of sheets, references that lead nowhere."""
 _SECONDS = 90
+_CODE = re.compile(r"<(code|pre|kbd|samp|var|tt)\b[^<>]*>.*?</\1\s*>", re.DOTALL | re.IGNORECASE)
+_LANGUAGE = re.compile(r"<html\b[^<>]*\slang=[\"']?([\w-]+)", re.IGNORECASE)
 
 
 @dataclass
@@ -105,13 +107,20 @@ def by_libreoffice(file: Path, folder: Path) -> str | None:
 
 
 def by_chromium(browser: Browser, file: Path) -> str | None:
-    """What is read and what is told to those who cannot see it."""
+    """What is read and what is told to those who cannot see it, without what stays by the documentation:
+    code, and attributes of pages in other languages.
+    """
+    text = file.read_bytes().decode("utf-8", "surrogateescape")
+    file.write_bytes(_CODE.sub("", text).encode("utf-8", "surrogateescape"))
+    language = _LANGUAGE.search(text)
     page = browser.new_page(java_script_enabled=False, offline=True)
     try:
         page.goto(file.as_uri(), timeout=1000 * _SECONDS)
         session = page.context.new_cdp_session(page)
         nodes = session.send("Accessibility.getFullAXTree")["nodes"]
         told = [node.get(key, {}).get("value", "") for node in nodes for key in ("name", "description")]
+        if language and not language[1].lower().startswith("en"):
+            told = []
         return "\n".join([page.inner_text("body"), page.title(), *map(str, told)])
     except Exception:  # pages of frames, files that are no pages
         return None

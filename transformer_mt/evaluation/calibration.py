@@ -16,7 +16,7 @@ from transformer_mt.evaluation.metrics import build_metrics
 from transformer_mt.files import to_json, write_text
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.translation.familiarity import MOST_BITS, Familiarity, Usual
+from transformer_mt.translation.familiarity import MOST_BITS, Familiarity, Usual, bits_per_letter
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.stages.confidence import Calibration, TextErrors
 from transformer_mt.translation.translator import Translator
@@ -102,14 +102,14 @@ def fit_familiarity(
     bits[list(tokenizer.control_ids.values())] = 0  # tags and languages say nothing of the text
     known = Familiarity("".join(chr(ord("a") + number) for number in bits), {})
     for language, texts in sources.items():
-        values = [
-            value
-            for ids, text in zip(tokenizer.encode_src(texts), texts)
-            if (value := known.bits_per_letter([ids], [text])) is not None
-        ]
-        if len(values) >= LEAST and (deviation := float(np.std(values))):
-            limit = float(np.quantile(values, _UNFAMILIAR))
-            known.usual[language] = Usual(float(np.mean(values)), deviation, limit)
+        measured = [known.measured([ids], [text]) for ids, text in zip(tokenizer.encode_src(texts), texts)]
+        measured = [(bits, letters) for bits, letters in measured if letters]
+        if len(measured) < LEAST:
+            continue
+        mean = float(np.divide(*np.sum(measured, axis=0)))
+        values = np.array([bits_per_letter(bits, letters, mean) for bits, letters in measured])
+        if deviation := float(np.sqrt(np.mean((values - mean) ** 2))):
+            known.usual[language] = Usual(mean, deviation, float(np.quantile(values, _UNFAMILIAR)))
     return known if known.usual else None
 
 

@@ -9,15 +9,24 @@ MOST_BITS = 25
 """Of a piece: the letters of the alphabet without the first."""
 
 
+_BEFORE = 10
+
+
+def bits_per_letter(bits: float, letters: float, mean: float) -> float:
+    """As if ten letters of usual text stood before: few letters are seldom as the mean."""
+    return (bits + _BEFORE * mean) / (letters + _BEFORE)
+
+
 @dataclass(frozen=True)
 class Usual:
     """The bits per letter of the validation sources in one language."""
 
     mean: float
+    """Of all their letters."""
     deviation: float
-    """Their standard deviation."""
+    """Of the single sources from it: the root of the mean square."""
     limit: float
-    """One in a hundred has more."""
+    """One in a hundred sources has more."""
 
 
 @dataclass(frozen=True)
@@ -36,17 +45,18 @@ class Familiarity:
         """As calibration.json has it."""
         return cls(str(facts["pieces"]), {lang: Usual(**one) for lang, one in facts["usual"].items()})
 
-    def bits_per_letter(self, pieces: Iterable[Sequence[int]], texts: Iterable[str]) -> float | None:
-        """Of texts with these pieces; None if they have no letters."""
-        letters = sum(map(str.isalpha, "".join(texts)))
+    def measured(self, pieces: Iterable[Sequence[int]], texts: Iterable[str]) -> tuple[int, int]:
+        """(bits, letters) of texts with these pieces."""
         bits = sum(ord(self.pieces[i]) - _ZERO for ids in pieces for i in ids)
-        return bits / letters if letters else None
+        return bits, sum(map(str.isalpha, "".join(texts)))
 
-    def distance(self, source_lang: str, bits: float | None) -> float | None:
-        """From the usual number of bits per letter, in standard deviations; None where nothing is usual."""
-        if bits is None or (usual := self.usual.get(source_lang)) is None:
+    def distance(self, source_lang: str, bits: int, letters: int) -> float | None:
+        """From the usual number of bits per letter, in standard deviations; None where nothing is usual, and
+        without letters.
+        """
+        if not letters or (usual := self.usual.get(source_lang)) is None:
             return None
-        return (bits - usual.mean) / usual.deviation
+        return (bits_per_letter(bits, letters, usual.mean) - usual.mean) / usual.deviation
 
     def limit(self, source_lang: str) -> float:
         """The distance beyond which a source is unfamiliar."""

@@ -34,7 +34,7 @@ def familiarity(texts):
 def distances(familiarity, lines):
     tokenizer, _, known = familiarity
     pieces = tokenizer.encode_src(lines)
-    return [known.distance("en", known.bits_per_letter([ids], [text])) for ids, text in zip(pieces, lines)]
+    return [known.distance("en", *known.measured([ids], [text])) for ids, text in zip(pieces, lines)]
 
 
 def test_other_texts_are_beyond_the_limit_and_those_like_the_training_are_not(familiarity, texts):
@@ -45,7 +45,9 @@ def test_other_texts_are_beyond_the_limit_and_those_like_the_training_are_not(fa
 
 def test_nothing_is_said_of_a_language_or_a_line_that_nothing_is_known_of(familiarity):
     known = familiarity[2]
-    assert known.distance("fr", 5.0) is None and known.bits_per_letter([[5]], ["17"]) is None
+    assert (
+        known.distance("fr", 50, 10) is None and known.distance("en", *known.measured([[5]], ["17"])) is None
+    )
     assert fit_familiarity(familiarity[0], familiarity[1], {"en": ["too few"] * 49}) is None
 
 

@@ -83,8 +83,8 @@ class Confidence(Stage):
         if (familiarity := self._calibration.familiarity) is None:
             return None
         units = [searched.unit for unit in line.units for searched in unit.searched]
-        bits = familiarity.bits_per_letter((u.src for u in units), (u.segment.searched for u in units))
-        distance = familiarity.distance(self._source_lang, bits)
+        measured = familiarity.measured((u.src for u in units), (u.segment.searched for u in units))
+        distance = familiarity.distance(self._source_lang, *measured)
         return None if distance is None else round(distance, 2)
 
     @property
