@@ -35,6 +35,7 @@ from transformer_mt.text.file_formats import format_of
 
 _OFFICE = ("docx", "pptx", "xlsx", "odt", "odp")
 _WORD = re.compile(r"[A-Za-z]{3,}")
+_JOINED = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _OWN = {"page", "error", "formularfeld"}
 """Words that LibreOffice writes by itself: footers of sheets, references that lead nowhere."""
 _SECONDS = 90
@@ -58,7 +59,8 @@ class Shown:
     def count(self, shown: str) -> None:
         for word in _WORD.findall(unicodedata.normalize("NFKC", shown)):
             self.words += 1
-            if turned(word.lower()) not in self.texts and word.lower() not in _OWN:
+            parts = [part.lower() for part in _JOINED.split(word)]  # names that are told one after the other
+            if not all(turned(part) in self.texts or part in _OWN for part in parts):
                 self.left[word] += 1
 
 

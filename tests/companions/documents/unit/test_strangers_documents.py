@@ -139,6 +139,7 @@ COUNTED = {
     "title": ("docx", word(HELLO, **{"docProps/core.xml": '<c xmlns:dc="D"><dc:title>Small apples</dc:title></c>'})),
     "help of a field": ("docx", word(HELLO + '<w:ffData><w:helpText w:val="Small apples"/></w:ffData>')),
     "noscript": ("html", b"<p>Hello</p><noscript>Small apples</noscript>"),
+    "paragraph in noscript": ("html", b"<p>Hello</p><noscript><div><p>Small apples</p></div></noscript>"),
     "textarea": ("html", b"<p>Hello</p><textarea>Small apples</textarea>"),
     "video": ("html", b"<p>Hello</p><video src=a>Small apples</video>"),
     "canvas": ("html", b"<p>Hello</p><canvas>Small apples</canvas>"),

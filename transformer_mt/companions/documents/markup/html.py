@@ -164,7 +164,7 @@ class _Parser:
 
     def _end_run(self) -> None:
         if not self._translated[-1]:
-            what = _COUNTED.get(self._open[-1] if self._open else "")
+            what = next((_COUNTED[name] for name in self._open if name in _COUNTED), None)
             self._pieces += [
                 Stays(token.raw, what) if what and has_words(decoded(token.raw)) else token.raw
                 for token in self._run
