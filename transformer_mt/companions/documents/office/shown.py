@@ -2,7 +2,7 @@
 
 The schemas of Office Open XML and of OpenDocument have some thousand attributes and elements of text. Nearly
 all are names, addresses, formulas, fonts and numbers of programs; what programs show is below, by kind.
-`scripts/law_of_words.py --schemas` lists them all with their class.
+`scripts/schema_words.py` lists them all with their class.
 """
 
 import re
