@@ -25,7 +25,7 @@ def test_a_plan_for_this_machine_is_measured_and_trains_nothing(path, tmp_path, 
     rows = {line.split()[0]: line for line in out.splitlines()}
     assert list(rows) == ["parameters", "epoch", "update", "training", "memory", "time"]
     assert "393 pairs" in rows["epoch"] and "500 updates" in rows["training"]
-    assert rows["time"].endswith("s an update, measured; without validations")
+    assert "s an update, measured; without validations" in rows["time"]  # and what other programs use
     assert not (tmp_path / "runs").exists()
 
 

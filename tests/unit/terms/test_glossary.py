@@ -87,11 +87,11 @@ def test_terms_in_both_sides_of_a_pair_have_the_target_that_is_there(glossary):
 
 
 TBX = """<?xml version="1.0"?>
-<!DOCTYPE tbx [<!ENTITY leak SYSTEM "file:///etc/hostname">]>
+<!DOCTYPE tbx SYSTEM "file:///etc/hostname">
 <tbx xmlns="urn:iso:std:iso:30042:ed-2"><text><body>
 <conceptEntry id="1"><langSec xml:lang="en-US"><termSec><term>house</term></termSec>
 <termSec><term>home</term></termSec></langSec>
-<langSec xml:lang="de"><termSec><term>Haus&leak;</term></termSec></langSec></conceptEntry>
+<langSec xml:lang="de"><termSec><term>Haus</term></termSec></langSec></conceptEntry>
 <conceptEntry id="2"><langSec xml:lang="fr"><termSec><term>chien</term></termSec></langSec></conceptEntry>
 </body></text></tbx>
 """
@@ -156,6 +156,11 @@ def test_a_variant_of_the_language_counts_where_the_own_one_is_absent(tmp_path):
         ("a.tsv", "\n", "must have terms of en and de, but has none"),
         ("a.tbx", MARTIF.replace("DE", "FR"), "must have terms of en and de, but has none"),
         ("a.tbx", "house\tHaus", "must be TBX, but is no XML"),
+        (
+            "a.tbx",
+            TBX.replace('SYSTEM "file:', '[<!ENTITY a SYSTEM "file:').replace('name">', 'name">]>'),
+            "must not define XML entities, but does",
+        ),
         ("b.tsv", None, "b.tsv: no such file"),
         ("a.csv", 'house,"' + "x" * 140_000, "is not CSV: field larger"),
         ("a.csv", 'en,de\n"hard disk,Festplatte\nmouse,Maus\n', "is not CSV: unexpected end"),

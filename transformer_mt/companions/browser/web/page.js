@@ -21,7 +21,6 @@ for (const name of ["direction", "tag"]) {
 }
 direct();
 addEventListener("pageshow", restore);
-restore();
 
 function restore() {
   const isLost = $("source").value.trim() && !$("target").value;
@@ -99,3 +98,4 @@ $("copy").addEventListener("click", async () => {
   say("Copied");
 });
 worker.postMessage({});
+restore(); // last: each message ends the work on those before
