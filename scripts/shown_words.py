@@ -59,7 +59,7 @@ class Shown:
     def count(self, shown: str) -> None:
         for word in _WORD.findall(unicodedata.normalize("NFKC", shown)):
             self.words += 1
-            parts = [part.lower() for part in _JOINED.split(word)]  # names that are told one after the other
+            parts = [part.lower() for part in _JOINED.split(word)]  # the accessibility tree joins names
             if not all(turned(part) in self.texts or part in _OWN for part in parts):
                 self.left[word] += 1
 
@@ -109,8 +109,8 @@ def by_libreoffice(file: Path, folder: Path) -> str | None:
 
 
 def by_chromium(browser: Browser, file: Path) -> str | None:
-    """What is read and what is told to those who cannot see it, without what stays by the documentation:
-    code, and attributes of pages in other languages.
+    """The text of the page and of its accessibility tree. Code, and attributes of pages in other languages,
+    are left out: the documentation says that they stay.
     """
     text = file.read_bytes().decode("utf-8", "surrogateescape")
     file.write_bytes(_CODE.sub("", text).encode("utf-8", "surrogateescape"))
@@ -171,21 +171,21 @@ def main() -> None:
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--allow-file-access-from-files"]
         )
         for format, paths in sorted(files.items()):
-            refused, found = 0, []
+            num_refused, documents = 0, []
             for path in paths[:: max(1, len(paths) // arguments.most)]:
                 try:
                     shown = shown_of(path, format, Path(name), browser)
                 except InputError:
-                    refused += 1
+                    num_refused += 1
                     continue
                 if shown is not None:
-                    found.append(shown)
-            silent = [one for one in found if one.left and not one.stay]
-            counted = sum(one.left.total() for one in found if one.stay)
-            kinds = sum((one.stay for one in found), Counter[str]())
+                    documents.append(shown)
+            silent = [one for one in documents if one.left and not one.stay]
+            counted = sum(one.left.total() for one in documents if one.stay)
+            kinds = sum((one.stay for one in documents), Counter[str]())
             said = ", ".join(f"{number:,} {kind}" for kind, number in kinds.most_common(4))
-            words, left = sum(one.words for one in found), sum(one.left.total() for one in silent)
-            rows.append([format, len(found), refused, f"{words:,}", counted, left, len(silent), said])
+            words, left = sum(one.words for one in documents), sum(one.left.total() for one in silent)
+            rows.append([format, len(documents), num_refused, f"{words:,}", counted, left, len(silent), said])
             worst += silent
     head = [
         "format",

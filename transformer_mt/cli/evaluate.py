@@ -177,12 +177,12 @@ def _print_scores(
         }
         print(to_json(facts, ensure_ascii=False), flush=True)
     else:
-        lines = [seen.in_words] if seen and seen.count else []
-        without = f"{expected} by the model's confidence alone" if expected else withheld
-        print(
-            "\n  ".join([f"{test.name}: {what}", *lines, *map(str, scores), *([without] if without else [])]),
-            flush=True,
-        )
+        lines = [f"{test.name}: {what}"]
+        lines += [seen.in_words] if seen and seen.count else []
+        lines += map(str, scores)
+        lines += [f"{expected} by the model's confidence alone"] if expected else []
+        lines += [withheld] if withheld else []
+        print("\n  ".join(lines), flush=True)
 
 
 def _update_report(folder: "RunFolder", config: "Config") -> None:

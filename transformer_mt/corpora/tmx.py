@@ -9,7 +9,6 @@ from transformer_mt.messages import say_once
 from transformer_mt.text.compressed import DAMAGED
 from transformer_mt.text.languages import base_code, hyphenated
 from transformer_mt.text.lines import open_bytes
-from transformer_mt.text.xml_streams import forget, refuse_entities
 
 # Inline elements whose content is formatting code of the original document, not text.
 _CODES = {"bpt", "ept", "it", "ph", "ut"}
@@ -112,3 +111,19 @@ def _of_languages(texts: dict[str, str], languages: list[str]) -> tuple[str, str
                 return None
             code_of[code] = alike
     return codes[code_of[wanted[0]]], codes[code_of[wanted[1]]]
+
+
+def refuse_entities(tree: Any, path: str) -> None:
+    """InputError for a document that defines entities: they would be left out of its text, or expand without
+    end.
+    """
+    dtd = tree.docinfo.internalDTD
+    if dtd is not None and any(True for _ in dtd.iterentities()):
+        raise InputError(f"{path}: must not define XML entities, but does; write the characters themselves")
+
+
+def forget(unit: Any) -> None:
+    """Free the unit and those before it: the tree would grow with the file."""
+    unit.clear(keep_tail=False)
+    while unit.getprevious() is not None:
+        del unit.getparent()[0]

@@ -109,7 +109,9 @@ def fit_familiarity(
         mean = float(np.divide(*np.sum(measured, axis=0)))
         values = np.array([bits_per_letter(bits, letters, mean) for bits, letters in measured])
         if deviation := float(np.sqrt(np.mean((values - mean) ** 2))):
-            known.usual[language] = Usual(mean, deviation, float(np.quantile(values, _UNFAMILIAR)))
+            # One long source that is far from the others may draw the mean beyond their quantile.
+            limit = max(float(np.quantile(values, _UNFAMILIAR)), mean + deviation)
+            known.usual[language] = Usual(mean, deviation, limit)
     return known if known.usual else None
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.corpora.tables import text_rows
+from transformer_mt.corpora.tmx import forget, refuse_entities
 from transformer_mt.errors import InputError
 from transformer_mt.terms.glossary import Glossary, Term
 from transformer_mt.text.languages import base_code, hyphenated
 from transformer_mt.text.lines import read_lines
-from transformer_mt.text.xml_streams import forget, refuse_entities
 
 _CODE = re.compile(r"[a-z]{2,3}(?:[-_][a-z0-9]{2,4})*")
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"

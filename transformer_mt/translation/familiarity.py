@@ -7,13 +7,11 @@ from typing import Any
 _ZERO = ord("a")
 MOST_BITS = 25
 """Of a piece: the letters of the alphabet without the first."""
-
-
 _BEFORE = 10
 
 
 def bits_per_letter(bits: float, letters: float, mean: float) -> float:
-    """As if ten letters of usual text stood before: few letters are seldom as the mean."""
+    """The bits per letter as if ten letters with the mean stood before: those of a short text vary widely."""
     return (bits + _BEFORE * mean) / (letters + _BEFORE)
 
 
@@ -26,7 +24,7 @@ class Usual:
     deviation: float
     """Of the single sources from it: the root of the mean square."""
     limit: float
-    """One in a hundred sources has more."""
+    """One in a hundred sources has more. It is above the mean."""
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,14 @@ def test_nothing_is_said_of_a_language_or_a_line_that_nothing_is_known_of(famili
     assert fit_familiarity(familiarity[0], familiarity[1], {"en": ["too few"] * 49}) is None
 
 
+def test_a_long_odd_source_does_not_make_the_others_unfamiliar(familiarity, texts):
+    """It draws the mean beyond nearly all of them, and the confidence must stay between 0 and 1."""
+    tokenizer, trained, _ = familiarity
+    odd = "Photosynthesis converts radiation into carbohydrates " * 2000
+    known = fit_familiarity(tokenizer, trained, {"en": [*texts["valid"], odd]})
+    assert known.limit("en") >= 1
+
+
 def test_pieces_that_are_rare_look_alike_and_tags_count_nothing(texts):
     """Else calibration.json would tell who is named in a corpus."""
     tokenizer = learnt(texts["train"], "<2de>")

@@ -82,8 +82,8 @@ def listed(target):
     """The files that the page names for a target."""
     section = PAGE.partition("## What leaves with an export")[2].partition("\n## ")[0]
     rows = [line.split("|")[1:-1] for line in section.splitlines() if line.startswith("| ")][1:]
-    of_target = [files for targets, files, *_ in rows if target in targets or "all" in targets.split()]
-    return {name for files in of_target for name in re.findall(r"`([^`]+)`", files)}
+    listed_files = [files for targets, files, *_ in rows if target in targets or "all" in targets.split()]
+    return {name for files in listed_files for name in re.findall(r"`([^`]+)`", files)}
 
 
 @pytest.mark.parametrize("target", ["ctranslate2", "huggingface", "argos", "onnx", "browser"])
@@ -98,8 +98,8 @@ def test_the_page_lists_every_file_and_none_has_anything_of_a_corpus(exports, pr
     ]
     forbidden = [b"secret", str(ROOT).encode(), *(text.encode() for text in texts)]
     for name, content in files.items():
-        found = [word for word in forbidden if word in content]
-        assert not found, f"{target}: {name} holds {found[:3]}"
+        private_words = [word for word in forbidden if word in content]
+        assert not private_words, f"{target}: {name} holds {private_words[:3]}"
 
 
 def test_an_export_without_corpora_does_what_its_run_does(exports, private):
