@@ -22,9 +22,14 @@ _RESTRICTIONS = ("enumeration", "pattern", "length")
 _TRANSLATED = {
     "<t>", "<oddHeader>", "<oddFooter>", "<evenHeader>", "<evenFooter>", "<firstHeader>", "<firstFooter>",
     "tblCaption@val", "tblDescription@val", "cNvPr@descr", "cNvPr@title", "docPr@descr", "docPr@title",
-    "<svg:title>", "<svg:desc>", "<presentation:footer-decl>", "<presentation:header-decl>",
+    "<svg:title>", "<svg:desc>", "<table:title>", "<table:desc>",
+    "<presentation:footer-decl>", "<presentation:header-decl>", "<presentation:date-time-decl>",
 }  # fmt: skip
-_BY_THE_CELL = {"<v>": "texts that formulas make"}
+_WITHIN = {
+    "<v>": "texts that formulas make", "<formula1>": "choices of drop-down lists",
+    "numFmt@formatCode": "texts of number formats", "<instrText>": "entries of indexes",
+}  # fmt: skip
+"""Counted by their content."""
 
 Name = tuple[str, str | None]
 """An element or a type, and its attribute; None for its own text."""
@@ -97,7 +102,7 @@ def main() -> None:
         classes = defaultdict(list)
         for element, attribute in sorted(names, key=str):
             name = f"<{element}>" if attribute is None else f"{element}@{attribute}"
-            counted = _BY_THE_CELL.get(name) or class_of(element, attribute)
+            counted = _WITHIN.get(name) or class_of(element, attribute)
             what = "translated" if name in _TRANSLATED else counted or "not shown"
             classes[what].append(name)
         order = sorted(classes, key=lambda what: (what != "translated", what == "not shown", what))

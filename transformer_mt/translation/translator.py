@@ -179,6 +179,8 @@ class Translator:
         loaded = load_model_to_search(run, request, decode, ensemble)
         config, *others = loaded.configs
         calibration = None if others else Calibration.load(loaded.run)
+        if calibration and not calibration.fits(len(loaded.tokenizer.all_pieces_src)):
+            calibration = None
         return cls(loaded.engine, loaded.tokenizer, config, others=others, resources=Resources(calibration))
 
     @classmethod

@@ -95,6 +95,14 @@ def test_an_export_has_the_confidence_of_its_run(calibrated, tmp_path, cli):
     assert [r["confidence"] for r in rows[:2]] == pytest.approx([r["confidence"] for r in own[:2]], abs=1e-3)
 
 
+def test_a_calibration_of_another_vocabulary_is_none(calibrated, tmp_path, cli):
+    run = shutil.copytree(calibrated, tmp_path / "run")
+    facts = json.loads((run / "calibration.json").read_text(encoding="utf-8"))
+    facts["familiarity"]["pieces"] = facts["familiarity"]["pieces"][:20]
+    (run / "calibration.json").write_text(json.dumps(facts), encoding="utf-8")
+    assert [row["confidence"] for row in translated(cli, run)[0]] == [None] * 4
+
+
 def test_other_weights_have_no_confidence_until_they_are_calibrated(calibrated, tmp_path, cli, monkeypatch):
     run = shutil.copytree(calibrated, tmp_path / "run")
     before = (run / "calibration.json").read_text(encoding="utf-8")

@@ -51,6 +51,10 @@ class Calibration:
         except (ValueError, KeyError, TypeError):
             return None
 
+    def fits(self, num_pieces: int) -> bool:
+        """False if the file was copied from a run with another source vocabulary than `num_pieces`."""
+        return self.familiarity is None or len(self.familiarity.pieces) == num_pieces
+
     def confidence(self, log_prob: float, pieces: int) -> float:
         """The chrF that translations of this probability have, from 0 to 1 (Platt 1999): sigmoid of a linear
         function of the mean log-probability of the `pieces`, end-of-sentence counted.

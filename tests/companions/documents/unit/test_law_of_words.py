@@ -17,6 +17,8 @@ from transformer_mt.companions.documents.read import read_document
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 ODF = "urn:oasis:names:tc:opendocument:xmlns"
 CHOICES = "choices of drop-down lists"
+ENTRIES = "entries of indexes"
+NUMBERS = "texts of number formats"
 ORDERS = "orders to generators of sites"
 READING = "readings of words (ruby)"
 FIELD = "texts of fields"
@@ -26,6 +28,7 @@ NOTE = "<text:note><text:note-body>{}</text:note-body></text:note>"
 RUN = "<w:r><w:t>{0}</w:t></w:r>"
 B = "<w:r><w:t>b</w:t></w:r>"
 BEGIN, END = (f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "end"))
+INSTR = "<w:r><w:instrText>{}</w:instrText></w:r>"
 DATA = "<w:sdtPr><w:dataBinding/></w:sdtPr>"
 BASE, READ = ("<text:ruby-base>{}</text:ruby-base>", "<text:ruby-text>{}</text:ruby-text>")
 
@@ -101,6 +104,10 @@ WORD = {
     f"<w:sdt>{DATA}<w:sdtContent><w:p>{RUN}</w:p></w:sdtContent></w:sdt>": BOUND,
     f"<w:p>{BEGIN}<w:r><w:t>1</w:t></w:r>{BEGIN}{RUN}{END}{END}{B}</w:p>": FIELD,
     '<w:p><m:oMath xmlns:m="M"><m:r><m:t>{0}</m:t></m:r></m:oMath></w:p>': "formulas",
+    f'<w:p>{BEGIN}<w:r><w:instrText> XE "{{0}}" </w:instrText></w:r>{END}</w:p>': ENTRIES,
+    f"<w:p>{BEGIN}{INSTR.format(' XE &quot;')}{INSTR.format('{0}')}{END}</w:p>": ENTRIES,
+    f"<w:p>{BEGIN}{INSTR.format(' MACROBUTTON Nothing [{0} here]')}{END}</w:p>": "labels of forms",
+    '<w:p><w:pict><v:oval xmlns:v="V" alt="{0}"/></w:pict></w:p>': "alternative texts of old pictures",
 }  # fmt: skip
 TEXT = {
     "<text:p>{0} here</text:p>": None,
@@ -113,6 +120,12 @@ TEXT = {
     f"<text:p>a<text:ruby>{BASE.format('b')}{READ.format('{0}')}</text:ruby></text:p>": READING,
     "<text:p>See <text:bookmark-ref>{0}</text:bookmark-ref></text:p>": FIELD,
     '<text:p>a <loext:content-control xmlns:loext="L">{0}</loext:content-control></text:p>': None,
+    "<table:table><table:title>{0} here</table:title></table:table>": None,
+    "<presentation:date-time-decl>{0} here</presentation:date-time-decl>": None,
+    '<text:p>a<text:alphabetical-index-mark text:string-value="{0}"/></text:p>': ENTRIES,
+    '<text:p>a<text:drop-down><text:label text:value="{0}"/></text:drop-down></text:p>': CHOICES,
+    '<table:help-message table:title="{0}"/>': "prompts and messages of cells",
+    "<number:number><number:embedded-text>{0}</number:embedded-text></number:number>": NUMBERS,
 }  # fmt: skip
 SUBTITLES = {
     "\n00:01.000 --> 00:02.000\n{0} here\n": None,
@@ -134,7 +147,9 @@ def word_file(body):
 
 
 def text_file(body):
-    return zipped({"content.xml": f'<o xmlns:text="{ODF}:text:1.0">{body}</o>'})
+    prefixes = ("text", "table", "number", "presentation")
+    names = " ".join(f'xmlns:{name}="{ODF}:{name}:1.0"' for name in prefixes)
+    return zipped({"content.xml": f"<o {names}>{body}</o>"})
 
 
 FORMATS = {

@@ -196,6 +196,22 @@ def test_a_tab_of_open_document_parts_texts():
     assert "A DOG<text:tab/>12<" in after["content.xml"]
 
 
+@pytest.mark.parametrize(
+    ("code", "num_texts"),
+    [
+        ("0 &quot;dogs&quot;", 1),
+        ("&quot;$&quot;#,##0 General &quot;a &amp; dog&quot;", 1),
+        ("_-* #,##0 &quot;€&quot;_-", 0),
+        ("[$-F800]dddd, mmmm dd", 0),
+        ("&quot;£&quot; General &quot;x&quot;", 0),
+    ],
+)
+def test_words_in_formats_of_numbers_are_counted(code, num_texts):
+    style = f'<styleSheet><numFmts><numFmt numFmtId="164" formatCode="{code}"/></numFmts></styleSheet>'
+    _, stay = translated({"xl/workbook.xml": "<workbook/>", "xl/styles.xml": style}, "xlsx")
+    assert stay == ({"texts of number formats": 1} if num_texts else {})
+
+
 def test_what_is_too_large_is_refused_before_it_is_in_memory():
     raw = zipped(word(BODY + random.Random(1).randbytes(30_000_000).hex()))
     tracemalloc.start()

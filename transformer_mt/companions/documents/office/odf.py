@@ -12,9 +12,10 @@ from transformer_mt.companions.documents.markup.xml_tokens import end_of, xml_to
 from transformer_mt.text.literal_text import has_words
 
 _PARAGRAPHS = {
-    "text:p", "text:h", "svg:title", "svg:desc", "presentation:footer-decl", "presentation:header-decl",
+    "text:p", "text:h", "svg:title", "svg:desc", "table:title", "table:desc",
+    "presentation:footer-decl", "presentation:header-decl", "presentation:date-time-decl",
 }  # fmt: skip
-"""Also the texts that are read in place of a picture, and the headers and footers of slides."""
+"""Also the texts that are read in place of a picture or a table, and what stands at the edges of slides."""
 _TAB = "text:tab"
 """Stands between columns, and before the page number in a table of contents."""
 _AROUND = {

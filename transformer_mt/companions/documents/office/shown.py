@@ -11,8 +11,13 @@ from collections.abc import Iterator
 # kind -> (elements@)attributes whose value is shown, elements whose own text is.
 _SHOWN: dict[str, tuple[str, ...]] = {
     "tooltips": ("tooltip", "screenTip", "office:title", "xlink:title"),
-    "choices of drop-down lists": ("listItem@displayText", "listItem@value", "listEntry@val", "<ListItem>"),
-    "prompts and messages of cells": ("prompt", "promptTitle", "error", "errorTitle"),
+    "choices of drop-down lists": (
+        "listItem@displayText", "listItem@value", "listEntry@val", "<ListItem>", "text:label@text:value",
+    ),
+    "prompts and messages of cells": (
+        "prompt", "promptTitle", "error", "errorTitle",
+        "table:help-message@table:title", "table:error-message@table:title",
+    ),
     "labels of forms": (
         "helpText@val", "statusText@val", "alias@val", "form:label", "form:title", "form:value",
         "form:current-value", "text:help", "text:hint", "suggestedsigner", "signinginstructions",
@@ -22,21 +27,37 @@ _SHOWN: dict[str, tuple[str, ...]] = {
     ),
     "names of sheets": ("sheet@name",),
     "captions of pivot tables and slicers": (
-        "slicer@caption", "timeline@caption", "cacheHierarchy@caption", "pageField@cap", "dataField@name",
-        "rowHeaderCaption", "colHeaderCaption", "grandTotalCaption",
+        "slicer@caption", "timeline@caption", "cacheHierarchy@caption", "cacheField@caption",
+        "pageField@cap", "pivotField@name", "dataField@name", "rowHeaderCaption", "colHeaderCaption",
+        "grandTotalCaption",
         "dataCaption", "missingCaption", "errorCaption", "subtotalCaption", "totalsRowLabel",
     ),
     "texts as pictures (WordArt)": ("textpath@string",),
-    "alternative texts of old pictures": ("altText", "shape@alt", "rect@alt", "roundrect@alt", "group@alt"),
-    "names of sections": ("section@name", "custShow@name"),
+    "alternative texts of old pictures": ("altText", "alt"),
+    "names of sections": ("section@name", "custShow@name", "presentation:show@presentation:name"),
     "properties of the document": (
         "<dc:subject>", "<dc:description>", "<cp:keywords>", "<cp:category>", "<meta:keyword>", "<dc:title>",
     ),
-    "texts of number formats": ("<number:text>",),
+    "texts of number formats": ("<number:text>", "<number:embedded-text>"),
+    "notices of footnotes": (
+        "<text:note-continuation-notice-forward>", "<text:note-continuation-notice-backward>",
+    ),
+    "entries of indexes": (
+        "text:alphabetical-index-mark@text:string-value", "text:alphabetical-index-mark@text:key1",
+        "text:toc-mark@text:string-value", "text:user-index-mark@text:string-value",
+    ),
     "templates of indexes": ("<text:index-title-template>", "<text:index-entry-span>"),
 }  # fmt: skip
-_LIST = re.compile(r'<(?:\w+:)?formula1(?:\s[^<>]*)?>\s*(?:"|&quot;)([^<]+)')
-"""The choices of a cell, where no other cells have them."""
+_WITHIN_VALUES = {
+    "choices of drop-down lists": r'<(?:\w+:)?formula1(?:\s[^<>]*)?>\s*(?:"|&quot;)([^<]+)',
+    "texts of number formats": (
+        r'\sformatCode="(?:[^"&]|&(?!quot;)|&quot;(?:[^"&]|&(?!quot;))*&quot;)*?'
+        r"&quot;((?:[^\"&]|&(?!quot;))*?[^\W\d_]{2})"
+    ),
+    "labels of forms": r">\s*MACROBUTTON\s+\w+\s+([^<]+)",
+    "entries of indexes": r'>\s*(?:XE|TC)\s+(?:"|&quot;)(?:<[^<>]*>|\s)*([^<]+)',
+}
+"""Words within longer values: choices of a cell where no other cells have them, and the codes of fields."""
 _WORD = re.compile(r"[^\W\d_]{2}")
 
 
@@ -57,12 +78,15 @@ def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(parts))
 
 
-_PATTERNS: dict[str, re.Pattern[str]] = {kind: _pattern(names) for kind, names in _SHOWN.items()}
+_PATTERNS = [
+    *((kind, _pattern(names)) for kind, names in _SHOWN.items()),
+    *((kind, re.compile(pattern)) for kind, pattern in _WITHIN_VALUES.items()),
+]
 
 
 def shown_words(xml: str) -> Iterator[str]:
     """The kind of each value with words that is shown and is no text of a paragraph or a cell."""
-    for kind, pattern in [*_PATTERNS.items(), ("choices of drop-down lists", _LIST)]:
+    for kind, pattern in _PATTERNS:
         for match in pattern.finditer(xml):
             if _WORD.search(next(filter(None, match.groups()), "")):
                 yield kind
