@@ -37,7 +37,7 @@ setup-dev: $(VENV)/ready-dev ## add what tests, checks and the documentation nee
 
 $(VENV)/ready-dev: $(VENV)/ready
 	@echo 'installing some 100 packages more for developers: .venv will have 2.7 GB'
-	$(INSTALL) '.[huggingface,argos,browser,teacher,metrics,ray,s3,tensorboard,docs,dev]'
+	$(INSTALL) '.[huggingface,argos,browser,teacher,metrics,ray,tune,s3,tensorboard,docs,dev]'
 	@rm -rf *.egg-info
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $@

@@ -2,11 +2,13 @@
 
 import itertools
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import yaml
 
@@ -16,6 +18,10 @@ from transformer_mt.cpu import has_exact_int8_products, usable_cores
 ROOT = Path(__file__).parent.parent
 if not has_exact_int8_products():
     os.environ["CT2_USE_MKL"] = "1"  # int8 products of such a CPU overflow: the proof refuses tiny models
+# Who runs the tests in the background has SIGINT ignored, and the processes that they start inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.load_profile("any machine")
 
 TINY = {
     "name": "tiny",

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from transformer_mt.settings.section import Mark, members
+from transformer_mt.settings.section import Mark, Searched, members
 
 CORPORA = ("data.train", "data.valid")
 """Keys whose value is replaced, not merged: the keys of two corpora together are no valid corpus."""
@@ -29,6 +29,17 @@ def marks(section: type[BaseModel], dotted: str) -> set[Mark]:
     marked = {mark for mark in field.metadata if isinstance(mark, Mark)}
     below = [kind for kind in _sections(field) if rest.split(".")[0] in kind.model_fields]
     return marked | marks(below[0], rest) if rest and below else marked
+
+
+def searched_keys(section: type[BaseModel], prefix: str = "") -> dict[str, Searched]:
+    """The dotted paths of the keys that `transformer-mt tune` may search."""
+    found: dict[str, Searched] = {}
+    for name, field in section.model_fields.items():
+        if marked := [mark for mark in field.metadata if isinstance(mark, Searched)]:
+            found[prefix + name] = marked[0]
+        for below in _sections(field) if prefix + name not in CORPORA else []:
+            found |= searched_keys(below, f"{prefix}{name}.")
+    return found
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

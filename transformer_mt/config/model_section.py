@@ -12,6 +12,7 @@ from transformer_mt.settings.section import (
     NonNegative,
     Positive,
     Probability,
+    Searched,
     Section,
     names,
 )
@@ -105,9 +106,9 @@ class ModelConfig(Section):
     """The architecture: recurrent is an LSTM or GRU encoder-decoder with attention, encoder is BERT
     (objective masked_lm or classification) and decoder is GPT (objective causal_lm).
     """
-    d_model: Positive = 512
+    d_model: Annotated[Positive, Searched(64, 1024, step=64)] = 512
     """Width of embeddings and of every layer's output."""
-    d_ff: Positive = 2048
+    d_ff: Annotated[Positive, Searched(128, 4096, step=128)] = 2048
     """Inner width of the position-wise feed-forward network."""
     num_heads: Positive = 8
     """Attention heads, which split d_model."""
@@ -117,19 +118,19 @@ class ModelConfig(Section):
     """
     qk_norm: bool = False
     """RMSNorm on the queries and keys of each head."""
-    num_encoder_layers: Positive = 6
+    num_encoder_layers: Annotated[Positive, Searched(1, 12)] = 6
     """Depth of the encoder."""
-    num_decoder_layers: Positive = 6
+    num_decoder_layers: Annotated[Positive, Searched(1, 12)] = 6
     """Depth of the decoder."""
     share_layers: bool = False
     """One layer's weights for all layers of the encoder, and one's for those of the decoder (Universal
     Transformer).
     """
-    dropout: Changeable[Probability] = 0.1
+    dropout: Annotated[Changeable[Probability], Searched(0.0, 0.5)] = 0.1
     """Dropout on embeddings and on the output of each sublayer (the paper's P_drop)."""
-    attention_dropout: Changeable[Probability] = 0.0
+    attention_dropout: Annotated[Changeable[Probability], Searched(0.0, 0.3)] = 0.0
     """Dropout on attention weights."""
-    ffn_dropout: Changeable[Probability] = 0.0
+    ffn_dropout: Annotated[Changeable[Probability], Searched(0.0, 0.5)] = 0.0
     """Dropout inside the feed-forward network, after the activation."""
     layer_drop: Changeable[Probability] = 0.0
     """Probability that a sentence leaves out a layer in training."""

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from transformer_mt.settings.section import Changeable, Conflict, Probability, Section
+from transformer_mt.settings.section import Changeable, Conflict, Probability, Searched, Section
 
 
 def _check_file(file: Any) -> Any:
@@ -27,7 +27,7 @@ class TokenizerConfig(Section):
     """Kind of tokens: byte-pair merges or a unigram language model; char and word take every character
     or word, or the most frequent if there are more than vocab_size; word needs byte_fallback: false.
     """
-    vocab_size: Annotated[int, Field(ge=8, le=1_000_000)] = 8000
+    vocab_size: Annotated[int, Field(ge=8, le=1_000_000), Searched(500, 32_000, log=True)] = 8000
     """Number of tokens, including special tokens and the 256 bytes (per side if not shared)."""
     shared: bool = True
     """Share one vocabulary between both languages."""
@@ -35,7 +35,7 @@ class TokenizerConfig(Section):
     """Spell unknown characters as bytes, so that nothing is ever <unk>."""
     character_coverage: float = Field(0.9999, ge=0.98, le=1.0)
     """Share of the text's characters that get their own token."""
-    bpe_dropout: Changeable[Probability] = 0.0
+    bpe_dropout: Annotated[Changeable[Probability], Searched(0.0, 0.3)] = 0.0
     """Probability of skipping a BPE merge in training, sampled again for each word in each epoch
     (Provilkov 2020).
     """

@@ -18,6 +18,7 @@ from transformer_mt.settings.section import (
     NonNegative,
     Positive,
     Probability,
+    Searched,
     Section,
     names,
     pattern,
@@ -45,11 +46,11 @@ class TrainConfig(Section):
     """Number of updates after which training ends."""
     max_epochs: Changeable[float] = Field(0.0, ge=0.0)
     """Epochs after which training ends, if before max_updates; 0: only max_updates applies."""
-    batch_tokens: AutoOrPositive = 4096
+    batch_tokens: Annotated[AutoOrPositive, Searched(512, 32_768, log=True)] = 4096
     """Budget of one batch in padded tokens: sentences x longest side; auto: as many as fit the device's
     memory.
     """
-    update_tokens: NonNegative = 0
+    update_tokens: Annotated[NonNegative, Searched(512, 131_072, log=True)] = 0
     """Padded tokens of one update over all devices, whatever their number; batch_tokens then only
     limits what a device holds at a time. 0: an update is `accumulate` batches per device.
     """
@@ -87,23 +88,23 @@ class TrainConfig(Section):
     """adamw has decoupled weight decay of matrices, adam adds the decay to the gradient; muon is Muon for the
     layers' matrices, AdamW for the rest.
     """
-    learning_rate: Changeable[float] = Field(0.0007, gt=0.0)
+    learning_rate: Annotated[Changeable[float], Searched(1e-4, 0.03, log=True)] = Field(0.0007, gt=0.0)
     """The highest learning rate, reached at the end of the warm-up."""
     betas: Changeable[list[Probability]] = Field([0.9, 0.98], min_length=2, max_length=2)
     """Adam's decay rates of the two moments (paper, section 5.3)."""
     eps: Changeable[float] = Field(1.0e-9, gt=0.0)
     """Adam's epsilon (paper, section 5.3)."""
-    weight_decay: Changeable[float] = Field(0.0, ge=0.0)
+    weight_decay: Annotated[Changeable[float], Searched(0.0, 2.0)] = Field(0.0, ge=0.0)
     """Weight decay."""
     schedule: Changeable[Literal["inverse_sqrt", "linear", "cosine", "constant"]] = "inverse_sqrt"
     """The learning rate after the warm-up; linear and cosine reach zero one update after the last."""
-    warmup: Changeable[NonNegative] = 4000
+    warmup: Annotated[Changeable[NonNegative], Searched(10, 8000, log=True)] = 4000
     """Updates over which the learning rate rises linearly."""
     loss: LossName = "cross_entropy"
     """cross_entropy is label-smoothed; companions bring others; custom is a class of a Python program."""
     loss_settings: Changeable[dict[str, bool | int | float | str]] = Field({})
     """The settings of a loss other than cross_entropy, by its own names: {weight: 5}."""
-    label_smoothing: Changeable[Probability] = 0.1
+    label_smoothing: Annotated[Changeable[Probability], Searched(0.0, 0.3)] = 0.1
     """Share of the probability spread over the whole vocabulary (paper, section 5.4)."""
     guided_alignment: GuidedAlignmentConfig = GuidedAlignmentConfig()
     """Let one head of the cross-attention learn word alignments."""

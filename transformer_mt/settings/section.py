@@ -40,6 +40,18 @@ class Mark(Enum):
     AFFECTS_SCORES = "validation scores before and after a change of it are not comparable"
 
 
+@dataclass(frozen=True)
+class Searched:
+    """Mark of a number that `transformer-mt tune` may search: the range of the values that it tries."""
+
+    low: float
+    high: float
+    log: bool = False
+    """Small values differ by factors, not by differences."""
+    step: int = 1
+    """Between whole numbers, if both limits are."""
+
+
 T = TypeVar("T")
 Changeable = Annotated[T, Mark.CHANGEABLE]
 Location = Annotated[T, Mark.LOCATION]

@@ -298,13 +298,7 @@ def test_a_closed_pipe_and_ctrl_c_end_quietly(tiny_run):
     )
     assert closed.stdout.count(b"\n") == 1 and closed.stderr == b""
     process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment,
-        # Who runs the tests in the background has SIGINT ignored, and children inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
     )
     process.stdin.write(b"The dog sleeps.\n")
     process.stdin.flush()
@@ -321,7 +315,6 @@ def test_ctrl_c_while_the_modules_load_shows_no_traceback():
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         text=True,
     )
     while not process.stderr.readline().rstrip().endswith(" argparse"):  # the commands' first module

@@ -259,7 +259,7 @@ CONTENTS = st.one_of(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=CONTENTS, name=st.sampled_from(NAMES))
 def test_whatever_a_file_holds_it_gives_pairs_or_one_sentence(tmp_path, content, name):
     (tmp_path / name).write_bytes(content)

@@ -42,7 +42,7 @@ def test_sentences_end_where_their_language_ends_them(lang, text, sentences):
     assert split_sentences(text, lang) == sentences
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(alphabet="abA1 .,!?\u3002“\n\t", max_size=60), st.sampled_from(["en", "zh", "xx"]))
 def test_no_character_is_lost_between_sentences(text, lang):
     sentences = split_sentences(text, lang)
@@ -102,7 +102,7 @@ def supermodular(texts):
     return [len(text.split()) + max(0, len(text.split()) - 1) for text in texts]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.text(alphabet="ab .,!?\u3002\n", max_size=60),
     st.integers(1, 6),

@@ -73,7 +73,7 @@ def test_translate_keeps_one_line_per_line(translator):
     assert all("\n" not in result.translation for result in results)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lines=st.lists(
         st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=12), max_size=5
@@ -222,7 +222,7 @@ SEARCHES = [
 ]
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 def test_a_lines_translation_is_its_own(translator, sentences, search, data):

@@ -1,8 +1,8 @@
 """Work with several models or trainings: back-translation, students of teachers, sweeps, comparisons.
 
 Each can be stopped and run again: what is done is kept. Begin with `synthetic.py` (a model's translations
-as a corpus, of which `backtranslation_chain.py` is the whole way), `distill.py`, `sweep_plan.py` or
-`comparison.py`.
+as a corpus, of which `backtranslation_chain.py` is the whole way), `distill.py`, `sweep_plan.py`, `tune.py`
+or `comparison.py`.
 """
 
 from transformer_mt.companion import Command, Companion
@@ -18,6 +18,7 @@ companion = Companion(
             f"{_HERE}.commands.distill_teacher", "train a small, fast student of a trained model", "train"
         ),
         "sweep": Command(f"{_HERE}.commands.sweep", "compare variants of a config", "train"),
+        "tune": Command(f"{_HERE}.commands.tune", "search for better settings of a config", "train"),
         "plot": Command(f"{_HERE}.commands.plot_pictures", "plot attention or learning curves", "research"),
         "compare": Command(f"{_HERE}.commands.compare_systems", "compare systems on test sets", "research"),
         "rerank": Command(f"{_HERE}.commands.rerank", "choose among candidates by a metric", "research"),

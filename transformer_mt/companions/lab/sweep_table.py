@@ -151,7 +151,7 @@ def _table(
             row.variant,
             f"{row.parameters:,}",
             f"{row.tokens_per_second:,.0f}" if row.tokens_per_second else "",
-            _spread(row.valid),
+            spread(row.valid),
         ]
         lines.append([*cells, str(len(row.seeds))])
     notes = [f"validation: greedy, `{signature}`"]
@@ -180,7 +180,7 @@ def _tables_of_texts(done: Iterable[Job], sweep: Sweep) -> str:
                 [score["value"] for one, score in scores if (one, score["name"]) == (variant, name)]
                 for name in names
             ]
-            rows.append([variant, ", ".join(seen), *(_spread(of_name, 4) for of_name in values)])
+            rows.append([variant, ", ".join(seen), *(spread(of_name, 4) for of_name in values)])
         signatures = [
             f"- {name}: {with_names((one, s['signature']) for one, s in scores if s['name'] == name)}\n"
             for name in names
@@ -199,7 +199,7 @@ def _machine(entries: Sequence[dict[str, Any]]) -> str:
     return f"commit {start.get('commit')}, {device}, {start.get('precision')}, torch {start.get('torch')}"
 
 
-def _spread(values: Sequence[float], digits: int = 2) -> str:
+def spread(values: Sequence[float], digits: int = 2) -> str:
     """Mean and sample deviation."""
     if not values:
         return ""

@@ -31,8 +31,6 @@ def test_a_sweep_goes_on_where_ctrl_c_stopped_it(tmp_path, cli):
         [sys.executable, "-m", "transformer_mt", "sweep", "which.yaml", "--jobs", "2"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        # Who runs the tests in the background has SIGINT ignored, and children inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     log = tmp_path / "runs" / "which" / "scaled_dot" / "seed-1" / "log.txt"
     deadline = time.monotonic() + 120

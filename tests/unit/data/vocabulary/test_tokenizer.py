@@ -24,7 +24,7 @@ def test_special_ids(tokenizer):
     assert [tokenizer.src.id_to_piece(i) for i in range(4)] == ["<pad>", "<unk>", "<s>", "</s>"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
 def test_nothing_is_ever_unknown_and_a_decoded_line_is_one_line(tokenizer, text):
     ids = tokenizer.encode_tgt([text])[0]

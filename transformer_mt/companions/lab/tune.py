@@ -1,0 +1,226 @@
+"""The search of `transformer-mt tune`: Optuna proposes settings, short trainings sort out the bad ones.
+
+A trial is trained with a ninth of the updates, then with a third, then with all, each time from the
+beginning: the start of a long training says little, as its learning rate is still high and weight decay pays
+late. After each training it goes on only if it is among the best third of the trials that came so far
+(asynchronous successive halving, Li et al. 2020). Trials are proposed by TPE (Bergstra et al. 2011).
+"""
+
+import json
+import math
+import shutil
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from transformer_mt import checkpoint
+from transformer_mt.api import train
+from transformer_mt.config import Config
+from transformer_mt.config.dump import as_overrides, given_settings
+from transformer_mt.config.keys import searched_keys
+from transformer_mt.config.load import load_config
+from transformer_mt.errors import InputError, WorkError
+from transformer_mt.locks import FolderLock, lock_folder
+from transformer_mt.messages import say
+from transformer_mt.runs.folder import RunFolder
+from transformer_mt.training.planning.lengths import lengths_of
+from transformer_mt.training.planning.plan import plan_training
+
+SEEDS = 3
+"""Trainings of the config and of the winner, by which they are compared."""
+RUNGS = (1, 3, 9)
+"""The ninths of the updates of a trial's trainings."""
+_CHANGE_TIME = {
+    "train.batch_tokens", "train.update_tokens", "model.d_model", "model.d_ff", "tokenizer.vocab_size",
+    "model.num_encoder_layers", "model.num_decoder_layers",
+}  # fmt: skip
+"""With these keys an update takes another time: the number of updates is changed to make up for it."""
+
+
+class Search:
+    """A study in a folder. Several processes, on machines that share the folder, may work on it."""
+
+    def __init__(
+        self,
+        file: str,
+        overrides: Sequence[str],
+        keys: Sequence[str],
+        folder: Path,
+        hours: float = math.inf,
+        most_trials: float = math.inf,
+    ) -> None:
+        """`file` and `overrides` are the config to begin with; the hours are from now on."""
+        try:
+            import optuna
+        except ImportError:
+            raise InputError("tune needs Optuna: pip install 'transformer-mt[tune]'") from None
+        warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self.file, self.overrides, self.folder = file, overrides, folder
+        self._deadline, self._most_trials = time.monotonic() + 3600 * hours, most_trials
+        self.config = load_config(file, list(overrides))
+        if self.config.train.monitor == "loss" and "tokenizer.vocab_size" in keys:
+            raise InputError(
+                "train.monitor must be a metric to search tokenizer.vocab_size, because losses of different "
+                "vocabularies cannot be compared, but is loss"
+            )
+        self.start = {key: attrgetter(key)(self.config) for key in keys if key in searched_keys(Config)}
+        self._ranges = {key: _range_of(key, self.start) for key in keys}
+        folder.mkdir(parents=True, exist_ok=True)
+        backend = optuna.storages.journal.JournalFileBackend(str(folder / "study.journal"))
+        self.study = optuna.create_study(
+            storage=optuna.storages.JournalStorage(backend),
+            study_name="tune",
+            load_if_exists=True,
+            direction="maximize",
+            # Unfinished trials of other processes count as bad ones, so that all look at different places.
+            sampler=optuna.samplers.TPESampler(multivariate=True, constant_liar=True),
+            pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=3),
+        )
+        described = [given_settings(self.config), *sorted(keys)]
+        if self.study.user_attrs.get("described", described) != described:
+            raise InputError(
+                f"{folder}: is the study of another config or of other keys; name another folder with --out"
+            )
+        self.study.set_user_attr("described", described)
+
+    def run(self) -> None:
+        """Train trials until the time is over that the comparison of the winner leaves."""
+        while (claimed := self._next_trial()) is not None:
+            trial, lock = claimed
+            with lock:
+                self._train(trial)
+
+    def _next_trial(self) -> tuple[Any, FolderLock] | None:
+        """An interrupted trial, or a new one; None if there is no time for it."""
+        from optuna.trial import Trial, TrialState
+
+        for frozen in self.study.get_trials(states=[TrialState.RUNNING]):
+            if "settings" in frozen.user_attrs and (lock := self._lock(frozen.number)):
+                return Trial(self.study, frozen._trial_id), lock
+        num_trials = len(self.study.get_trials(deepcopy=False))
+        if num_trials >= self._most_trials or not self._has_time(RUNGS[0]):
+            return None
+        if not num_trials:  # the config itself
+            near = {key: min(max(self.start[key], of.low), of.high) for key, of in self._ranges.items()}
+            self.study.enqueue_trial(near)
+        trial = self.study.ask(self._ranges)
+        lock = self._lock(trial.number)
+        assert lock is not None, "the trial is new"
+        trial.set_user_attr("settings", _settings(self.config, trial.params) if trial.number else {})
+        return trial, lock
+
+    def _lock(self, number: int) -> FolderLock | None:
+        """None if another process trains this trial."""
+        folder = self.folder / f"trial-{number:03}"
+        folder.mkdir(exist_ok=True)
+        try:
+            return lock_folder(folder)
+        except InputError:
+            return None
+
+    def _has_time(self, rung: int) -> bool:
+        """True if a training of this rung will end in time, and the comparison after it."""
+
+        def longest(rung: int) -> float:
+            trials = self.study.get_trials(deepcopy=False)
+            return max((trial.user_attrs.get(f"seconds-{rung}", 0.0) for trial in trials), default=0.0)
+
+        return time.monotonic() + longest(rung) + 2 * (SEEDS - 1) * longest(RUNGS[-1]) < self._deadline
+
+    def _train(self, trial: Any) -> None:
+        from optuna.trial import TrialState
+
+        settings, name = trial.user_attrs["settings"], f"trial {trial.number}"
+        say(f"{name}: {', '.join(as_overrides(settings)) or 'the config itself'}")
+        for rung in RUNGS:
+            begun = time.monotonic()
+            try:
+                value = self.trained(settings, self.run_folder(trial, rung), rung)
+            except (WorkError, InputError) as error:  # it diverged, or the settings do not go together
+                if trial.number == 0:
+                    raise
+                say(f"{name}: {error}")
+                value = math.nan
+            trial.set_user_attr(f"seconds-{rung}", time.monotonic() - begun)
+            trial.report(value, rung)
+            say(f"{name}: {self.config.train.monitor} {abs(value):.2f} with {rung} ninths of the updates")
+            goes_on = rung == RUNGS[-1] or (not trial.should_prune() and self._has_time(3 * rung))
+            if math.isnan(value) or not (goes_on or trial.number == 0):
+                self.study.tell(trial, state=TrialState.PRUNED)
+                return
+        self.study.tell(trial, value)
+
+    def run_folder(self, trial: Any, rung: int = RUNGS[-1]) -> Path:
+        """The folder of a training of the trial."""
+        return self.folder / f"trial-{trial.number:03}" / f"{rung}-of-9"
+
+    def trained(
+        self, settings: Mapping[str, Any], folder: Path, rung: int = RUNGS[-1], more_seed: int = 0
+    ) -> float:
+        """Train with these settings, or go on with it. Returns the score of the validation sets that the
+        checkpoint was chosen by, negative where less is better.
+        """
+        run = RunFolder(folder)
+        if not run.is_finished:
+            own = {"train.keep_checkpoints": 1, "train.export": False, "seed": self.config.seed + more_seed}
+            words = {**self.whole_settings(settings, rung / RUNGS[-1]), **own}
+            train(load_config(self.file, [*self.overrides, *as_overrides(words)]), folder)
+        shutil.rmtree(run.checkpoints, ignore_errors=True)  # it will not be trained further
+        (score,) = json.loads(checkpoint.metadata(run.weights_file)["transformer_mt"])["score"].values()
+        return float(score)
+
+    def whole_settings(self, settings: Mapping[str, Any], share: float = 1.0) -> dict[str, Any]:
+        """The settings of a trial with the length of its training, for this share of the config's time."""
+        config = load_config(self.file, [*self.overrides, *as_overrides(settings)])
+        share *= self._time_ratio(config) if _CHANGE_TIME & settings.keys() else 1
+        length = {
+            "train.max_updates": max(1, round(config.train.max_updates * share)),
+            "train.max_epochs": config.train.max_epochs * share,
+            "train.warmup": round(config.train.warmup * share),
+        }
+        return {**settings, **(length if share != 1 else {})}
+
+    def _time_ratio(self, config: Config) -> float:
+        """How many updates of this config take the time of one of the study's. The study keeps the times: a
+        training that is resumed must have the same number of updates.
+        """
+        known = dict(self.study.user_attrs.get("seconds", {}))
+        for name, one in ((given_settings(one), one) for one in (self.config, config)):
+            if name not in known:
+                known[name] = plan_training(*lengths_of(one)).seconds
+                if known[name] is None:
+                    raise WorkError("the model does not fit the memory")
+        self.study.set_user_attr("seconds", known)
+        return known[given_settings(self.config)] / known[given_settings(config)]
+
+
+def _range_of(key: str, start: Mapping[str, Any]) -> Any:
+    """The range of a key for Optuna."""
+    import optuna
+
+    known = searched_keys(Config)
+    if key not in known:
+        raise InputError(f"--keys must be among {', '.join(known)}, but names {key}")
+    if isinstance(start[key], str):
+        raise InputError(f"{key} must be a number to be searched, but is {start[key]}")
+    low, high = known[key].low, known[key].high
+    if isinstance(low, int):
+        return optuna.distributions.IntDistribution(low, int(high), known[key].log, known[key].step)
+    return optuna.distributions.FloatDistribution(low, high, known[key].log)
+
+
+def _settings(config: Config, params: Mapping[str, float]) -> dict[str, Any]:
+    """The settings that a trial proposes, with three digits, and heads and feed-forward networks that grow
+    with the width.
+    """
+    settings = {key: float(f"{v:.3g}") if isinstance(v, float) else v for key, v in params.items()}
+    if (width := settings.get("model.d_model")) is None:
+        return settings
+    heads = max(1, int(width) * config.model.num_heads // config.model.d_model)
+    heads = next(number for number in range(heads, 0, -1) if width % number == 0)
+    inner = config.model.d_ff * width // config.model.d_model
+    return {"model.num_heads": heads, "model.d_ff": inner, **settings}
