@@ -35,6 +35,8 @@ from transformer_mt.text.file_formats import format_of
 
 _OFFICE = ("docx", "pptx", "xlsx", "odt", "odp")
 _WORD = re.compile(r"[A-Za-z]{3,}")
+_ADDRESS = re.compile(r"\S+@\S+|(?:https?://|www\.)\S+")
+"""What the documentation says that it stays."""
 _JOINED = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _OWN = {"page", "error", "formularfeld"}
 """Words that LibreOffice writes by itself: footers of sheets, references that lead nowhere."""
@@ -57,7 +59,7 @@ class Shown:
     """Words that are shown as they were."""
 
     def count(self, shown: str) -> None:
-        for word in _WORD.findall(unicodedata.normalize("NFKC", shown)):
+        for word in _WORD.findall(unicodedata.normalize("NFKC", _ADDRESS.sub(" ", shown))):
             self.words += 1
             parts = [part.lower() for part in _JOINED.split(word)]  # the accessibility tree joins names
             if not all(turned(part) in self.texts or part in _OWN for part in parts):
