@@ -37,6 +37,8 @@ _OFFICE = ("docx", "pptx", "xlsx", "odt", "odp")
 _WORD = re.compile(r"[A-Za-z]{3,}")
 _ADDRESS = re.compile(r"\S+@\S+|(?:https?://|www\.)\S+")
 """What the documentation says that it stays."""
+_ROMAN = re.compile(r"[ivxlc]+|[IVXLC]+")
+"""Numbers that LibreOffice writes before paragraphs."""
 _JOINED = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _OWN = {"page", "error", "formularfeld"}
 """Words that LibreOffice writes by itself: footers of sheets, references that lead nowhere."""
@@ -60,6 +62,8 @@ class Shown:
 
     def count(self, shown: str) -> None:
         for word in _WORD.findall(unicodedata.normalize("NFKC", _ADDRESS.sub(" ", shown))):
+            if _ROMAN.fullmatch(word):
+                continue
             self.words += 1
             parts = [part.lower() for part in _JOINED.split(word)]  # the accessibility tree joins names
             if not all(turned(part) in self.texts or part in _OWN for part in parts):

@@ -134,6 +134,20 @@ def test_what_stays_is_counted():
     ]
 
 
+def test_the_picture_of_an_embedded_object_with_texts_is_counted():
+    """It shows the old texts until the object is opened."""
+    text = 'xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"'
+    members = {
+        "content.xml": f"<o {text}><text:p>a dog</text:p></o>",
+        "Object 1/content.xml": f"<o {text}><text:p>a cat</text:p></o>",
+        "Object 2/content.xml": f"<o {text}><text:p>12</text:p></o>",
+        "ObjectReplacements/Object 1": "picture",
+        "ObjectReplacements/Object 2": "picture",
+    }
+    after, stay = translated(members, "odt")
+    assert "A CAT" in after["Object 1/content.xml"] and stay == {"pictures of embedded objects": 1}
+
+
 def test_the_table_of_contents_and_the_title_of_a_book_are_translated():
     members = {
         "META-INF/container.xml": "<container/>",

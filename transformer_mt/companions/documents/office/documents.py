@@ -4,6 +4,7 @@ import html
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import PurePosixPath
@@ -48,6 +49,8 @@ _OF_SIGNATURES = re.compile(
     r"(?:_xmlsignatures/|digital-signature|(?:document|macro|package)?signatures\.xml)[^<>]*/>"
 )
 _EMBEDDED = re.compile(r"(?:word|ppt|xl)/embeddings/.+")
+_REPLACEMENT = re.compile(r"(?:\./)?ObjectReplacements/(.+)")
+"""The picture of an object such as a chart, which is shown until the object is opened."""
 _LOOKS_INTO = re.compile(
     r"\b(?:(?:COUNT|SUM|AVERAGE|MAX|MIN)IFS?|[VHX]?LOOKUP|X?MATCH|SEARCHB?|FINDB?|LEFTB?|RIGHTB?|MIDB?|REPLACEB?"
     r"|SUBSTITUTE|EXACT|TEXT(?:BEFORE|AFTER|SPLIT)|REGEX\w*|FILTER|D(?:COUNTA?|SUM|GET|AVERAGE|MAX|MIN))\s*\(",
@@ -130,9 +133,13 @@ class OfficeDocument:
         pieces: list[Piece] = []
         # Before anything is unpacked
         check_size(sum(member.info.file_size for member in self._with_text), self.name, most_bytes, "XML")
+        objects = set()
         for member in self._with_text:
             name = f"{self.name}/{member.info.filename}"
-            pieces += [*self.kind.parse(decode_page(member.content, name)[0], name), _BETWEEN]
+            parsed = self.kind.parse(decode_page(member.content, name)[0], name)
+            if any(isinstance(piece, MarkedText) for piece in parsed):
+                objects.add(PurePosixPath(member.info.filename).parent.name)
+            pieces += [*parsed, _BETWEEN]
         named = self._named_texts()
         pieces = [
             Stays(piece.render(), _NAMED)
@@ -140,7 +147,7 @@ class OfficeDocument:
             else piece
             for piece in pieces
         ]
-        return [*pieces, *self._others()]
+        return [*pieces, *self._others(objects)]
 
     def _named_texts(self) -> "_NamedTexts":
         """The texts that other parts of a workbook compare with those of its cells: names of columns, strings
@@ -161,14 +168,18 @@ class OfficeDocument:
             parts += _RULE.findall(text)
         return _NamedTexts.of(whole, parts)
 
-    def _others(self) -> Iterator[Piece]:
-        """An empty piece for each part with text that is not read."""
+    def _others(self, objects: AbstractSet[str]) -> Iterator[Piece]:
+        """An empty piece for each part with text that is not read. `objects` are the embedded documents of
+        OpenDocument in which there are texts.
+        """
         for pattern, what in _OTHER_MARKUP.items():
             for member in self._with_text:
                 yield from [Stays("", what)] * len(re.findall(pattern, member.content))
         for member in self.members:
             if _EMBEDDED.fullmatch(member.info.filename):
                 yield Stays("", "embedded files")
+            elif (of := _REPLACEMENT.fullmatch(member.info.filename)) and of[1] in objects:
+                yield Stays("", "pictures of embedded objects")
             elif member.info.filename.lower().endswith(".svg") and _SVG_TEXT.search(member.content):
                 yield Stays("", "pictures with texts (SVG)")
             elif _SHOWN_IN.fullmatch(member.info.filename):
