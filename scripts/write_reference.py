@@ -233,7 +233,7 @@ def commands_page() -> str:
         if any(row in of_search for row in all_options):
             parts.append("Also all options of [the search](#the-search).")
     parts += ["## The search", "Settings that override `decode` in the model's config."]
-    parts.append(table(of_search, ["argument", "meaning"]))
+    parts.append(_folded(f"{len(of_search)} options", table(of_search, ["argument", "meaning"])))
     return _page(parts)
 
 

@@ -122,7 +122,7 @@ def test_what_an_ancestor_was_trained_on_is_marked(tmp_path, seed):
     check_chain(tmp_path, seed)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @needs("lab")
 def test_what_an_ancestor_was_trained_on_is_marked_in_60_chains(tmp_path):
     for seed in range(5, 65):

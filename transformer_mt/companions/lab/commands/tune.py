@@ -9,10 +9,9 @@ from transformer_mt.errors import InputError, Interrupted
 from transformer_mt.messages import say
 
 _ABOUT = (
-    "Search for settings that are better than a config's: Optuna proposes trials, which are trained with a "
-    "ninth of the updates, the better ones with a third, the best with all. Ends with the winner and the "
-    "config trained with three seeds, a page (tune.md) and a config (tuned.yaml) in the study's folder. Only "
-    "validation sets are looked at. Rerun it to resume; run it in several places to search in parallel."
+    "Search for better settings of a config by the validation sets: Optuna proposes them, short trainings "
+    "sort them out. Ends with a page, and with a config of the best. Rerun it to resume; run it in several "
+    "places to search in parallel."
 )
 
 USUAL_KEYS = ["train.learning_rate", "train.weight_decay", "train.label_smoothing", "model.dropout"]
