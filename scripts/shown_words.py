@@ -12,8 +12,10 @@ without a count are named, with the words.
 
 import argparse
 import codecs
+import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import unicodedata
@@ -104,9 +106,14 @@ def by_libreoffice(file: Path, folder: Path) -> str | None:
     command = ["soffice", profile, "--headless", "--convert-to", "pdf", "--outdir", str(folder), str(file)]
     pdf = folder / f"{file.stem}.pdf"
     pdf.unlink(missing_ok=True)
+    # In a session of its own: what `soffice` starts would go on after it is killed.
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
     try:
-        subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
+        process.wait(_SECONDS)
     except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
         return None
     if not pdf.exists():
         return None
