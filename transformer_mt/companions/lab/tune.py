@@ -22,7 +22,7 @@ from transformer_mt.config import Config
 from transformer_mt.config.dump import as_overrides, given_settings
 from transformer_mt.config.keys import searched_keys
 from transformer_mt.config.load import load_config
-from transformer_mt.errors import InputError, WorkError
+from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.locks import FolderLock, lock_folder
 from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder
@@ -83,7 +83,8 @@ class Search:
         described = [given_settings(self.config), *sorted(keys)]
         if self.study.user_attrs.get("described", described) != described:
             raise InputError(
-                f"{folder}: is the study of another config or of other keys; name another folder with --out"
+                f"{folder}: is the study of another config or of other keys; name another folder with ",
+                Setting("out"),
             )
         self.study.set_user_attr("described", described)
 
@@ -204,7 +205,7 @@ def _range_of(key: str, start: Mapping[str, Any]) -> Any:
 
     known = searched_keys(Config)
     if key not in known:
-        raise InputError(f"--keys must be among {', '.join(known)}, but names {key}")
+        raise InputError(Setting("keys"), f" must be among {', '.join(known)}, but names {key}")
     if isinstance(start[key], str):
         raise InputError(f"{key} must be a number to be searched, but is {start[key]}")
     low, high = known[key].low, known[key].high
