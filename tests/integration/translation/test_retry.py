@@ -97,9 +97,9 @@ def test_an_export_has_the_confidence_of_its_run(calibrated, tmp_path, cli):
 
 def test_a_calibration_of_another_vocabulary_is_none(calibrated, tmp_path, cli):
     run = shutil.copytree(calibrated, tmp_path / "run")
-    facts = json.loads((run / "calibration.json").read_text(encoding="utf-8"))
-    facts["familiarity"]["pieces"] = facts["familiarity"]["pieces"][:20]
-    (run / "calibration.json").write_text(json.dumps(facts), encoding="utf-8")
+    calibration = json.loads((run / "calibration.json").read_text(encoding="utf-8"))
+    calibration["familiarity"]["pieces"] = calibration["familiarity"]["pieces"][:20]
+    (run / "calibration.json").write_text(json.dumps(calibration), encoding="utf-8")
     assert [row["confidence"] for row in translated(cli, run)[0]] == [None] * 4
 
 

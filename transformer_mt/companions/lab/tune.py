@@ -101,7 +101,10 @@ class Search:
 
         for frozen in self.study.get_trials(states=[TrialState.RUNNING]):
             if "settings" in frozen.user_attrs and (lock := self._lock(frozen.number)):
-                return Trial(self.study, frozen._trial_id), lock
+                # Another process may have ended it since the trials were listed.
+                if self.study.trials[frozen.number].state == TrialState.RUNNING:
+                    return Trial(self.study, frozen._trial_id), lock
+                lock.release()
         num_trials = len(self.study.get_trials(deepcopy=False))
         if num_trials >= self._most_trials or not self._has_time(RUNGS[0]):
             return None
@@ -146,11 +149,14 @@ class Search:
                     raise
                 say(f"{name}: {error}")
                 value = math.nan
-            trial.set_user_attr(f"seconds-{rung}", time.monotonic() - begun)
             trial.report(value, rung)
-            say(f"{name}: {self.config.train.monitor} {abs(value):.2f} with {rung} ninths of the updates")
+            if math.isnan(value):
+                self.study.tell(trial, state=TrialState.PRUNED)
+                return
+            trial.set_user_attr(f"seconds-{rung}", time.monotonic() - begun)
+            say(f"{name}: {self.config.train.monitor} {abs(value):.2f} after {rung}/9 of the updates")
             goes_on = rung == RUNGS[-1] or (not trial.should_prune() and self._has_time(3 * rung))
-            if math.isnan(value) or not (goes_on or trial.number == 0):
+            if not (goes_on or trial.number == 0):
                 self.study.tell(trial, state=TrialState.PRUNED)
                 return
         self.study.tell(trial, value)

@@ -12,25 +12,30 @@ from transformer_mt.companions.lab.tune import RUNGS, SEEDS, Search
 from transformer_mt.config.dump import as_overrides, flow, given_settings
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora.evaluation_sets import EvaluationSet, evenly_spaced, read_set
+from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.metrics import metrics_by_test
 from transformer_mt.files import write_text
-from transformer_mt.locks import lock_folder
+from transformer_mt.locks import wait_for_folder
 from transformer_mt.markdown import table
 from transformer_mt.runs.folder import RunFolder
 
 
 def finish(search: Search) -> str:
     """Train the start and the winner with more seeds, write tune.md, tune.png and tuned.yaml into the study's
-    folder, and return the page. InputError if another process does it.
+    folder, and return the page. WorkError if another process still trains the config itself.
     """
+    from optuna.trial import TrialState
+
     start, *_ = search.study.get_trials(deepcopy=False)
+    if start.state != TrialState.COMPLETE:
+        raise WorkError(f"{search.folder}: another process still trains the config itself; it ends the study")
     winner = search.study.best_trial
-    systems = {"start": start, "winner": winner} if winner.number else {"start": start}
+    systems = {"config": start, "winner": winner} if winner.number else {"config": start}
     runs: dict[str, list[RunFolder]] = {}
     values: dict[str, list[float]] = {}
     final = search.folder / "final"
     final.mkdir(exist_ok=True)
-    with lock_folder(final):
+    with wait_for_folder(final):  # of several processes each compares, the later ones with more trials
         for seed in range(SEEDS if winner.number else 1):
             for name, trial in systems.items():
                 folder = final / f"{name}-{trial.number:03}-seed-{seed}" if seed else search.run_folder(trial)
@@ -42,13 +47,15 @@ def finish(search: Search) -> str:
     monitor = search.config.train.monitor
     scores = {name: spread(of_seeds) for name, of_seeds in values.items()}
     if settings:
-        result = f"validation {monitor} {scores['start']} with the config, {scores['winner']} with the winner"
+        result = (
+            f"validation {monitor} {scores['config']} with the config, {scores['winner']} with the winner"
+        )
         result += f" ({SEEDS} seeds{_significance(comparison, monitor)})"
         named = {**search.whole_settings(settings), "name": f"{search.config.name}-tuned"}
         tuned = load_config(search.file, [*search.overrides, *as_overrides(named)])
         write_text(search.folder / "tuned.yaml", f"# {result}\n{given_settings(tuned)}")
     else:
-        result = f"no trial is better than the config: validation {monitor} {scores['start']}"
+        result = f"no trial is better than the config: validation {monitor} {scores['config']}"
     curves = [(name, run.entries()) for name, of_name in runs.items() for run in of_name]
     pictures.curves(curves, "updates", search.folder / "tune.png")
     importance = _importance(search)
@@ -73,7 +80,7 @@ def _compared(search: Search, runs: Mapping[str, list[RunFolder]]) -> Comparison
     tests = []
     for number, corpus in enumerate(data.valid_sets):
         if data.objective_of(corpus) == "translation":
-            sentences = list(read_set(corpus, data.languages, runs["start"][0].path, "valid"))
+            sentences = list(read_set(corpus, data.languages, runs["config"][0].path, "valid"))
             chosen, languages = evenly_spaced(sentences, train.validate_sentences), data.languages_of(corpus)
             tests.append(EvaluationSet(f"valid-{number}", corpus.describe(), chosen, corpus.tag, languages))
     systems = []

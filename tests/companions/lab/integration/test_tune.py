@@ -1,4 +1,4 @@
-"""`transformer-mt tune`: a study of tiny trainings, stopped in the middle, gone on with, and finished."""
+"""`transformer-mt tune` with tiny trainings: a study from its first trial to its page."""
 
 import os
 import signal
@@ -75,16 +75,38 @@ def test_a_study_that_was_stopped_goes_on(config, tmp_path, cli, no_pictures):
 
 
 @pytest.mark.long
+def test_two_processes_work_on_one_study_and_a_trial_that_fails_is_counted(config, tmp_path):
+    """Batches below data.max_length are refused: such trials fail."""
+    settings = ["data.max_length=4000", "train.batch_tokens=4096", "--keys", "train.batch_tokens"]
+    command = [sys.executable, "-m", "transformer_mt", "tune", config, *settings, "--out", "study"]
+    processes = [
+        subprocess.Popen(
+            [*map(str, command), "--trials", "6"], cwd=tmp_path, stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    errors = [process.communicate(timeout=500)[1].decode() for process in processes]
+    assert 0 in [process.returncode for process in processes], errors
+    assert not any("Traceback" in error for error in errors)
+    page = (tmp_path / "study" / "tune.md").read_text(encoding="utf-8")
+    trials = study_of(tmp_path / "study").trials
+    assert 6 <= len(trials) <= 7 and all(trial.state.is_finished() for trial in trials)
+    failed = [trial for trial in trials if trial.number and trial.params["train.batch_tokens"] < 4000]
+    assert page.count("| failed ") == len(failed)
+
+
+@pytest.mark.long
 def test_a_wider_model_gets_fewer_updates(config, tmp_path, cli, no_pictures):
     """So that all trials take the same time."""
     out = tmp_path / "study"
-    cli("tune", config, "--keys", "model.d_model", "--out", out, "--trials", 3)
+    cli("tune", config, "train.max_updates=90", "--keys", "model.d_model", "--out", out, "--trials", 3)
     wide = [trial for trial in study_of(out).trials[1:] if trial.intermediate_values]
     assert wide
     for trial in wide:
         run = RunFolder(out / f"trial-{trial.number:03}" / "1-of-9").config()
         assert run.model.d_model == trial.params["model.d_model"] and run.model.d_ff > run.model.d_model
-        assert run.train.max_updates <= 2
+        assert run.train.max_updates < 10 or run.model.d_model < 256  # little wider: within the noise
     assert "model.d_model" in (out / "tune.md").read_text(encoding="utf-8")
 
 
