@@ -1,6 +1,5 @@
 """What tests share: a cache of their own, tiny configs, and one tiny trained run."""
 
-import itertools
 import os
 import signal
 import sys
@@ -158,20 +157,15 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def train_interrupted(config: Any, folder: Path, updates: int) -> None:
     """Train up to an update that fails, as a killed process ends: without saving."""
+    from tests.helpers.faults import before_each_update
     from transformer_mt.api import train
-    from transformer_mt.training.update.step import Updater
 
-    original, calls = Updater.update, itertools.count(1)
-
-    def interrupted(self: Updater, *arguments: Any) -> Any:
-        if next(calls) > updates:
+    def interrupted(number: int, *_: object) -> None:
+        if number > updates:
             raise ZeroDivisionError
-        return original(self, *arguments)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Updater, "update", interrupted)
-        with pytest.raises(ZeroDivisionError):
-            train(config, folder)
+    with before_each_update(interrupted), pytest.raises(ZeroDivisionError):
+        train(config, folder)
 
 
 @pytest.fixture

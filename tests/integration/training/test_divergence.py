@@ -6,9 +6,9 @@ import pytest
 
 from transformer_mt.api import train
 from transformer_mt.config import load_config
+from transformer_mt.corpora import toy
 from transformer_mt.errors import WorkError
 from transformer_mt.files import read_objects
-from transformer_mt.training import divergence
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -30,31 +30,29 @@ def test_a_loss_out_of_all_bounds_ends_it(write_config, tmp_path):
     assert not any(entry["is_best"] for entry in validations if entry["loss"] > 4 * math.log(400))
 
 
-def test_validations_worse_than_a_guess_end_it_unless_the_model_overfits(write_config, tmp_path, monkeypatch):
-    monkeypatch.setattr(divergence, "_uniform", lambda run: 3.0)
-    monkeypatch.setattr(divergence, "_WORSE", 0.5)
-    message, validations = diverged(write_config, tmp_path, learning_rate=0.001, log_every=50)
+def test_validations_worse_than_a_guess_end_it(write_config, tmp_path):
+    message, validations = diverged(write_config, tmp_path, learning_rate=1.1, log_every=50)
     assert len(validations) == 3 and "the validation loss is" in message
 
 
-def test_a_model_that_overfits_goes_on(write_config, tmp_path, monkeypatch):
-    from transformer_mt.training.state.progress import Progress
-
-    monkeypatch.setattr(divergence, "_uniform", lambda run: 3.0)
-    count = Progress.count
-
-    def learnt(self, result):
-        count(self, result)
-        self.train_nll = 0.1
-
-    monkeypatch.setattr(Progress, "count", learnt)
-    data = {"train": {"toy": "train", "size": 150}}
-    settings = {"max_updates": 16, "validate_every": 4, "warmup": 1}
-    assert train(load_config(write_config(data=data, train=settings)), tmp_path / "run").exists()
+def test_a_model_that_overfits_goes_on(write_config, tmp_path):
+    """Worse than a guess on the validation set, but not on what it is trained on."""
+    pairs = list(toy.generate("train", 40))
+    backwards = [(en, de[::-1]) for en, de in toy.generate("valid", 40)]
+    for name, rows in (("train", pairs), ("valid", backwards)):
+        lines = ["en\tde", *(f"{en}\t{de}" for en, de in rows)]
+        (tmp_path / f"{name}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    data = {"train": {"file": "train.tsv"}, "valid": {"file": "valid.tsv"}, "test": []}
+    settings = {"max_updates": 120, "validate_every": 20, "warmup": 1, "learning_rate": 0.02}
+    run = train(load_config(write_config(data=data, train=settings)), tmp_path / "run")
+    losses = [entry["loss"] for entry in read_objects(run / "metrics.jsonl") if entry["event"] == "valid"]
+    assert len(losses) == 6 and min(losses[3:]) > math.log(450)
 
 
-def test_a_model_that_does_not_learn_has_not_diverged(write_config, tmp_path, monkeypatch):
-    monkeypatch.setattr(divergence, "_uniform", lambda run: 3.0)
+def test_a_model_that_does_not_learn_has_not_diverged(write_config, tmp_path):
+    """Before its first update a model of post-norm layers may be worse than a guess."""
     data = {"train": {"toy": "train", "size": 150}}
     settings = {"max_updates": 16, "validate_every": 4, "warmup": 1, "learning_rate": 1e-12}
-    assert train(load_config(write_config(data=data, train=settings)), tmp_path / "run").exists()
+    run = train(load_config(write_config(data=data, train=settings)), tmp_path / "run")
+    losses = [entry["loss"] for entry in read_objects(run / "metrics.jsonl") if entry["event"] == "valid"]
+    assert len(losses) == 4 and min(losses) > math.log(400)

@@ -2,6 +2,7 @@
 
 import sys
 import types
+from importlib.machinery import ModuleSpec
 
 import pytest
 
@@ -89,9 +90,8 @@ def wandb(monkeypatch):
         return module.run
 
     module.init = init
+    module.__spec__ = ModuleSpec("wandb", None)
     monkeypatch.setitem(sys.modules, "wandb", module)
-    monkeypatch.setattr(loggers, "check_loggers", lambda names: None)
-    monkeypatch.setattr("transformer_mt.training.early_checks.check_loggers", lambda names: None)
     return module
 
 
@@ -137,7 +137,7 @@ def test_wandb_itself_offline(run, monkeypatch, tmp_path):
 
 
 def test_a_package_that_is_missing_is_said_before_any_work(run, monkeypatch, tmp_path):
-    monkeypatch.setattr(loggers.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(InputError, match=r"wandb needs its package: pip install 'transformer-mt\[wandb\]'"):
         run("wandb")
     assert not (tmp_path / "run").exists()

@@ -8,11 +8,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.helpers.faults import before_each_update
 from transformer_mt.api import train
+from transformer_mt.checkpoint import load
 from transformer_mt.config import load_config
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.files import read_objects
-from transformer_mt.training.update.step import Updater
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -98,7 +99,7 @@ def pairs_of(batch):
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_losses_gradients_rates_tokens_and_the_average_are_those_of_an_own_transformer(
-    norm, write_config, tmp_path, monkeypatch
+    norm, write_config, tmp_path
 ):
     model = {"num_encoder_layers": 2, "num_decoder_layers": 2, "dropout": 0.0, "norm": norm}
     settings = {
@@ -108,21 +109,19 @@ def test_losses_gradients_rates_tokens_and_the_average_are_those_of_an_own_trans
     }  # fmt: skip
     data = {"train": {"toy": "train", "size": 200}, "valid": {"toy": "valid", "size": 20}}
     config = load_config(write_config(data=data, model=model, train=settings))
-    seen, update = [], Updater.update
+    seen = []
 
-    def recorded(self, batches, rate, by_layer):
-        weights = {name: value.clone() for name, value in self._objective.model.state_dict().items()}
-        seen.append((weights, list(batches), rate))
-        result = update(self, batches, rate, by_layer)
-        seen[-1] += ({name: value.clone() for name, value in self._objective.model.state_dict().items()},)
-        return result
+    def record(number, model, batches, rate):
+        seen.append(
+            ({name: value.clone() for name, value in model.state_dict().items()}, list(batches), rate)
+        )
 
-    monkeypatch.setattr(Updater, "update", recorded)
-    run = train(config, tmp_path / "run")
+    with before_each_update(record):
+        run = train(config, tmp_path / "run")
     entries = read_objects(run / "metrics.jsonl")
     logged = [entry for entry in entries if entry["event"] == "train"]
     tokens = 0
-    for step, ((weights, batches, rate, _), entry) in enumerate(zip(seen, logged, strict=True), start=1):
+    for step, ((weights, batches, rate), entry) in enumerate(zip(seen, logged, strict=True), start=1):
         reference = OwnTransformer(weights, norm)
         loss, count = torch.zeros((), dtype=torch.float64), 0
         for src, tgt_in, tgt_out in (pair for batch in batches for pair in pairs_of(batch)):
@@ -141,7 +140,9 @@ def test_losses_gradients_rates_tokens_and_the_average_are_those_of_an_own_trans
         assert entry["tokens"] == tokens
         expected = PEAK * step / WARMUP if step < WARMUP else PEAK * math.sqrt(WARMUP / step)
         assert (entry["learning_rate"], rate) == pytest.approx((expected, expected))
-    (third, last), final = (seen[i][3] for i in (2, 5)), load_file(run / "model.safetensors")
+    third = seen[3][0]  # the weights before the fourth update
+    last = load(run / "checkpoints" / "step-00000006").tensors["model"]
+    final = load_file(run / "model.safetensors")
     averaged = {name: (third[name].double() + last[name].double()) / 2 for name in final}
     losses = {"average": averaged, "valid": last}
     for name, value in final.items():  # the better of the two

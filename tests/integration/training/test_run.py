@@ -4,9 +4,11 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
+from contextlib import closing, nullcontext
 from dataclasses import replace
 
 import pytest
@@ -15,22 +17,25 @@ from safetensors.torch import load_file
 
 from tests.conftest import ROOT
 from tests.helpers.companions import needs
+from tests.helpers.faults import before_each_update, memory_for, results_read_later, validations
 from transformer_mt import Translator, train
 from transformer_mt.checkpoint import load, metadata, save, save_weights
-from transformer_mt.config import Config
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import read_objects
 from transformer_mt.locks import lock_folder
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.training import loop
-from transformer_mt.training import model_selection as publish
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.setup import open_run
 from transformer_mt.training.state.progress import LogWindow
-from transformer_mt.training.update.step import Objective, Updater
 from transformer_mt.training.validate import SetScores, validate
+
+
+@pytest.fixture
+def little_memory():
+    with memory_for(200):
+        yield
 
 
 @pytest.fixture
@@ -116,7 +121,7 @@ def test_a_folder_that_takes_no_file_is_refused_before_the_data_are_read(write_c
 
 
 @needs("inspection")
-def test_a_new_run_must_have_a_language_and_an_old_one_is_resumed_and_translates(run, monkeypatch, tmp_path):
+def test_a_new_run_must_have_a_language_and_one_with_another_code_translates(run, tiny_run, tmp_path):
     from transformer_mt.companions.inspection.inspect import inspect
 
     for split in ("train", "valid"):
@@ -128,11 +133,12 @@ def test_a_new_run_must_have_a_language_and_an_old_one_is_resumed_and_translates
         run(*words, "train.max_updates=1")
     with pytest.raises(InputError, match="cz is a country's"):
         inspect(load_config("demo", words))
-    with monkeypatch.context() as earlier:
-        earlier.setattr("transformer_mt.training.folder_checks.check_language", lambda code: None)
-        run(*words, "train.max_updates=1")
-    folder, entries = run(*words, "train.max_updates=2")
-    assert entries[-1]["step"] == 2 and Translator.load(folder, device="cpu").target_lang == "cz"
+    folder = shutil.copytree(tiny_run, tmp_path / "other")
+    values = (
+        (folder / "config.yaml").read_text(encoding="utf-8").replace("target_lang: de", "target_lang: cz")
+    )
+    (folder / "config.yaml").write_text(values, encoding="utf-8")
+    assert Translator.load(folder, device="cpu").target_lang == "cz"
 
 
 @pytest.mark.parametrize("several, splits", [(0, "true"), (3, "false"), (1, "true")])
@@ -162,24 +168,20 @@ def test_whether_lines_are_split_is_what_the_training_sources_say(run, tmp_path,
     assert "split_sentences: false  #" in (folder / "config.yaml").read_text(encoding="utf-8")
 
 
-def test_a_validation_splits_lines_as_translate_does(run, tmp_path, monkeypatch):
+def test_a_validation_splits_lines_as_translate_does(run, tiny_run, tmp_path):
+    line = "The dog sleeps. A cat sings."
     (tmp_path / "valid.tsv").write_text(
-        "en\tde\nThe dog sleeps. A cat sings.\tDer Hund schläft. Eine Katze singt.\n", encoding="utf-8"
+        f"en\tde\n{line}\tDer Hund schläft. Eine Katze singt.\n", encoding="utf-8"
     )
+    validated = {}
     for split in ("true", "false"):
-        seen = []
-        stream = Translator.stream
-
-        def watched(self, lines, options, seen=seen, stream=stream):
-            results = list(stream(self, lines, options))
-            seen.extend(len(result.segments) for result in results)
-            return results
-
-        monkeypatch.setattr(Translator, "stream", watched)
-        words = [f"decode.split_sentences={split}", "train.max_updates=2", f"name=split-{split}"]
-        run("data.valid={file: valid.tsv}", *words, "train.average_checkpoints=1")
-        monkeypatch.setattr(Translator, "stream", stream)
-        assert seen == [2 if split == "true" else 0]
+        words = [f"decode.split_sentences={split}", f"name=split-{split}", "decode.beam=1"]
+        words += [f"init_from={tiny_run}", "train.learning_rate=1e-9", "train.max_updates=1"]
+        folder, entries = run("data.valid={file: valid.tsv}", *words, "train.average_checkpoints=1")
+        ((_, _, validated[split]),) = next(e["samples"] for e in entries if e["event"] == "valid")
+        (result,) = Translator.load(folder, device="cpu").translate([line])
+        assert validated[split] == result.translation
+    assert validated["true"] != validated["false"]
 
 
 def test_the_loss_can_be_what_is_watched(run):
@@ -281,16 +283,11 @@ def test_a_run_that_goes_on_after_its_end_publishes_what_it_names(run):
 
 
 def test_a_run_cut_short_before_any_validation_still_ends_with_a_model(run):
-    with pytest.raises(RuntimeError, match="enough"), pytest.MonkeyPatch.context() as patch:
+    def stop(number, *_):
+        if number > 8:
+            raise RuntimeError("enough")
 
-        def stop(self, *arguments, original=Updater.update):
-            if self.calls >= 8:
-                raise RuntimeError("enough")
-            self.calls += 1
-            return original(self, *arguments)
-
-        patch.setattr(Updater, "calls", 0, raising=False)
-        patch.setattr(Updater, "update", stop)
+    with before_each_update(stop), pytest.raises(RuntimeError, match="enough"):
         run()
     folder, entries = run("train.max_updates=6")
     assert (folder / "model.safetensors").exists() and steps(entries, "valid") == [6]
@@ -312,22 +309,21 @@ def test_a_second_training_in_the_same_folder_is_refused(run, tmp_path):
     held.release()
 
 
-def test_training_can_begin_again_in_the_same_process_after_an_error(run, monkeypatch):
+def test_training_can_begin_again_in_the_same_process_after_an_error(run):
     """While the error lives, its traceback holds what the failed training used."""
 
-    def broken(*args, **kwargs):
+    def broken(*args):
         raise WorkError("no more paper")
 
-    with monkeypatch.context() as patch:
-        patch.setattr("transformer_mt.training.model_selection.validate", broken)
-        with pytest.raises(WorkError, match="no more paper") as first:
-            run("train.max_updates=12")
-    with monkeypatch.context() as patch:
-        patch.setattr("transformer_mt.training.state.run.build_model", broken)
-        with pytest.raises(WorkError, match="no more paper") as second:
-            run("train.max_updates=12")
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("batches")] == []
-    folder, _ = run("train.max_updates=12")
+    with validations(broken), pytest.raises(WorkError, match="no more paper") as first:
+        run("train.max_updates=12")
+    with before_each_update(broken), pytest.raises(WorkError, match="no more paper") as second:
+        run("train.max_updates=14")
+    for thread in threading.enumerate():
+        if thread.name.startswith("batches"):
+            thread.join(60)  # it ends after the batch that it makes
+            assert not thread.is_alive()
+    folder, _ = run("train.max_updates=14")
     assert (folder / "finished.json").exists() and first.traceback and second.traceback
 
 
@@ -355,19 +351,18 @@ def test_a_worse_end_does_not_take_the_place_of_a_better_average(run, capfd):
 
 
 @pytest.mark.parametrize("loss, chosen", [(9.0, False), (0.1, True)])
-def test_an_average_of_equal_score_is_chosen_if_its_loss_is_as_good(run, monkeypatch, loss, chosen):
-    validate = publish.validate
+def test_an_average_of_equal_score_is_chosen_if_its_loss_is_as_good(run, loss, chosen):
     calls = []
 
-    def tied(*args, **kwargs):
-        result = validate(*args, **kwargs)
+    def tied(validate, *arguments):
+        result = validate(*arguments)
         calls.append(result)
         scores = replace(result.deciding, loss=1.0 if len(calls) < 3 else loss)
         samples = [("source", "reference", "of the average" if len(calls) >= 3 else "of the best")]
         return replace(result, deciding=scores, score=1.0, samples=samples)
 
-    monkeypatch.setattr(publish, "validate", tied)
-    folder, entries = run()
+    with validations(tied):
+        folder, entries = run()
     assert [e["chosen"] for e in entries if e["event"] == "average"] == [chosen]
     # The samples are those of the model that is published.
     report = (folder / "report.md").read_text(encoding="utf-8")
@@ -423,15 +418,11 @@ def test_weights_damaged_before_they_are_averaged_are_left_out(run, capfd):
     assert next(e for e in entries if e["event"] == "average")["steps"] == [12, 24]
 
 
-def test_a_run_of_another_version_is_told_in_one_line(run, monkeypatch):
-    run("train.max_updates=6")
-    known = Config.model_validate
-
-    def stricter(values):
-        saved = "max_updates" in values.get("train", {}) and "betas" in values["train"]
-        return known({**values, "no_such_key": 1} if saved else values)
-
-    monkeypatch.setattr(Config, "model_validate", stricter)
+def test_a_run_of_another_version_is_told_in_one_line(run):
+    folder, _ = run("train.max_updates=6")
+    saved = load(folder / "checkpoints" / "step-00000006")
+    state = {**saved.state, "config": {**saved.state["config"], "no_such_key": 1}}
+    save(folder / "checkpoints", 6, saved.tensors, state)
     with pytest.raises(
         InputError, match="was trained by another version, whose `no_such_key` this one does not read"
     ):
@@ -470,16 +461,14 @@ def test_training_with_standard_error_closed(write_config, tmp_path):
     assert result.returncode == 0 and result.stdout == b""
 
 
-def test_a_compiler_that_is_not_there_is_told(run, monkeypatch):
+def test_a_compiler_that_is_not_there_is_told(run):
     from torch._inductor.exc import InductorError
 
-    def broken(self, *arguments):
+    def broken(*arguments):
         raise InductorError(RuntimeError("no C++ compiler"), None)
 
-    monkeypatch.setattr(Updater, "update", broken)
-    with pytest.raises(
-        WorkError, match="torch.compile failed: .*no C\\+\\+ compiler; set train.compile=false"
-    ):
+    said = "torch.compile failed: .*no C\\+\\+ compiler; set train.compile=false"
+    with before_each_update(broken), pytest.raises(WorkError, match=said):
         run()
 
 
@@ -500,42 +489,28 @@ def test_ten_broken_updates_in_a_row_stop_with_advice(run, capfd):
     assert "was skipped: its gradient is not finite" in said
 
 
-def test_a_device_that_runs_ahead_is_read_later_and_tells_the_same(run, monkeypatch):
+def test_a_device_that_runs_ahead_is_read_later_and_tells_the_same(run):
     """As a GPU does; here the processor plays it."""
-    ends, settle = [], loop._collect_results
-    for name, ahead in (("a", False), ("b", True)):
-        read = []
-        monkeypatch.setattr(
-            loop, "_collect_results", lambda run, read=read: (read.append(len(run.pending)), settle(run))
-        )
-        monkeypatch.setattr(loop, "is_asynchronous", lambda device, ahead=ahead: ahead)
-        folder, entries = run(
-            "train.max_updates=23", "train.log_every=7", "train.save_every=9", f"name={name}"
-        )
+    ends = []
+    for name, device in (("a", nullcontext()), ("b", results_read_later())):
+        with device:
+            folder, entries = run(
+                "train.max_updates=23", "train.log_every=7", "train.save_every=9", f"name={name}"
+            )
         apart = ("seconds", "estimated", "tokens_per_second", "memory_mb")  # time, and the process's peak
         told = [{key: value for key, value in entry.items() if key not in apart} for entry in entries[1:]]
         ends.append((told, load_file(folder / "model.safetensors")))
-        assert sum(read) == 23 and max(read) == (7 if ahead else 1)
     assert ends[0][0] == ends[1][0]
     assert all(torch.equal(ends[0][1][name], ends[1][1][name]) for name in ends[0][1])
-    with pytest.raises(WorkError, match="the gradient of 10 updates in a row is not finite"):
+    said = "the gradient of 10 updates in a row is not finite"
+    with results_read_later(), pytest.raises(WorkError, match=said):
         run("train.learning_rate=1e30", "train.max_updates=40", "train.warmup=0", "name=c")
 
 
 @pytest.mark.parametrize("asked_for", [0, 400])
-def test_micro_batches_the_memory_asked_for_are_kept_by_a_run_that_goes_on(
-    run, monkeypatch, capfd, asked_for
-):
+@pytest.mark.usefixtures("little_memory")
+def test_micro_batches_the_memory_asked_for_are_kept_by_a_run_that_goes_on(run, capfd, asked_for):
     """A batch in parts draws other dropout than a whole one."""
-    forward = Objective.forward
-
-    def scarce(self, batch):
-        loss = forward(self, batch)
-        if self.model.training and batch.num_positions > 200:
-            raise torch.OutOfMemoryError("no room")
-        return loss
-
-    monkeypatch.setattr(Objective, "forward", scarce)
     same = ("train.validate_every=12", "train.average_checkpoints=1", "train.schedule=constant")
     same = (*same, f"train.micro_batch_tokens={asked_for}")
     straight, _ = run(*same, "train.max_updates=12", "name=a")
@@ -555,8 +530,8 @@ def test_micro_batches_the_memory_asked_for_are_kept_by_a_run_that_goes_on(
     assert "as before" not in capfd.readouterr().err
 
 
-def test_ranks_share_a_validation(write_config, tmp_path, monkeypatch):
-    """Each computes its part of the loss and translates its part of the sentences, and no other."""
+def test_ranks_share_a_validation(write_config, tmp_path):
+    """Each computes its part of the loss and translates its part of the sentences."""
 
     class OneOfTwo(Ranks):
         def sum(self, *values):
@@ -564,6 +539,7 @@ def test_ranks_share_a_validation(write_config, tmp_path, monkeypatch):
             return list(values)
 
         def gather(self, value):
+            gathered.append(value)
             return [value, value]
 
         def broadcast(self, value):
@@ -571,46 +547,39 @@ def test_ranks_share_a_validation(write_config, tmp_path, monkeypatch):
             return sent[0]
 
     run = open_run(load_config(write_config()), RunFolder(tmp_path / "run"))
-    summed, seen, sent, place = [], [], [], torch.device("cpu")
-    stream = Translator.stream
-    monkeypatch.setattr(
-        Translator,
-        "stream",
-        lambda self, lines, options: (seen.append(lines), stream(self, lines, options))[1],
-    )
+    summed, gathered, sent, place = [], [], [], torch.device("cpu")
     whole = validate(run.model, run.data, run.config, place)
     for rank in (0, 1):
         validate(run.model, run.data, run.config, place, OneOfTwo(rank, 2))
-    (all_lines, first, second), ((nll_0, tokens_0), (nll_1, tokens_1)) = seen, summed
-    assert len(first) == len(second) == 20 and sorted(first + second) == sorted(all_lines)
+    (nll_0, tokens_0), (nll_1, tokens_1) = summed
     assert 0 < tokens_0 < tokens_0 + tokens_1 == run.data.valid[0].pairs.lengths(1).sum()
     assert (nll_0 + nll_1) / (tokens_0 + tokens_1) == pytest.approx(whole.deciding.loss)
+    assert [len(translations) for translations in gathered] == [20, 20]
 
 
-def test_running_out_of_memory_outside_an_update_is_told_in_one_line(run, monkeypatch):
-    def scarce(*args, **kwargs):
+def test_running_out_of_memory_outside_an_update_is_told_in_one_line(run):
+    def scarce(*args):
         raise RuntimeError(
             "[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried ..."
         )
 
-    monkeypatch.setattr("transformer_mt.training.model_selection.validate", scarce)
-    with pytest.raises(
-        WorkError,
-        match=r"^not enough memory; .* lower decode.batch_tokens and train.micro_batch_tokens, and run the ",
-    ):
+    said = r"^not enough memory; .* lower decode.batch_tokens and train.micro_batch_tokens, and run the "
+    with validations(scarce), pytest.raises(WorkError, match=said):
         run("train.max_updates=12")
 
 
-def test_only_so_many_sentences_are_translated_in_validation(run, monkeypatch):
-    seen = []
-    original = Translator.stream
-    monkeypatch.setattr(
-        Translator,
-        "stream",
-        lambda self, lines, options: (seen.append(len(lines)), original(self, lines, options))[1],
-    )
-    run("train.validate_sentences=7", "train.max_updates=4")
-    assert set(seen) == {7}
+def test_only_so_many_sentences_are_translated_in_validation(write_config, tmp_path):
+    class Watched(Ranks):
+        def gather(self, value):
+            if all(isinstance(text, str) for text in value):
+                translations.extend(value)
+            return super().gather(value)
+
+    translations = []
+    config = load_config(write_config(), ["train.validate_sentences=7"])
+    with closing(open_run(config, RunFolder(tmp_path / "run"))) as run:
+        validate(run.model, run.data, run.config, torch.device("cpu"), Watched())
+    assert len(translations) == 7
 
 
 def test_a_second_run_of_the_same_seed_is_the_same(run):

@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
+from tests.helpers.faults import before_each_update, before_preparation, results_read_later, validations
 from transformer_mt.api import train
+from transformer_mt.checkpoint import load
 from transformer_mt.config import TrainConfig, load_config
 from transformer_mt.errors import InputError
 from transformer_mt.files import read_objects
@@ -15,7 +17,6 @@ from transformer_mt.messages import say
 from transformer_mt.training.state.averaging import Averaging
 from transformer_mt.training.state.progress import Progress
 from transformer_mt.training.update.schedule import learning_rate
-from transformer_mt.training.update.step import Updater
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -31,48 +32,28 @@ def changed(config, **train_keys):
     return config.model_copy(update={"train": config.train.model_copy(update=train_keys)})
 
 
-def saved_at(monkeypatch):
-    """The updates at which checkpoints are written from here on."""
-    from transformer_mt import checkpoint
-
-    original, steps = checkpoint.save, []
-
-    def save(root, step, *rest):
-        steps.append(step)
-        return original(root, step, *rest)
-
-    monkeypatch.setattr(checkpoint, "save", save)
-    return steps
+def saved_at(run):
+    """The updates of a run's checkpoints."""
+    return sorted(int(path.name.removeprefix("step-")) for path in (run / "checkpoints").iterdir())
 
 
-def test_sigusr1_saves_and_the_training_goes_on_as_if_nothing_was(config, tmp_path, monkeypatch):
+def test_sigusr1_saves_and_the_training_goes_on_as_if_nothing_was(config, tmp_path):
     whole = train(config, tmp_path / "whole")
-    steps, original = saved_at(monkeypatch), Updater.update
-
-    def update(self, *arguments):
-        if self.calls == 4:
-            os.kill(os.getpid(), signal.SIGUSR1)
-        self.calls += 1
-        return original(self, *arguments)
-
-    monkeypatch.setattr(Updater, "calls", 0, raising=False)
-    monkeypatch.setattr(Updater, "update", update)
     before = signal.getsignal(signal.SIGUSR1)
-    asked = train(config, tmp_path / "asked")
+    with before_each_update(lambda number, *_: number == 5 and os.kill(os.getpid(), signal.SIGUSR1)):
+        asked = train(changed(config, keep_checkpoints=20), tmp_path / "asked")
     assert signal.getsignal(signal.SIGUSR1) == before
-    assert 5 in steps and steps[-1] == 12
+    assert saved_at(asked) == [5, 6, 12]
     assert (asked / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 
 
-def test_a_checkpoint_older_than_the_minutes_is_replaced(config, tmp_path, monkeypatch):
+def test_a_checkpoint_older_than_the_minutes_is_replaced(config, tmp_path):
     whole = train(config, tmp_path / "whole")
-    steps = saved_at(monkeypatch)
-    often = train(changed(config, save_minutes=1e-9), tmp_path / "often")
-    assert sorted(set(steps)) == list(range(1, 13))
+    often = train(changed(config, save_minutes=1e-9, keep_checkpoints=20), tmp_path / "often")
+    assert saved_at(often) == list(range(1, 13))
     assert (often / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
-    steps.clear()
-    train(changed(config, save_minutes=60.0), tmp_path / "seldom")
-    assert set(steps) == {6, 12}
+    seldom = train(changed(config, save_minutes=60.0, keep_checkpoints=20), tmp_path / "seldom")
+    assert saved_at(seldom) == [6, 12]
 
 
 def test_a_resumed_training_says_where_its_learning_rate_jumps(config, tmp_path, capfd):
@@ -134,21 +115,13 @@ def test_more_updates_are_trained_when_they_ended_a_training_before_its_epochs(c
     assert read_objects(folder / "metrics.jsonl")[-1]["step"] == 8
 
 
-def test_a_checkpoint_by_minutes_counts_updates_that_were_not_read_yet(config, tmp_path, monkeypatch):
+def test_a_checkpoint_by_minutes_counts_updates_that_were_not_read_yet(config, tmp_path):
     """As on a GPU, where losses are read every 20 updates."""
-    from transformer_mt import checkpoint
-    from transformer_mt.training import loop
-
-    monkeypatch.setattr(loop, "is_asynchronous", lambda device: True)
-    original, read = checkpoint.save, []
-
-    def save(root, step, tensors, state):
-        read.append(state["progress"]["tokens"])
-        return original(root, step, tensors, state)
-
-    monkeypatch.setattr(checkpoint, "save", save)
-    train(changed(config, save_minutes=1e-9, max_updates=4), tmp_path / "run")
-    assert 0 < read[0] < read[1] < read[2] < read[3]
+    with results_read_later():
+        run = train(changed(config, save_minutes=1e-9, max_updates=4, keep_checkpoints=20), tmp_path / "run")
+    folders = sorted((run / "checkpoints").iterdir())
+    first, second, third, last = (load(folder).state["progress"]["tokens"] for folder in folders)
+    assert 0 < first < second < third < last
 
 
 def test_an_interrupted_training_by_epochs_ends_the_same(config, tmp_path):
@@ -161,18 +134,20 @@ def test_an_interrupted_training_by_epochs_ends_the_same(config, tmp_path):
     assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 
 
-def test_a_training_by_epochs_that_is_killed_before_the_average_ends_the_same(config, tmp_path, monkeypatch):
+def test_a_training_by_epochs_that_is_killed_before_the_average_ends_the_same(config, tmp_path):
     """Its last checkpoint, which no `save_every` asked for, was left out of the average."""
-    from transformer_mt import checkpoint
-
     short = changed(config, max_epochs=2.0, max_updates=1000, average_checkpoints=3, average="last")
     whole = train(short, tmp_path / "whole")
     last = read_objects(whole / "metrics.jsonl")[-1]["step"]
     assert last % config.train.save_every
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "average", lambda files: sys.exit("killed"))
-        with pytest.raises(SystemExit, match="killed"):
-            train(short, tmp_path / "cut")
+
+    def killed(validate, model, *rest):
+        if (tmp_path / "cut" / "checkpoints" / f"step-{last:08d}").exists():
+            sys.exit("killed")
+        return validate(model, *rest)
+
+    with validations(killed), pytest.raises(SystemExit, match="killed"):
+        train(short, tmp_path / "cut")
     cut = train(short, tmp_path / "cut")
     averages = [
         [entry["steps"] for entry in read_objects(run / "metrics.jsonl") if entry["event"] == "average"]
@@ -205,47 +180,31 @@ def test_scores_under_other_limits_of_the_search_are_not_compared(config, tmp_pa
     assert "train.max_updates" in changes and "decode.max_length" in changes
 
 
-def test_what_another_process_trained_while_data_were_prepared_is_not_trained_over(
-    config, tmp_path, monkeypatch
-):
-    from transformer_mt.training import setup
-
-    original = setup.prepare_data
-
-    def slowly(*args):
-        other = tmp_path / "run" / "checkpoints" / "step-00000006"
-        other.mkdir(parents=True)
-        return original(*args)
-
-    monkeypatch.setattr(setup, "prepare_data", slowly)
-    with pytest.raises(InputError, match="another process trained in it meanwhile; run the same command"):
+def test_what_another_process_trained_while_data_were_prepared_is_not_trained_over(config, tmp_path):
+    other = tmp_path / "run" / "checkpoints" / "step-00000006"
+    with (
+        before_preparation(lambda: other.mkdir(parents=True)),
+        pytest.raises(InputError, match="another process trained in it meanwhile; run the same command"),
+    ):
         train(config, tmp_path / "run")
     assert [path.name for path in (tmp_path / "run").iterdir() if path.is_file()] in ([], [".lock"])
 
 
-def test_what_fails_in_a_validation_loses_no_update(config, tmp_path, monkeypatch):
+def failing(*_):
+    raise RuntimeError("not today")
+
+
+def test_what_fails_in_a_validation_loses_no_update(config, tmp_path):
     """Memory may be too little to translate at the first validation, which is due before the checkpoint."""
-    from transformer_mt.training import model_selection
-
-    def fail(*_):
-        raise RuntimeError("not today")
-
-    monkeypatch.setattr(model_selection, "validate", fail)
-    with pytest.raises(RuntimeError, match="not today"):
+    with validations(failing), pytest.raises(RuntimeError, match="not today"):
         train(changed(config, validate_every=6, save_every=6), tmp_path / "run")
     assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-00000006"]
 
 
-def test_a_parent_that_could_not_be_validated_is_validated_by_the_next_attempt(
-    config, tiny_run, tmp_path, monkeypatch
-):
-    from transformer_mt.training import model_selection
-
-    child, original = config.model_copy(update={"init_from": str(tiny_run)}), model_selection.validate
-    monkeypatch.setattr(model_selection, "validate", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
+def test_a_parent_that_could_not_be_validated_is_validated_by_the_next_attempt(config, tiny_run, tmp_path):
+    child = config.model_copy(update={"init_from": str(tiny_run)})
+    with validations(failing), pytest.raises(RuntimeError, match="not today"):
         train(child, tmp_path / "run")
-    monkeypatch.setattr(model_selection, "validate", original)
     log = read_objects(train(child, tmp_path / "run") / "metrics.jsonl")
     assert next(entry["step"] for entry in log if entry["event"] == "valid") == 0
 

@@ -82,7 +82,7 @@ def test_the_attention_is_a_table_of_words(page):
 
 
 def test_a_late_answer_never_replaces_a_newer_one(page, tiny_run, cli):
-    """The first answer is kept back until the second one was shown, and the browser does not abort it."""
+    """The first answers are kept back until the last one was shown, and the browser does not abort them."""
     page.evaluate("() => { window.AbortController = class { signal = undefined; abort() {} }; }")
     kept = []
 
@@ -99,11 +99,12 @@ def test_a_late_answer_never_replaces_a_newer_one(page, tiny_run, cli):
     page.fill("#source", "The dog sleeps.")
     expected = cli("translate", tiny_run, "The dog sleeps.")[1].rstrip("\n")
     page.locator("#translation", has_text=expected).wait_for()
-    (first,) = kept
+    assert kept  # one, or two where the page asked of itself before the keys were pressed
     old = {"source": "a", "flags": [], "candidates": [{"text": "old", "score": -1}], "segments": []}
-    with page.expect_response("**/details") as response:
-        first.fulfill(json={"lines": [old]})
-    response.value.finished()
+    for first in kept:
+        with page.expect_response("**/details") as response:
+            first.fulfill(json={"lines": [old]})
+        response.value.finished()
     page.wait_for_timeout(100)
     assert translated(page) == expected
 
