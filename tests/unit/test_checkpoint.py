@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 
 import pytest
@@ -65,20 +66,20 @@ def test_nothing_there_is_no_checkpoint(tmp_path):
 def test_a_write_that_fails_leaves_the_last_whole_checkpoint(tmp_path, monkeypatch, moment, said):
     """The disk is full at each write in turn: what was there stays, nothing half-written shows."""
     save(tmp_path, 1)
-    flush, calls = checkpoint.fsync, []
+    flush, calls = os.fsync, []
 
-    def full(path):
-        calls.append(path)
+    def full(file):
+        calls.append(file)
         if len(calls) == moment + 1:
             raise OSError(28, "No space left on device")
-        flush(path)
+        flush(file)
 
-    monkeypatch.setattr(checkpoint, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     try:
         save(tmp_path, 2)
     except CheckpointError as error:
         assert "No space left on device" in str(error)
-    monkeypatch.setattr(checkpoint, "fsync", flush)
+    monkeypatch.setattr(os, "fsync", flush)
     whole = checkpoint.newest(tmp_path)
     assert whole.state["step"] in (1, 2) and not said
     if len(calls) <= moment:

@@ -22,10 +22,10 @@ def test_several_writers_of_a_file_do_not_disturb_each_other(tmp_path):
 def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
     write_text(tmp_path / "a", "old")
 
-    def full(path):
-        raise OSError(28, "No space left on device", str(path))
+    def full(file):
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("transformer_mt.files.fsync", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match=re.escape(str(tmp_path / "a"))):
         write_text(tmp_path / "a", "new")
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a", "old")]

@@ -34,6 +34,10 @@ _INTERNAL_PIECES = (TERM, AS, TERM_END, MASK)
 _LANGUAGE_PIECE = re.compile(r">>.+<<")
 # Line breaks are removed from translations, even if byte tokens wrote them: one line in, one line out.
 _LINE_BREAKS = re.compile(r"\s*[\r\n]+\s*")
+_THREADS = 16
+"""SentencePiece adds up probabilities thread by thread and writes their number into the model: with one
+thread per core, two machines would learn different vocabularies.
+"""
 
 
 class VocabularySizeError(InputError):
@@ -274,7 +278,7 @@ def _train(lines: Iterable[str], config: TokenizerConfig, control_pieces: Sequen
                 eos_id=EOS,
                 control_symbols=list(control_pieces),
                 max_sentence_length=1 << 20,  # bytes; longer lines are left out
-                num_threads=min(16, usable_cores()),
+                num_threads=_THREADS,
                 minloglevel=2,
             )
     except RuntimeError as error:

@@ -16,6 +16,7 @@ import pytest
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
+from tests.helpers.faults import cores, small_blocks
 from transformer_mt.api import train
 from transformer_mt.cache import cache_root
 from transformer_mt.companions.cluster import remote_store
@@ -24,10 +25,7 @@ from transformer_mt.config.load import load_config
 from transformer_mt.config.preparation import PreparationConfig
 from transformer_mt.config.tokenizer_section import TokenizerConfig
 from transformer_mt.corpora import toy
-from transformer_mt.data.preparation import preparation_stage as stage
-from transformer_mt.data.preparation import split, training_links
 from transformer_mt.data.preparation.prepare import prepare
-from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.runs.folder import RunFolder
 
@@ -78,8 +76,8 @@ def bucket(server, monkeypatch, tmp_path):
 
 @pytest.fixture
 def config(bucket, write_config, monkeypatch):
-    monkeypatch.setattr(split, "BLOCK", 150)
-    monkeypatch.setattr(stage, "usable_cores", lambda: 1)
+    small_blocks(monkeypatch, rows=150)
+    cores(monkeypatch, 1)
     data = {
         "train": {"toy": "train", "size": 600},
         "valid": {"from_train": {"share": 0.05, "max": 20}},
@@ -103,7 +101,9 @@ def locally(config):
     return prepared
 
 
-def test_the_data_are_those_of_a_folder_and_another_machine_finds_them(config, bucket, monkeypatch, tmp_path):
+def test_the_data_are_those_of_a_folder_and_another_machine_finds_them(
+    config, bucket, monkeypatch, tmp_path, said
+):
     here = locally(config)
     data = prepare(config)
     assert data.location.startswith(f"{bucket}/prepared/")
@@ -111,8 +111,9 @@ def test_the_data_are_those_of_a_folder_and_another_machine_finds_them(config, b
     names = [Path(name).name for name in fsspec.filesystem("s3").find(data.location)]
     assert not any(name.endswith((".tmp", ".reasons", ".keys")) for name in names)
     monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "another machine"))
-    monkeypatch.setattr(Tokenizer, "train", None)  # would raise
+    said.clear()
     again = prepare(config)
+    assert not any(text.startswith("learning") for text in said)
     assert not list(again.seen_file.parent.glob("train-*"))  # fetched when they are needed
     assert contents(again) == here
     again.train.close_all_but([range(10)])
@@ -120,7 +121,7 @@ def test_the_data_are_those_of_a_folder_and_another_machine_finds_them(config, b
 
 
 def test_a_store_that_is_busy_and_slow_gets_the_same_data(config, server, monkeypatch):
-    monkeypatch.setattr(split, "BLOCK", 300)
+    small_blocks(monkeypatch, rows=300)
     here = locally(config)
     faulty, _ = server
     faulty.share, faulty.seconds = 0.2, 0.02
@@ -152,7 +153,7 @@ def links_of(data):
 
 
 def test_pairs_of_a_store_are_aligned_as_those_of_a_folder(config, monkeypatch, tmp_path):
-    monkeypatch.setattr(training_links, "ALIGNED", 200)
+    small_blocks(monkeypatch, aligned=200)
     train = config.train.model_copy(update={"guided_alignment": GuidedAlignmentConfig(weight=0.1)})
     config = config.model_copy(update={"train": train})
     of_store = links_of(prepare(config))
@@ -165,7 +166,7 @@ def test_pairs_of_a_store_are_aligned_as_those_of_a_folder(config, monkeypatch, 
 
 def test_several_workers_write_to_a_store(config, monkeypatch):
     here = locally(config)
-    monkeypatch.setattr(stage, "usable_cores", lambda: 2)
+    cores(monkeypatch, 2)
     assert contents(prepare(config)) == here
 
 
@@ -226,14 +227,14 @@ def with_data(config, **changes):
 def test_shards_are_trained_on_as_they_were_prepared(config, is_there, said, monkeypatch):
     source = config if is_there else with_data(config)
     whole = prepare(source)
-    monkeypatch.setattr(Tokenizer, "train", None)  # would raise
+    said.clear()
     monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(cache_root().with_name("elsewhere")))
     shards = {"shards": whole.location}
     for valid in ({"from_train": {"share": 0.05}}, {"toy": "valid", "size": 30}):
         data = prepare(with_data(config, train=shards, valid=valid))
         assert contents(data)[0] == contents(whole)[0]
         assert data.tokenizer.fingerprint == whole.tokenizer.fingerprint and data.valid[0].sentences
-    assert not any(text.startswith("warning") for text in said)
+    assert not any(text.startswith(("warning", "learning")) for text in said)
     assert prepare(with_data(config, train=shards, valid=valid)).fingerprint == data.fingerprint
     prepare(with_data(config, train=shards, valid={"toy": "train", "size": 40}))
     assert any(re.match(r"warning: \d+ of 40 validation sentences are in", text) for text in said)

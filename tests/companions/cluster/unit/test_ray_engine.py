@@ -11,10 +11,10 @@ from pydantic import ValidationError
 from ray.cluster_utils import Cluster
 
 from tests.conftest import ROOT
+from tests.helpers.faults import small_blocks
 from transformer_mt.companions.cluster.ray_engine import RayEngine
 from transformer_mt.config.load import load_config
 from transformer_mt.config.preparation import PreparationConfig
-from transformer_mt.data.preparation import split
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.errors import InputError, WorkError
 
@@ -35,7 +35,7 @@ def cluster():
 
 @pytest.fixture
 def config(write_config, monkeypatch, tmp_path):
-    monkeypatch.setattr(split, "BLOCK", 150)
+    small_blocks(monkeypatch, rows=150)
     data = {
         "train": [{"toy": "train", "size": 450}, {"toy": "valid", "size": 160}],
         "valid": {"from_train": {"share": 0.05, "max": 20}},

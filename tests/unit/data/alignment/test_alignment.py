@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import torch
 
+from tests.helpers.faults import small_blocks
 from transformer_mt.config import Config, TokenizerConfig
 from transformer_mt.corpora import toy
 from transformer_mt.data.alignment.aligner import aligned
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.batches.rows import Rows
 from transformer_mt.data.changes.links import AlignedRows
-from transformer_mt.data.preparation import split, training_links
+from transformer_mt.data.preparation import training_links
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.piece_words import PieceWords
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
@@ -76,7 +77,7 @@ def linked_texts(batch, tokenizer, row):
 
 @pytest.mark.parametrize("block", [2, 100_000])
 def test_the_links_of_a_file_are_those_of_the_pairs_that_are_kept(corpus, tmp_path, monkeypatch, block):
-    monkeypatch.setattr(split, "BLOCK", block)
+    small_blocks(monkeypatch, rows=block)
     data = prepare(corpus(file=str(tmp_path / "a.links")))
     rows = AlignedRows(Rows(data.train), data.links, data.tokenizer)
     batch = rows.batch(0, np.arange(3))
@@ -331,8 +332,8 @@ def test_the_aligner_finds_the_words_of_the_toy_language():
 
 
 def test_many_pairs_are_aligned_in_parts_of_a_bounded_size(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(split, "BLOCK", 100)
-    monkeypatch.setattr(training_links, "ALIGNED", 250)
+    small_blocks(monkeypatch, rows=100)
+    small_blocks(monkeypatch, aligned=250)
     config = corpus().model_dump()
     text = {"text": str(tmp_path / "a.en"), "language": "en", "objective": "denoise"}
     again = {"toy": "train", "size": 1_000, "tag": "<b>"}
@@ -357,8 +358,8 @@ def test_many_pairs_are_aligned_in_parts_of_a_bounded_size(corpus, tmp_path, mon
 
 
 def test_the_aligner_uses_no_more_processes_than_fit_the_memory(corpus, monkeypatch):
-    monkeypatch.setattr(split, "BLOCK", 2)
-    monkeypatch.setattr(training_links, "ALIGNED", 2)
+    small_blocks(monkeypatch, rows=2)
+    small_blocks(monkeypatch, aligned=2)
     aligned_in = []
     monkeypatch.setattr(training_links, "say", lambda text: aligned_in.append(os.getpid()))
     monkeypatch.setattr(training_links, "free_memory", lambda device: 1)

@@ -106,10 +106,13 @@ def test_batches_made_ahead_are_the_same_and_their_place_is_that_of_those_handed
         assert torch.equal(ahead.next_update()[1].src, plain.next_update(2)[1].src)
 
 
-def test_the_next_batches_are_made_while_nobody_asks(pairs, monkeypatch):
-    plan, made = TrainingBatches(Rows(pairs), 200, seed=1), threading.Semaphore(0)
-    usual = plan.next_update
-    monkeypatch.setattr(plan, "next_update", lambda accumulate: (made.release(), usual(accumulate))[1])
+def test_the_next_batches_are_made_while_nobody_asks(pairs):
+    class Watched(TrainingBatches):
+        def next_update(self, accumulate):
+            made.release()
+            return super().next_update(accumulate)
+
+    plan, made = Watched(Rows(pairs), 200, seed=1), threading.Semaphore(0)
     ahead = BatchPrefetcher(plan, 1, torch.device("cpu"))
     assert not made.acquire(timeout=0.1), "before the run was restored, it does not know its place"
     ahead.next_update()
@@ -117,9 +120,12 @@ def test_the_next_batches_are_made_while_nobody_asks(pairs, monkeypatch):
     assert not made.acquire(timeout=0.1), "one update ahead is enough"
 
 
-def test_what_goes_wrong_in_making_batches_is_told_where_they_are_asked_for(pairs, monkeypatch):
-    plan = TrainingBatches(Rows(pairs), 200, seed=1)
-    monkeypatch.setattr(plan, "_make", lambda rows: 1 / 0)
+def test_what_goes_wrong_in_making_batches_is_told_where_they_are_asked_for(pairs):
+    class Broken(Rows):
+        def batch(self, *rows):
+            return 1 / 0
+
+    plan = TrainingBatches(Broken(pairs), 200, seed=1)
     with pytest.raises(ZeroDivisionError):
         BatchPrefetcher(plan, 1, torch.device("cpu")).next_update()
 
@@ -240,18 +246,6 @@ def src_of(pairs, i):
 
 def tgt_of(pairs, i):
     return [*pairs.tgt(i).tolist(), EOS]
-
-
-def test_the_plan_of_the_next_epoch_is_made_ahead(pairs, monkeypatch):
-    planned = []
-    original = TrainingBatches._plan
-    monkeypatch.setattr(
-        TrainingBatches, "_plan", lambda self, *of: (planned.append(of), original(self, *of))[1]
-    )
-    batches = TrainingBatches(Rows(pairs), 200, 1)
-    batches.next_update()
-    batches._plans[1, 0].result(10)
-    assert planned == [(0, 0), (1, 0)] and batches.epoch == 0
 
 
 def test_bounds_of_batches_are_those_of_the_plain_loop(lengths):

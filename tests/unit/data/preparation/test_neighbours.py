@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 
+from tests.helpers.faults import small_blocks
 from transformer_mt.config import Config
 from transformer_mt.data.changes.training_rows import held_out_rows
-from transformer_mt.data.preparation import split
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.numbering import EOS, PAD
 from transformer_mt.settings.objective import label_piece
@@ -66,7 +66,7 @@ def taught_as_next(config, rows, tokenizer, count):
 
 @pytest.mark.parametrize("block", [50, 100_000])
 def test_a_blank_line_or_a_dropped_text_parts_what_stands_around_it(config, monkeypatch, block):
-    monkeypatch.setattr(split, "BLOCK", block)
+    small_blocks(monkeypatch, rows=block)
     data = prepare(config)
     (valid,) = data.valid
     rows = data.rows(config, data.mixture(config))

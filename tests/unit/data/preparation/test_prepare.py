@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.faults import small_blocks
 from transformer_mt.cache import cache_root
 from transformer_mt.config.load import load_config
-from transformer_mt.data.preparation import block_files, split
 from transformer_mt.data.preparation.prepare import prepare
-from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
+from transformer_mt.messages import messages_to
 from transformer_mt.settings.filter import FilterConfig
 
 TEXT = [
@@ -117,15 +117,15 @@ def test_an_entry_has_its_own_filter(corpus_config):
     assert [c.get("copy", 0) for c in counts] == [0, 1]
 
 
-def test_a_second_start_takes_the_cache_and_a_changed_file_or_setting_does_not(corpus_config, monkeypatch):
+def test_a_second_start_takes_the_cache_and_a_changed_file_or_setting_does_not(corpus_config, said):
     first = prepare(corpus_config)
-    with monkeypatch.context() as patch:
-        patch.setattr(Tokenizer, "train", None)  # would raise
-        assert prepare(corpus_config).fingerprint == first.fingerprint
-        train = corpus_config.data.train.model_copy(update={"name": "another name"})
-        data = corpus_config.data.model_copy(update={"train": train})
-        named = prepare(corpus_config.model_copy(update={"data": data}))
-        assert [corpus.name for corpus in named.corpora] == ["another name"]
+    said.clear()
+    assert prepare(corpus_config).fingerprint == first.fingerprint
+    train = corpus_config.data.train.model_copy(update={"name": "another name"})
+    data = corpus_config.data.model_copy(update={"train": train})
+    named = prepare(corpus_config.model_copy(update={"data": data}))
+    assert [corpus.name for corpus in named.corpora] == ["another name"]
+    assert not any(text.startswith(("reading", "learning")) for text in said)
     longer = corpus_config.model_copy(
         update={"data": corpus_config.data.model_copy(update={"max_length": 60})}
     )
@@ -148,24 +148,10 @@ def test_language_pieces_are_in_the_cache_too(corpus_config):
 
 def test_the_vocabulary_is_learnt_on_the_training_side_only(corpus_config):
     """Of the kept pairs: what stands in validation or test has no part in it."""
-    seen = []
-    original = Tokenizer.train.__func__
-
-    def spy(cls, pairs, config, tags):
-        seen.extend(pairs)
-        return original(cls, pairs, config, tags)
-
-    Tokenizer.train, kept = classmethod(spy), Tokenizer.train
-    try:
-        prepare(corpus_config)
-    finally:
-        Tokenizer.train = kept
-    assert TEXT[4] in seen
-    assert (
-        TEXT[5] not in seen
-        and ("Held.", "Out.") not in seen
-        and ("A valid pair.", "Ein gültiges Paar.") not in seen
-    )
+    tokenizer = prepare(corpus_config).tokenizer.src
+    pieces = {tokenizer.id_to_piece(i) for i in range(tokenizer.vocab_size())}
+    assert "K" in pieces  # of Katzen
+    assert not pieces & {"O", "ü", "P", "p"}  # of Out and gültiges Paar
 
 
 def test_a_run_that_goes_on_keeps_its_vocabulary(corpus_config, tmp_path):
@@ -190,7 +176,7 @@ def test_a_damaged_cache_is_made_again(corpus_config, file, content, said):
 
 
 def test_a_cache_that_lost_pairs_is_made_again(corpus_config, monkeypatch, said):
-    monkeypatch.setattr(split, "BLOCK", 25)
+    small_blocks(monkeypatch, rows=25)
     whole = prepare(corpus_config)
     (folder,) = cached()
     sorted(folder.glob("train-*.arrow"))[1].unlink()
@@ -260,11 +246,11 @@ def test_a_cache_that_may_not_be_read_is_not_deleted(corpus_config, monkeypatch,
     prepare(corpus_config)
     (folder,) = cached()
 
-    def forbidden(paths, sizes):
-        raise PermissionError(13, "Permission denied", str(paths[0]))
+    def forbidden(path, *rest):
+        raise PermissionError(13, "Permission denied", str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr(block_files, "EncodedPairs", forbidden)
+        patch.setattr("pyarrow.memory_map", forbidden)
         with pytest.raises(
             WorkError, match="the cache cannot be read: Permission denied; .*TRANSFORMER_MT_CACHE"
         ):
@@ -274,17 +260,16 @@ def test_a_cache_that_may_not_be_read_is_not_deleted(corpus_config, monkeypatch,
     assert folder.is_dir() and "from the cache" in said[0]
 
 
-def test_a_corpus_that_changes_while_it_is_read_is_told(corpus_config, monkeypatch):
-    def meddled(self, number, run=split.Split.run):
-        run(self, number)
-        source = Path(corpus_config.data.train.source)
-        source.write_text(source.read_text(encoding="utf-8").replace("dog", "cat"), encoding="utf-8")
-        os.utime(source, (1, 1))
+def test_a_corpus_that_changes_while_it_is_read_is_told(corpus_config):
+    def meddle(message):
+        if message.endswith("(training)"):  # its reading begins
+            source = Path(corpus_config.data.train.source)
+            source.write_text(source.read_text(encoding="utf-8").replace("dog", "cat"), encoding="utf-8")
+            os.utime(source, (1, 1))
 
-    with monkeypatch.context() as patch:
-        patch.setattr(split.Split, "run", meddled)
-        with pytest.raises(InputError, match="the corpus must not change while it is read, but has changed"):
-            prepare(corpus_config)
+    said = "the corpus must not change while it is read, but has changed"
+    with messages_to(meddle), pytest.raises(InputError, match=said):
+        prepare(corpus_config)
     assert cached() == []
     prepare(corpus_config)
 

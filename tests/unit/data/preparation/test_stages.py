@@ -11,14 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.faults import cores, small_blocks
 from transformer_mt.cache import cache_root
 from transformer_mt.config.load import load_config
-from transformer_mt.data.preparation import clean, sample, split
-from transformer_mt.data.preparation import preparation_stage as stage
-from transformer_mt.data.preparation.encode_blocks import EncodeBlocks
 from transformer_mt.data.preparation.prepare import prepare
-from transformer_mt.data.preparation.store import LocalStore
-from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import WorkError
 
 
@@ -28,9 +24,8 @@ def config(tmp_path, write_config, monkeypatch):
     pair, in blocks of 100 rows, keys in shares of two blocks, and one process.
     """
     monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "cache"))
-    for module, name, value in ((split, "BLOCK", 100), (clean, "_SHARE", 2)):
-        monkeypatch.setattr(module, name, value)
-    workers(monkeypatch, 1)
+    small_blocks(monkeypatch, rows=100, share=2)
+    cores(monkeypatch, 1)
     pairs = [(f"the dog {i % 150} sees {i} cats", f"der Hund {i % 150} sieht {i} Katzen") for i in range(220)]
     others = [*pairs[50:120], *((f"a bird {i}", f"ein Vogel {i}") for i in range(60)), *pairs[:30]]
     files = {}
@@ -50,10 +45,6 @@ def config(tmp_path, write_config, monkeypatch):
         "test": [{"from_train": {"share": 0.05}}],
     }
     return load_config(write_config(data=data, tokenizer={"vocab_size": 320}))
-
-
-def workers(monkeypatch, count):
-    monkeypatch.setattr(stage, "usable_cores", lambda: count)
 
 
 def files_of(config):
@@ -77,7 +68,7 @@ def contents(data):
 def test_blocks_and_shares_change_nothing(config, monkeypatch):
     in_blocks = contents(prepare(config))
     shutil.rmtree(cache_root())
-    monkeypatch.setattr(split, "BLOCK", 10_000)
+    small_blocks(monkeypatch, rows=10_000)
     whole = contents(prepare(config))
     assert in_blocks == whole
     counts = [dict(counts) for _, counts, _, _ in whole[1]]
@@ -88,26 +79,25 @@ def test_blocks_and_shares_change_nothing(config, monkeypatch):
     assert not any(tgt in texts for pairs in whole[2].values() for _, tgt in pairs)
 
 
-def test_the_vocabulary_is_learnt_of_evenly_spaced_rows(config, monkeypatch):
-    monkeypatch.setattr(sample, "ROWS", 150)
-    learnt = []
-
-    def spy(cls, pairs, *rest, train=Tokenizer.train.__func__):
-        learnt.append(list(pairs))
-        return train(cls, pairs, *rest)
-
-    monkeypatch.setattr(Tokenizer, "train", classmethod(spy))
-    files_of(config)
-    monkeypatch.setattr(split, "BLOCK", 10_000)
-    files_of(config)
-    assert learnt[0] == learnt[1] and 60 < len(learnt[0]) <= 150
-    numbers = [int(tgt.split()[-2]) for _, tgt in learnt[0] if "Hund" in tgt]
-    assert len(set(numbers)) > 20 and max(numbers) > 200
+def test_the_vocabulary_is_learnt_of_evenly_spaced_rows(config, tmp_path, monkeypatch):
+    """Of a letter in the middle of a corpus, too; whatever the blocks."""
+    file = tmp_path / "b.de"
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    file.write_text("".join([*lines[:80], *(line.replace("Vogel", "Ŷogel") for line in lines[80:])]), "utf-8")
+    small_blocks(monkeypatch, sample=150)
+    in_blocks = prepare(config).tokenizer
+    shutil.rmtree(cache_root())
+    small_blocks(monkeypatch, rows=10_000)
+    assert prepare(config).tokenizer.models == in_blocks.models
+    shutil.rmtree(cache_root())
+    small_blocks(monkeypatch, sample=100_000)
+    assert prepare(config).tokenizer.models != in_blocks.models
+    assert any("Ŷ" in in_blocks.tgt.id_to_piece(i) for i in range(in_blocks.tgt.vocab_size()))
 
 
 def test_several_workers_write_the_same_bytes(config, monkeypatch):
     alone = files_of(config)
-    workers(monkeypatch, 3)
+    cores(monkeypatch, 3)
     assert files_of(config) == alone
     assert not multiprocessing.active_children()
 
@@ -123,21 +113,22 @@ def test_killed_at_any_write_it_goes_on_where_it_was(config, monkeypatch, tmp_pa
     def written():
         return log.read_text().splitlines()
 
-    def write(self, name, content, write=LocalStore.write, most=10_000):
+    def replace(path, target, replace=Path.replace, most=10_000):
+        """The end of each write."""
         with log.open("a") as file:
-            file.write(f"{name}\n")
+            file.write(f"{target}\n")
         if len(written()) > most:
             os.kill(os.getpgrp(), signal.SIGKILL)  # the driver
             os.kill(os.getpid(), signal.SIGKILL)
-        write(self, name, content)
+        return replace(path, target)
 
-    monkeypatch.setattr(LocalStore, "write", write)
+    monkeypatch.setattr(Path, "replace", replace)
     whole = files_of(config)
     most, total = len(written()) * tenth // 10, len(written())
     log.write_text("")
-    workers(monkeypatch, count)
+    cores(monkeypatch, count)
     with monkeypatch.context() as patch:
-        patch.setattr(LocalStore, "write", partialmethod(write, most=most))
+        patch.setattr(Path, "replace", partialmethod(replace, most=most))
         driver = multiprocessing.get_context("fork").Process(target=in_group, args=(prepare, config))
         driver.start()
         driver.join(60)
@@ -164,27 +155,28 @@ def is_running(group):
     return True
 
 
-def test_the_end_of_a_worker_is_one_line_and_costs_its_block(config, monkeypatch, tmp_path):
+def test_the_end_of_a_worker_is_one_line_and_costs_its_block(config, monkeypatch, said):
     whole = files_of(config)
-    workers(monkeypatch, 2)
+    cores(monkeypatch, 2)
 
-    def killed(self, number, run=EncodeBlocks.run):
-        run(self, number)
-        if number == 3:
+    def killed(path, target, replace=Path.replace):
+        replace(path, target)
+        if target.name == "train-00003.arrow":
             os.kill(os.getpid(), signal.SIGKILL)
 
     with monkeypatch.context() as patch:
-        patch.setattr(EncodeBlocks, "run", killed)
+        patch.setattr(Path, "replace", killed)
         with pytest.raises(WorkError, match="worker process has ended with status -9; run the same command"):
             prepare(config)
-    monkeypatch.setattr(Tokenizer, "train", None)  # would raise
+    said.clear()
     assert files_of(config) == whole
+    assert not any(text.startswith("learning") for text in said)
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_full_disk_is_one_line_and_nothing_half_written_is_taken(config, monkeypatch, count):
     whole = files_of(config)
-    workers(monkeypatch, count)
+    cores(monkeypatch, count)
 
     def full(path, target, replace=Path.replace):
         if path.name.endswith(".tmp") and target.name.endswith("2.arrow") and "train" in target.name:
@@ -203,13 +195,14 @@ def test_two_preparations_at_once_share_the_work(config, monkeypatch, tmp_path):
     whole = files_of(config)
     log = tmp_path / "log"
 
-    def slow(self, number, run=EncodeBlocks.run):
-        with log.open("a") as file:
-            file.write(f"{os.getpid()} {number}\n")
-        time.sleep(0.2)
-        run(self, number)
+    def slow(path, target, replace=Path.replace):
+        if target.name.startswith("train-") and target.suffix == ".arrow":
+            with log.open("a") as file:
+                file.write(f"{os.getpid()} {target.name}\n")
+            time.sleep(0.2)
+        return replace(path, target)
 
-    monkeypatch.setattr(EncodeBlocks, "run", slow)
+    monkeypatch.setattr(Path, "replace", slow)
     context = multiprocessing.get_context("fork")
     processes = [context.Process(target=prepare, args=(config,)) for _ in range(2)]
     for process in processes:
