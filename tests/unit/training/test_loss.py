@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from tests.helpers.faults import loss_chunks
 from tests.helpers.updates import CPU
 from transformer_mt.data.batches.batch import Links
 from transformer_mt.device import autocast
@@ -22,7 +23,7 @@ def test_loss_equals_torchs_in_value_and_gradients(monkeypatch, chunk, smoothing
     """Whatever the chunks: all at once, one token a chunk, two and a rest of one. What a bias says is never
     written is not in the vocabulary.
     """
-    monkeypatch.setattr(chunked_loss, "TOKENS_ON_CPU", chunk)
+    loss_chunks(monkeypatch, chunk)
     torch.manual_seed(0)
     hidden, weight, bias = torch.randn(13, 6) * 2, torch.randn(11, 6), torch.randn(11)
     targets = torch.randint(0, 9, (13,))

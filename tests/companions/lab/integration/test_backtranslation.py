@@ -4,12 +4,12 @@ import gzip
 import json
 import shutil
 import sys
-from collections import Counter
 
 import pytest
 import yaml
 
 from tests.conftest import TINY
+from tests.helpers.faults import translated_at_a_time
 from transformer_mt import Translator
 from transformer_mt.companions.lab import synthetic
 from transformer_mt.companions.lab.backtranslation_chain import run_chain
@@ -25,8 +25,8 @@ from transformer_mt.config import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import read_objects
+from transformer_mt.messages import messages_to
 from transformer_mt.settings.filter import FilterConfig
-from transformer_mt.translation.chunk_size import ChunkSize
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -38,6 +38,25 @@ def backtranslate(translator, models, texts, out, choice):
     return make_corpus(
         SyntheticCorpusTask(Runs(translator, models), TextSource.of_files(texts), False, choice), out
     )
+
+
+class Watched(Runs):
+    """Keeps the lines that it translates, and is stopped before some chunk of them."""
+
+    def __init__(self, translator, models=(), chunks=None, **changes):
+        super().__init__(translator, models)
+        self.lines, self.chunks, self.changes = [], chunks, changes
+
+    def rows(self, lines):
+        if self.chunks == 0:
+            raise KeyboardInterrupt
+        self.chunks = None if self.chunks is None else self.chunks - 1
+        self.lines += lines
+        return (row | self.changes for row in super().rows(lines))
+
+
+def made_by(teacher, text, out, choice=ALL):
+    return make_corpus(SyntheticCorpusTask(teacher, TextSource.of_files([text]), False, choice), out)
 
 
 @pytest.fixture
@@ -92,17 +111,22 @@ def test_the_share_with_the_best_scores_is_kept(translator, tiny_run, text, tmp_
     assert min(row["score"] for row in kept) >= sorted(row["score"] for row in rows)[len(rows) // 2 - 1]
 
 
-def test_the_cleaning_rules_judge_the_pairs(tmp_path, text, tiny_run, translator, monkeypatch):
-    rows = [
+def test_the_cleaning_rules_judge_the_pairs(tmp_path, text, translator):
+    translations = [
         {"en": "A dog sleeps.", "de": "Ein Hund schläft.", "score": -1.0, "flags": []},
         {"en": "A dog sleeps now.", "de": "A dog sleeps now", "score": -1.0, "flags": []},
         {"en": "In 1984 dogs slept.", "de": "1985 schliefen Hunde.", "score": -1.0, "flags": []},
         {"en": "Dogs.", "de": "Hunde Hunde Hunde Hunde", "score": -1.0, "flags": ["repeating"]},
     ]
-    monkeypatch.setattr(synthetic, "_translated", lambda *_: rows)
+
+    class Given(Runs):
+        def rows(self, lines):
+            return iter(translations)
+
+    text.write_text("".join(f"{row['en']}\n" for row in translations), encoding="utf-8")
     out = tmp_path / "synthetic.jsonl"
     choice = PairSelection(FilterConfig(copy=True, numbers=True))
-    counts = backtranslate(translator, [tiny_run], [text], out, choice)
+    counts = made_by(Given(translator, []), text, out, choice)
     assert [row["en"] for row in read_objects(out)] == ["A dog sleeps."]
     assert (counts["copy"], counts["numbers"], counts["repeating"]) == (1, 1, 1)
 
@@ -110,41 +134,25 @@ def test_the_cleaning_rules_judge_the_pairs(tmp_path, text, tiny_run, translator
 @pytest.mark.parametrize("chunks", [0, 1, 2])
 def test_an_interrupted_translation_is_resumed(translator, tiny_run, text, tmp_path, monkeypatch, chunks):
     whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
-    backtranslate(translator, [tiny_run], [text], whole, ALL)
-    monkeypatch.setattr(ChunkSize, "next", lambda self: 15)
-    original, calls, lines = synthetic._translated, [], []
-    worth = list(
-        synthetic._worth_translating(
-            SyntheticCorpusTask(Runs(translator, []), TextSource.of_files([text]), False, ALL), Counter()
-        )
-    )
-
-    def interrupted(*arguments):
-        calls.append(1)
-        if len(calls) > chunks:
-            raise KeyboardInterrupt
-        return original(*arguments)
-
-    monkeypatch.setattr(synthetic, "_translated", interrupted)
+    first = Watched(translator, [tiny_run])
+    made_by(first, text, whole)
+    translated_at_a_time(monkeypatch, 15)
     with pytest.raises(KeyboardInterrupt):
-        backtranslate(translator, [tiny_run], [text], cut, ALL)
+        made_by(Watched(translator, [tiny_run], chunks), text, cut)
     assert not cut.exists()
     with (tmp_path / ".cut.jsonl.part").open("a") as part:
         part.write('{"de": "half a li')  # as kill -9 may leave it
-    monkeypatch.setattr(
-        synthetic, "_translated", lambda t, part, r: (lines.extend(part), original(t, part, r))[1]
-    )
-    backtranslate(translator, [tiny_run], [text], cut, ALL)
-    assert cut.read_bytes() == whole.read_bytes() and lines == worth[15 * chunks :]
+    second = Watched(translator, [tiny_run])
+    made_by(second, text, cut)
+    assert cut.read_bytes() == whole.read_bytes() and second.lines == first.lines[15 * chunks :]
     assert not (tmp_path / ".cut.jsonl.part").exists()
 
 
-def test_what_is_done_is_not_done_again_and_never_mixed(translator, tiny_run, text, tmp_path, monkeypatch):
+def test_what_is_done_is_not_done_again_and_never_mixed(translator, tiny_run, text, tmp_path):
     out = tmp_path / "synthetic.jsonl"
     backtranslate(translator, [tiny_run], [text], out, ALL)
     before = out.read_bytes()
-    monkeypatch.setattr(synthetic, "_translated", None)
-    assert backtranslate(translator, [tiny_run], [text], out, ALL) == {}
+    assert made_by(Watched(translator, [tiny_run], 0), text, out) == {}
     with pytest.raises(InputError, match="was made with another choice; remove it, or name another `out`"):
         backtranslate(translator, [tiny_run], [text], out, PairSelection(FilterConfig(), 0.5))
     text.write_text("Another text.\n")
@@ -161,17 +169,14 @@ def test_a_file_of_the_users_own_is_not_to_be_removed(translator, tiny_run, text
     assert own.read_text() == "mine\n"
 
 
-def test_other_rules_clean_again_what_is_translated(translator, tiny_run, text, tmp_path, monkeypatch):
+def test_other_rules_clean_again_what_is_translated(translator, tiny_run, text, tmp_path):
     out, nothing = (
         tmp_path / "synthetic.jsonl",
         PairSelection(FilterConfig(), flags=("long", *synthetic.REJECTED_FLAGS)),
     )
-    original = synthetic._translated
-    monkeypatch.setattr(synthetic, "_translated", lambda *a: [r | {"flags": ["long"]} for r in original(*a)])
     with pytest.raises(WorkError, match="synthetic.jsonl: no translation is left after cleaning"):
-        backtranslate(translator, [tiny_run], [text], out, nothing)
-    monkeypatch.setattr(synthetic, "_translated", None)
-    counts = backtranslate(translator, [tiny_run], [text], out, ALL)
+        made_by(Watched(translator, [tiny_run], flags=["long"]), text, out, nothing)
+    counts = made_by(Watched(translator, [tiny_run], 0), text, out)
     assert counts["kept"] == len(read_objects(out)) > 0
     with pytest.raises(InputError, match="was made with another choice"):
         backtranslate(translator, [tiny_run], [text], out, nothing)
@@ -180,25 +185,15 @@ def test_other_rules_clean_again_what_is_translated(translator, tiny_run, text, 
 def test_what_was_begun_in_another_precision_is_not_continued(
     translator, tiny_run, text, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(ChunkSize, "next", lambda self: 15)
-    original = synthetic._translated
-    calls = []
-
-    def interrupted(*arguments):
-        calls.append(1)
-        if len(calls) > 1:
-            raise KeyboardInterrupt
-        return original(*arguments)
-
-    monkeypatch.setattr(synthetic, "_translated", interrupted)
+    translated_at_a_time(monkeypatch, 15)
     with pytest.raises(KeyboardInterrupt):
-        backtranslate(translator, [tiny_run], [text], tmp_path / "x.jsonl", ALL)
+        made_by(Watched(translator, [tiny_run], 1), text, tmp_path / "x.jsonl")
     other = Translator.load(tiny_run, "cpu", "bfloat16", decode={"no_repeat_ngram": 2})
     with pytest.raises(InputError, match=r"\.x\.jsonl\.part: was made with another engine; remove it"):
         backtranslate(other, [tiny_run], [text], tmp_path / "x.jsonl", ALL)
 
 
-def test_other_lines_are_not_continued(translator, tiny_run, text, tmp_path, monkeypatch):
+def test_other_lines_are_not_continued(translator, tiny_run, text, tmp_path):
     """As an earlier version may have left them, which chose other lines of the same text."""
     part = tmp_path / ".x.jsonl.part"
     part.write_text('{"de": "x", "en": "Another line.", "score": 0.0, "flags": []}\n')
@@ -214,10 +209,9 @@ def test_an_extra_that_is_missing_is_said_before_any_work(translator, tiny_run, 
 
     languages._model.cache_clear()
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
-    monkeypatch.setattr(synthetic, "_translated", None)
     with pytest.raises(InputError, match="py3langid must be installed"):
         choice = PairSelection(FilterConfig(language=True))
-        backtranslate(translator, [tiny_run], [text], tmp_path / "x.jsonl", choice)
+        made_by(Watched(translator, [tiny_run], 0), text, tmp_path / "x.jsonl", choice)
     languages._model.cache_clear()
 
 
@@ -309,17 +303,15 @@ def test_a_chain_whose_backward_model_is_extended_is_made_again_from_there(chain
     assert not any("that is now" in line for line in said)
 
 
-def test_a_chain_that_was_interrupted_ends_the_same(chain, tmp_path, monkeypatch):
+def test_a_chain_that_was_interrupted_ends_the_same(chain, tmp_path):
     whole = run_chain(chain, tmp_path / "whole")
-    original = synthetic._translated
 
-    def interrupted(*arguments):
-        raise KeyboardInterrupt
+    def interrupted(message):
+        if " translates, " in message:
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr(synthetic, "_translated", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+    with messages_to(interrupted), pytest.raises(KeyboardInterrupt):
         run_chain(chain, tmp_path / "cut")
-    monkeypatch.setattr(synthetic, "_translated", original)
     cut = run_chain(chain, tmp_path / "cut")
     assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 
@@ -518,10 +510,11 @@ def test_flags_of_a_chain_are_refused(chain, cli):
         assert f"{flag} must be left out with a YAML file of the whole chain" in result.err
 
 
-def test_two_sides_with_one_code_are_refused(translator, tiny_run, text, tmp_path, monkeypatch):
-    monkeypatch.setattr(translator, "target_lang", "en")
+def test_two_sides_with_one_code_are_refused(translator, tiny_run, text, tmp_path):
+    teacher = Runs(translator, [tiny_run])
+    teacher.languages = "en", "en"
     with pytest.raises(InputError, match="must have different codes, .* but are en and en"):
-        backtranslate(translator, [tiny_run], [text], tmp_path / "out.jsonl", ALL)
+        made_by(teacher, text, tmp_path / "out.jsonl")
 
 
 def test_a_backward_model_of_the_wrong_direction_is_refused(chain, tmp_path):

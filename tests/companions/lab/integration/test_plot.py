@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 
 from transformer_mt import Translator, plots
 from transformer_mt.companions.lab import pictures
@@ -133,9 +134,8 @@ def test_more_maps_than_a_picture_can_hold_are_told(tmp_path):
 @pytest.fixture
 def figures(monkeypatch):
     """The figures that are drawn in the test."""
-    drawn, figure = [], plots.new_figure
-    for module in (plots, pictures):
-        monkeypatch.setattr(module, "new_figure", lambda *size: drawn.append(figure(*size)) or drawn[-1])
+    drawn, save = [], Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda self, *w, **k: (drawn.append(self), save(self, *w, **k))[1])
     return drawn
 
 
@@ -201,26 +201,22 @@ def test_the_names_of_many_runs_stand_beside_the_curves(tmp_path):
     assert size(tmp_path / "many.png")[0] > size(tmp_path / "few.png")[0]
 
 
-def test_a_target_too_long_for_the_model_is_told(tiny_run, monkeypatch):
-    translator = Translator.load(tiny_run, device="cpu")
-    monkeypatch.setattr(translator.planner, "max_positions", 4)
-    with pytest.raises(InputError, match=r"the target must have at most 3 tokens, but has \d+"):
-        look(translator, "The dog sleeps.", "Der Hund schläft.")
+def test_a_target_too_long_for_the_model_is_told(untrained_run):
+    translator = Translator.load(untrained_run(position="learned"), device="cpu")
+    with pytest.raises(InputError, match=r"the target must have at most 63 tokens, but has \d+"):
+        look(translator, "The dog sleeps.", "Der Hund schläft. " * 30)
 
 
-def test_curves_bear_names_that_differ_and_leave_out_half_a_line(tiny_run, tmp_path, cli, monkeypatch):
+def test_curves_bear_names_that_differ_and_leave_out_half_a_line(tiny_run, tmp_path, cli, figures):
     for variant in ("rotary", "alibi"):
         (tmp_path / variant / "seed-1").mkdir(parents=True)
         lines = (tiny_run / "metrics.jsonl").read_text(encoding="utf-8") + '{"event": "tra'
         (tmp_path / variant / "seed-1" / "metrics.jsonl").write_text(lines, encoding="utf-8")
-    drawn = []
-    monkeypatch.setattr(
-        pictures, "curves", lambda runs, against, path: drawn.extend(name for name, _ in runs)
-    )
     runs = [tmp_path / "rotary" / "seed-1", tmp_path / "alibi" / "seed-1"]
     assert cli("plot", "curves", *runs, "-o", tmp_path / "x.png")[0] == 0
     assert cli("plot", "curves", runs[0], "-o", tmp_path / "x.png")[0] == 0
-    assert drawn == ["rotary/seed-1", "alibi/seed-1", "seed-1"]
+    names = [[line.get_label() for line in figure.axes[0].lines] for figure in figures]
+    assert names == [["rotary/seed-1", "alibi/seed-1"], ["seed-1"]]
 
 
 def test_curves_of_a_run_that_logged_its_gradients_show_its_layers(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 import torch
 import yaml
 
+from tests.helpers.faults import instead_of_training
 from transformer_mt import Translator
 from transformer_mt.companions.lab.synthetic import TextSource
 from transformer_mt.config.dump import dump_config
@@ -38,7 +39,7 @@ def test_a_student_is_trained_on_the_translations_of_its_teacher(
         trained_on.append(config.data.train)
         raise TrainingStarts
 
-    monkeypatch.setattr(distill, "train", train)
+    instead_of_training(monkeypatch, train)
     config = load_config(write_config(), ["data.train={toy: train, size: 40}", "name=student"])
     with pytest.raises(TrainingStarts):
         distill.distill(distill.Plan([tiny_run]), config, tmp_path / "student")
@@ -69,7 +70,7 @@ def test_a_student_keeps_the_names_weights_and_tags_of_its_corpora(
         raise TrainingStarts
 
     trained_on = []
-    monkeypatch.setattr(distill, "train", train)
+    instead_of_training(monkeypatch, train)
     tagged = {"toy": "valid", "size": 10, "tag": "<bt>", "weight": 0.5, "name": "back"}
     entries = [{"toy": "train", "size": 20}, tagged]
     config = load_config(write_config(data={"train": entries}), ["name=student"])
@@ -275,7 +276,7 @@ def entries_of(distill, plan, config, folder, monkeypatch):
         trained_on.append(config)
         raise TrainingStarts
 
-    monkeypatch.setattr(distill, "train", train)
+    instead_of_training(monkeypatch, train)
     with pytest.raises(TrainingStarts):
         distill.distill(plan, config, folder)
     return trained_on[0].data.entries, trained_on[0]

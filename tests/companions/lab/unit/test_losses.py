@@ -4,13 +4,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tests.helpers.faults import loss_chunks
 from tests.helpers.updates import CPU, batch_of, packed_batch_of, pairs, tiny_model
 from transformer_mt.config import TrainConfig
 from transformer_mt.errors import InputError
 from transformer_mt.model.cut_off import tokens_cut_off, without_cut_off_tokens
 from transformer_mt.model.interface import NEVER
 from transformer_mt.training.parallel.distributed import Ranks
-from transformer_mt.training.update import chunked_formula
 from transformer_mt.training.update.build_updater import build_loss
 from transformer_mt.training.update.loss_kinds import CrossEntropy, Predictions
 from transformer_mt.training.update.optimizer import build_optimizer
@@ -47,7 +47,7 @@ def loss_of(name, **settings):
 @pytest.mark.parametrize("has_bias", [False, True])
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_loss_and_its_gradients_are_those_of_the_formula(monkeypatch, name, has_bias, chunk):
-    monkeypatch.setattr(chunked_formula, "TOKENS_ON_CPU", chunk)
+    loss_chunks(monkeypatch, chunk)
     torch.manual_seed(0)
     hidden = [torch.randn(7, 4, dtype=torch.float64) for _ in range(2)]
     targets, real = torch.tensor([3, 5, 8, 0, 1, 5, 0]), torch.tensor([1, 1, 1, 0, 1, 1, 0]).bool()

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.conftest import TINY
+from tests.helpers.faults import cores
 from transformer_mt.companions.lab import sweep_jobs as jobs
 from transformer_mt.companions.lab.sweep_jobs import Runner, is_done
 from transformer_mt.companions.lab.sweep_plan import load_sweep
@@ -195,15 +196,15 @@ def test_a_job_is_done_when_this_very_config_was_trained_and_scored(write_sweep,
 
 
 def test_other_settings_are_trained_anew_and_another_search_is_only_scored_anew(
-    write_sweep, tmp_path, monkeypatch
+    write_sweep, tmp_path, commands
 ):
     ran = []
-    monkeypatch.setattr(Runner, "_call", lambda self, job, log, *words: ran.append(words[0]))
 
     def run(*overrides):
         ran.clear()
         sweep = load_sweep(write_sweep(variants={"a": None}, seeds=[1]), list(overrides), tmp_path / "out")
         Runner(sweep, [None]).run(lambda: None)
+        ran.extend(words[0] for words, _ in commands())
         return sweep.jobs[0].folder
 
     (job,) = load_sweep(write_sweep(variants={"a": None}, seeds=[1]), [], tmp_path / "out").jobs
@@ -314,8 +315,8 @@ def test_held_out_sets_are_of_the_same_training_pairs(write_sweep):
         load_sweep(write_sweep(settings=valid, variants=variants), [])
 
 
-def test_a_folder_in_which_somebody_trains_is_not_moved(write_sweep, tmp_path, monkeypatch):
-    monkeypatch.setattr(Runner, "_call", lambda *words: None)
+@pytest.mark.usefixtures("commands")
+def test_a_folder_in_which_somebody_trains_is_not_moved(write_sweep, tmp_path):
     (job,) = load_sweep(write_sweep(variants={"a": None}, seeds=[1]), [], tmp_path / "out").jobs
     finish(job)
     other = load_sweep(
@@ -327,8 +328,8 @@ def test_a_folder_in_which_somebody_trains_is_not_moved(write_sweep, tmp_path, m
     assert (job.folder / "model.safetensors").exists()
 
 
-def test_a_config_of_another_version_counts_as_trained_otherwise(write_sweep, tmp_path, monkeypatch):
-    monkeypatch.setattr(Runner, "_call", lambda *words: None)
+@pytest.mark.usefixtures("commands")
+def test_a_config_of_another_version_counts_as_trained_otherwise(write_sweep, tmp_path):
     sweep = load_sweep(write_sweep(variants={"a": None}, seeds=[1]), [], tmp_path / "out")
     finish(sweep.jobs[0])
     (sweep.jobs[0].folder / "job.yaml").write_text("model: {no_such_key: 1}\n", encoding="utf-8")
@@ -354,9 +355,8 @@ def test_what_a_parent_or_a_vocabulary_decides_is_left_to_them(write_sweep, tiny
         assert tokenizer is not None and settled.tokenizer.vocab_size == tokenizer.src.vocab_size()
 
 
-def test_a_table_that_cannot_be_written_stops_no_training(write_sweep, tmp_path, monkeypatch, said):
-    monkeypatch.setattr(Runner, "_call", lambda *words: None)
-
+@pytest.mark.usefixtures("commands")
+def test_a_table_that_cannot_be_written_stops_no_training(write_sweep, tmp_path, said):
     def full():
         raise OSError(28, "No space left on device")
 
@@ -364,6 +364,7 @@ def test_a_table_that_cannot_be_written_stops_no_training(write_sweep, tmp_path,
     assert said.count("no table yet: [Errno 28] No space left on device") == 4
 
 
+# Stands in for Python: keeps the command that it should run, and fails for a variant named bad.
 FAKE = """#!{python}
 import json, os, sys
 words = sys.argv[3:]
@@ -374,12 +375,27 @@ sys.exit(1 if "bad/seed" in " ".join(words) else 0)
 """
 
 
-def test_one_failure_does_not_stop_the_others_and_devices_are_shared(write_sweep, tmp_path, monkeypatch):
+@pytest.fixture
+def commands(tmp_path, monkeypatch):
+    """Gives the commands, [(words, threads)], that a sweep has run since its last call; none does anything."""
     fake, seen = tmp_path / "python", tmp_path / "seen.jsonl"
     fake.write_text(FAKE.format(python=sys.executable, seen=str(seen)), encoding="utf-8")
     fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr(jobs.sys, "executable", str(fake))
-    monkeypatch.setattr(jobs.os, "sched_getaffinity", lambda pid: range(6), raising=False)
+    seen.touch()
+    monkeypatch.setattr(sys, "executable", str(fake))
+
+    def since_the_last_call():
+        calls = [json.loads(line) for line in seen.read_text(encoding="utf-8").splitlines()]
+        seen.write_text("", encoding="utf-8")
+        return calls
+
+    return since_the_last_call
+
+
+def test_one_failure_does_not_stop_the_others_and_devices_are_shared(
+    write_sweep, tmp_path, monkeypatch, commands
+):
+    cores(monkeypatch, 6)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     sweep = load_sweep(write_sweep(variants={"good": None, "bad": None}), [], tmp_path / "out")
     done = []
@@ -389,7 +405,7 @@ def test_one_failure_does_not_stop_the_others_and_devices_are_shared(write_sweep
         for seed in (1, 2)
     ]
     assert len(done) == 4
-    calls = [json.loads(line) for line in seen.read_text().splitlines()]
+    calls = commands()
     trained = [words for words, _ in calls if words[0] == "train"]
     scored = [words for words, _ in calls if words[0] == "evaluate"]
     assert len(trained) == 4 and len(scored) == 2
