@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.helpers.faults import cores, least_lines_for_workers
 from transformer_mt import Translator
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.translation import line_workers, translator
 
 
 @pytest.fixture
@@ -25,31 +25,49 @@ def of_gpu(untrained_run, monkeypatch):
     """
     loaded = Translator.load(untrained_run(), device="cpu", engine="torch", decode={"beam": 2})
     loaded.engine.is_on_cpu = False
-    monkeypatch.setattr(line_workers, "_LEAST_LINES", 10)
-    monkeypatch.setattr(line_workers, "usable_cores", lambda: 4)
+    least_lines_for_workers(monkeypatch, 10)
+    cores(monkeypatch, 4)
     return loaded
 
 
-def alone(translator_, monkeypatch):
-    monkeypatch.setattr(translator, "num_workers", lambda *_: 0)
-    return translator_
+def searched_by(translator, search):
+    """Let `search(search of the engine, requests, ...)` take the place of the engine's search."""
+
+    class Other(type(translator.engine)):
+        def search(self, *arguments):
+            return search(super().search, *arguments)
+
+    translator.engine.__class__ = Other
+
+
+def decoded_in_workers_by(translator, action):
+    """Let worker processes do `action()` where they turn ids into text."""
+    own = os.getpid()
+
+    class Other(type(translator.tokenizer)):
+        def decode_tgt(self, ids):
+            if os.getpid() != own:
+                action()
+            return super().decode_tgt(ids)
+
+    translator.tokenizer.__class__ = Other
 
 
 @pytest.mark.parametrize("options", [{}, {"n_best": 2}, {"align": True}, {"protect": "[0-9]+"}], ids=str)
-def test_the_translations_are_the_same_and_in_order(of_gpu, lines, options, monkeypatch):
-    calls, search = [], of_gpu.engine.search
-    monkeypatch.setattr(
-        of_gpu.engine, "search", lambda *arguments: (calls.append(len(arguments[0])), search(*arguments))[1]
-    )
+def test_the_translations_are_the_same_and_in_order(of_gpu, lines, options):
+    calls = []
+
+    def watched(search, requests, *rest):
+        calls.append((os.getpid(), len(requests)))
+        return search(requests, *rest)
+
+    searched_by(of_gpu, watched)
     options["max_length"] = 12
-    started = []
-    divide = translator.translate_in_workers
-    monkeypatch.setattr(translator, "translate_in_workers", lambda *a: (started.append(a[-1]), divide(*a))[1])
     divided = of_gpu.translate(lines, **options)
-    assert started == [3]
-    assert calls[0] > len(lines) / 2  # one search for the lines of all processes
-    whole = alone(of_gpu, monkeypatch).translate(lines, **options)
-    assert started == [3]
+    process, size = calls[0]
+    assert process == os.getpid() and size > len(lines) / 2  # one search for the lines of all processes
+    of_gpu.engine.is_on_cpu = True
+    whole = of_gpu.translate(lines, **options)
     for found, expected in zip(divided, whole, strict=True):
         assert found == replace(
             expected, score=pytest.approx(expected.score, abs=1e-5),
@@ -58,38 +76,32 @@ def test_the_translations_are_the_same_and_in_order(of_gpu, lines, options, monk
         assert [c.translation for c in found.n_best] == [c.translation for c in expected.n_best]
 
 
-def test_errors_of_a_process_and_of_the_engine_are_those_of_one(of_gpu, lines, monkeypatch):
+def test_errors_of_a_process_and_of_the_engine_are_those_of_one(of_gpu, lines):
     with pytest.raises(InputError, match="must be one of the model's tags|has no tag"):
         of_gpu.translate(lines, tag="<nobody>")
 
     def broken(*arguments):
         raise WorkError("the GPU is gone")
 
-    monkeypatch.setattr(of_gpu.engine, "search", broken)
+    searched_by(of_gpu, broken)
     with pytest.raises(WorkError, match="the GPU is gone"):
         of_gpu.translate(lines)
 
 
-def test_the_end_of_a_process_is_one_line(of_gpu, lines, monkeypatch):
-    parent = os.getpid()
-
-    def killed(self, *arguments):
-        assert os.getpid() != parent
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    monkeypatch.setattr(line_workers._AskingEngine, "ask", killed)
+def test_the_end_of_a_process_is_one_line(of_gpu, lines):
+    decoded_in_workers_by(of_gpu, lambda: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(WorkError, match="a worker process has ended"):
         of_gpu.translate(lines)
 
 
-def test_an_error_that_nobody_expected_is_one_line(of_gpu, lines, monkeypatch):
-    monkeypatch.setattr(line_workers._AskingEngine, "ask", lambda *_: 1 / 0)
+def test_an_error_that_nobody_expected_is_one_line(of_gpu, lines):
+    decoded_in_workers_by(of_gpu, lambda: 1 / 0)
     with pytest.raises(WorkError, match="a worker process failed: ZeroDivisionError"):
         of_gpu.translate(lines)
 
 
-def test_few_lines_and_lines_that_need_others_stay_in_this_process(of_gpu, lines, monkeypatch):
-    monkeypatch.setattr(translator, "translate_in_workers", None)  # would raise
+def test_few_lines_and_lines_that_need_others_stay_in_this_process(of_gpu, lines):
+    decoded_in_workers_by(of_gpu, lambda: 1 / 0)
     of_gpu.translate(lines[:5], max_length=12)
     of_gpu.translate(lines, max_length=12, prefixes=[""] * (len(lines) - 1) + ["Der"])
     of_gpu.engine.is_on_cpu = True

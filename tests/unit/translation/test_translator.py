@@ -148,12 +148,15 @@ def test_a_length_limit_is_kept_and_told(translator, sentences):
 
 
 @pytest.mark.parametrize("end, cut", [(0.9, False), (0.1, True)])
-def test_a_translation_that_ends_at_its_limit_by_itself_is_not_cut(translator, monkeypatch, end, cut):
-    ask = translator.engine.token_log_probs
-    monkeypatch.setattr(
-        translator.engine, "token_log_probs", lambda pairs: [[*ask(pairs)[0][:-1], math.log(end)]]
-    )
-    (result,) = translator.translate(["The dog sleeps."], max_length=2)
+def test_a_translation_that_ends_at_its_limit_by_itself_is_not_cut(translator, end, cut):
+    sure = altered(translator)
+
+    class Sure(type(sure.engine)):
+        def token_log_probs(self, pairs):
+            return [[*super().token_log_probs(pairs)[0][:-1], math.log(end)]]
+
+    sure.engine = Sure(translator.engine.model, translator.tokenizer)
+    (result,) = sure.translate(["The dog sleeps."], max_length=2)
     assert len(result.tokens) == 2 and ("truncated" in result.flags) == cut
 
 
@@ -462,12 +465,10 @@ def test_where_nothing_is_protected_the_translation_is_the_same(translator):
     assert translator.translate(["The dog sleeps."], protect=said) == [plain]
 
 
-def test_of_samples_the_chosen_one_is_judged_and_each_text_is_shown_once(translator, monkeypatch):
-    chooser = altered(translator, search="mbr", samples=6)
+def test_of_samples_the_chosen_one_is_judged_and_each_text_is_shown_once(translator):
     src = translator.tokenizer.encode_src(["The dog sleeps."])[0]
     short, long = translator.tokenizer.encode_tgt(["Hund", "Der Hund schläft heute im Garten"])
-    limit = len(long) + 1
-    monkeypatch.setattr(chooser.planner, "limit", lambda length, settings: limit)
+    chooser = altered(translator, search="mbr", samples=6)
 
     class Draws(type(chooser.engine)):
         def search(self, requests, settings, n_best):
@@ -475,7 +476,7 @@ def test_of_samples_the_chosen_one_is_judged_and_each_text_is_shown_once(transla
             return iter([(0, drawn)])
 
     chooser.engine = Draws(translator.engine.model, translator.tokenizer)
-    (result,) = chooser.translate(["The dog sleeps."], n_best=6)
+    (result,) = chooser.translate(["The dog sleeps."], n_best=6, max_length=len(long))
     assert result.translation == "Der Hund schläft heute im Garten" and len(result.n_best) == 2
     (end,) = [each[-1] for each in translator.engine.token_log_probs([(src, long)])]
     assert end < math.log(0.5) and "truncated" in result.flags
@@ -503,16 +504,18 @@ def test_results_come_as_soon_as_they_and_those_before_are_done(translator, sent
 
 
 @pytest.mark.parametrize("search", [{}, {"beam": 1}, {"search": "sample", "samples": 2}], ids=str)
-def test_logits_that_are_not_finite_are_reported_at_any_step(translator, monkeypatch, search):
+def test_logits_that_are_not_finite_are_reported_at_any_step(translator, search):
     """Not as rules that leave no translation. Here they break at the third step."""
     strict = altered(translator, min_length=9, **search)
-    step = translator.engine.model.step
 
-    def broken(tokens, state, recorder=None):
-        logits, after = step(tokens, state, recorder)
-        return (logits * float("nan") if state.length == 2 else logits), after
+    class Breaking(type(translator.engine.model)):
+        def step(self, tokens, state, recorder=None):
+            logits, after = super().step(tokens, state, recorder)
+            return (logits * float("nan") if state.length == 2 else logits), after
 
-    monkeypatch.setattr(translator.engine.model, "step", broken)
+    model = copy.copy(translator.engine.model)
+    model.__class__ = Breaking
+    strict.engine = type(strict.engine)(model, translator.tokenizer)
     with pytest.raises(
         WorkError, match="the model's output is not finite; its weights are damaged, or too large"
     ):

@@ -377,7 +377,7 @@ sys.exit(1 if "bad/seed" in " ".join(words) else 0)
 
 @pytest.fixture
 def commands(tmp_path, monkeypatch):
-    """Gives the commands, [(words, threads)], that a sweep has run since its last call; none does anything."""
+    """Gives the commands, [(words, threads)], that a sweep ran since the last call; none does anything."""
     fake, seen = tmp_path / "python", tmp_path / "seen.jsonl"
     fake.write_text(FAKE.format(python=sys.executable, seen=str(seen)), encoding="utf-8")
     fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
