@@ -17,8 +17,6 @@ from transformer_mt.translation.direction import Direction
 from transformer_mt.translation.translator import Translator
 
 _LOG = logging.getLogger("transformer_mt.companions.serving")
-_SECONDS = 2.0
-"""Seconds between two looks at the folder."""
 # The files of a model: a folder in which one of them changed has another model.
 _ENDINGS = {".yaml", ".yml", ".safetensors", ".bin", ".json", ".model", ".spm", ".npz", ".txt"}
 _Stats = tuple[tuple[str, int, int], ...]
@@ -53,13 +51,14 @@ class Models:
         watched: Path | None = None,
         offers_of: Callable[[Path], Sequence[Offer]] = lambda folder: (),
         unload_after: float = 0.0,
+        look_every: float = 2.0,
     ) -> None:
         """`given` are always there. `start` loads an offer; `offers_of` has those of a folder within
         `watched`. A model that nobody asked for `unload_after` seconds is unloaded, and loaded when it is
-        needed; 0 is never.
+        needed; 0 is never. The folder is looked at every `look_every` seconds.
         """
         self._start, self._offers_of = start, offers_of
-        self._watched, self._unload_after = watched, unload_after
+        self._watched, self._unload_after, self._look_every = watched, unload_after, look_every
         pairs = [offer.direction for offer in given]
         if twice := next((pair for pair in pairs if pairs.count(pair) > 1), None):
             raise InputError(
@@ -102,7 +101,7 @@ class Models:
             model.close()
 
     def _keep_looking(self) -> None:
-        while not self._end.wait(_SECONDS):
+        while not self._end.wait(self._look_every):
             try:
                 self.look()
             except Exception as error:

@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 
 _SECONDS = 1800.0
 """A file can be fetched for half an hour."""
-_MOST, _MOST_BYTES = 1000, 1_000_000_000
-"""Files and bytes that are kept: with more, the oldest are removed before another is added."""
+_MOST = 1000
+"""Files that are kept: with more, the oldest are removed before another is added."""
 _NAME_BYTES = 150
 """Bytes of a file's own name that are kept."""
 _NO_NAME = re.compile(r"[^\w. -]+")
@@ -24,8 +24,9 @@ def _new_folder() -> TemporaryDirectory[str]:
 class TranslatedFiles:
     """Files by names that nobody can guess, in a folder that ends with the server."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float] = time.monotonic, most_bytes: int = 1_000_000_000) -> None:
+        """Files of more than `most_bytes` together are too many, too."""
+        self._clock, self._most_bytes = clock, most_bytes
         self._folder = _new_folder()
         self._kept: dict[str, tuple[float, int]] = {}
         """The time and the size of each file, the oldest first."""
@@ -84,7 +85,7 @@ class TranslatedFiles:
         """Remove the files whose time is over, and the oldest where they are too many or too large."""
         old, size = self._clock() - _SECONDS, sum(size for _, size in self._kept.values())
         for name, (added, length) in list(self._kept.items()):
-            if len(self._kept) < _MOST and size <= _MOST_BYTES and added >= old:
+            if len(self._kept) < _MOST and size <= self._most_bytes and added >= old:
                 return
             size -= length
             del self._kept[name]

@@ -296,16 +296,13 @@ def test_mistakes_get_one_line(tiny_run, served, tmp_path, cli):
         assert status == 2 and out == "" and message in err, err
 
 
-def test_without_the_extra_the_error_names_it(tiny_run, cli, monkeypatch):
-    import transformer_mt.companions.serving
+def without(package):
+    sys.modules[package] = None
 
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    serving = transformer_mt.companions.serving  # importing it again replaces it
-    monkeypatch.setattr(transformer_mt.companions, "serving", serving)
-    for name in [name for name in sys.modules if name.startswith("transformer_mt.companions.serving")]:
-        monkeypatch.delitem(sys.modules, name)
-    status, _, err = cli("serve", tiny_run)
-    assert status == 2 and "pip install 'transformer-mt[serve]'" in err
+
+def test_without_the_extra_the_error_names_it(tiny_run, cli):
+    result = cli("serve", tiny_run, before=(without, "uvicorn"))
+    assert result.status == 2 and "pip install 'transformer-mt[serve]'" in result.err
 
 
 def _children(pid):

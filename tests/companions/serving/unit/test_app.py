@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,7 +15,7 @@ from starlette.testclient import TestClient
 
 from tests.companions.serving.unit.models import directions_of
 from tests.helpers.upper_case import UpperCaseEngine
-from transformer_mt.companions.serving.batcher import Batcher
+from transformer_mt.companions.serving.batcher import Batcher, QueueFullError
 from transformer_mt.companions.serving.directions import Directions
 from transformer_mt.companions.serving.http.app import build_app
 from transformer_mt.companions.serving.http.limits import ApiKeys, Limits
@@ -339,46 +340,59 @@ def test_a_large_body_is_refused(directions):
     assert answer.status_code == 413 and "at most 1,300,000 bytes" in answer.json()["error"]
 
 
-def test_a_full_queue_asks_to_come_again(directions, monkeypatch):
-    from transformer_mt.companions.serving.batcher import QueueFullError
+@contextmanager
+def directions_by(kind):
+    """One direction, whose batcher is of this class."""
+    batcher = kind(Upper(("en", "de")), wait=0.0)
+    yield directions_of({("en", "de"): batcher})
+    batcher.close()
 
-    async def full(self, lines, n_best=1, **options):
-        raise QueueFullError
 
-    monkeypatch.setattr(Batcher, "translate", full)
-    answer = translate(client_of(directions), q="a")
+def test_a_full_queue_asks_to_come_again():
+    class Full(Batcher):
+        async def translate(self, lines, n_best=1, **options):
+            raise QueueFullError
+
+    with directions_by(Full) as directions:
+        answer = translate(client_of(directions), q="a")
     assert answer.status_code == 429 and int(answer.headers["retry-after"]) >= 1
 
 
 @pytest.fixture
-def given_up(monkeypatch):
-    """The lines that nobody waits for any more, of batchers that take their time."""
-    lines_given_up = []
+def slow():
+    """Directions that take their time, the lines begun, and those that nobody waits for any more."""
+    begun, given_up = [], []
 
-    async def slow(self, lines, n_best=1, **options):
-        try:
-            await asyncio.sleep(30)
-        except asyncio.CancelledError:
-            lines_given_up.append(lines)
-            raise
+    class Slow(Batcher):
+        async def translate(self, lines, n_best=1, **options):
+            begun.append(lines)
+            try:
+                await asyncio.sleep(30)
+            except asyncio.CancelledError:
+                given_up.append(lines)
+                raise
 
-    monkeypatch.setattr(Batcher, "translate", slow)
-    return lines_given_up
+    with directions_by(Slow) as directions:
+        yield directions, begun, given_up
 
 
-def test_a_translation_that_takes_too_long_is_given_up(directions, given_up):
-    answer = translate(client_of(directions, limits={"seconds": 0.05}), q="a")
-    assert answer.status_code == 503 and "more than 0.05 seconds" in answer.json()["error"]
+def test_a_translation_that_takes_too_long_is_given_up(slow):
+    directions, _, given_up = slow
+    answer = translate(client_of(directions, limits={"seconds": 1.0}), q="a")
+    assert answer.status_code == 503 and "more than 1 seconds" in answer.json()["error"]
     assert given_up == [["a"]]
 
 
-def test_a_client_that_is_gone_is_not_translated_for(directions, given_up):
+def test_a_client_that_is_gone_is_not_translated_for(slow):
+    directions, begun, given_up = slow
     messages = [
         {"type": "http.request", "body": b'{"q": ["a", "b"], "source": "en", "target": "de"}'},
         {"type": "http.disconnect"},
     ]
 
     async def receive():
+        while len(messages) == 1 and not begun:
+            await asyncio.sleep(0.01)
         return messages.pop(0)
 
     async def send(message):

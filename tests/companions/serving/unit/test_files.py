@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import shutil
 
@@ -347,39 +348,40 @@ def test_a_text_that_occurs_again_is_translated_once():
     batcher.close()
 
 
-def test_the_file_of_suggestions_has_an_end(directions, tmp_path, monkeypatch):
-    monkeypatch.setattr("transformer_mt.companions.serving.http.text_routes._SUGGESTIONS_BYTES", 10)
+def test_the_file_of_suggestions_has_an_end(directions, tmp_path):
     client = client_of(directions, suggestions=tmp_path / "s.jsonl")
     body = {"q": "a dog", "s": "ein Hund", "source": "en", "target": "de"}
     assert client.post("/suggest", json=body).json() == {"success": True}
+    os.truncate(tmp_path / "s.jsonl", 100_000_001)  # which takes no place on the disk
     answer = client.post("/suggest", json=body)
     assert answer.status_code == 500 and "could not be kept" in answer.text
-    assert len((tmp_path / "s.jsonl").read_text().splitlines()) == 1
+    assert (tmp_path / "s.jsonl").stat().st_size == 100_000_001
 
 
-def test_a_file_waits_where_too_much_is_waiting(directions, monkeypatch):
+def test_a_file_waits_where_too_much_is_waiting():
     """The translated part of it would be lost; other requests are asked to come again."""
-    monkeypatch.setattr("transformer_mt.companions.serving.text_translation._PAUSE", 0.01)
-    real, calls = Batcher.translate, []
+    calls = []
 
-    async def full_at_times(self, lines, n_best=1, **options):
-        calls.append(len(lines))
-        if len(calls) % 2:
-            raise QueueFullError
-        return await real(self, lines, n_best, **options)
+    class FullAtTimes(Batcher):
+        async def translate(self, lines, n_best=1, **options):
+            calls.append(len(lines))
+            if len(calls) % 2:
+                raise QueueFullError
+            return await super().translate(lines, n_best, **options)
 
-    monkeypatch.setattr(Batcher, "translate", full_at_times)
-    client = client_of(directions)
+    batcher = FullAtTimes(upper_case_translator(split_sentences=False), wait=0.0)
+    client = client_of(directions_of({("en", "de"): batcher}))
     lines = "".join(f"line {number}\n" for number in range(300))
     assert fetched(client, send(client, "a.txt", lines.encode())).text == lines.upper()
     assert calls == [200, 200, 100, 100]
+    batcher.close()
 
 
 def test_a_long_name_is_cut_and_a_full_disk_is_said(directions, monkeypatch):
     client = client_of(directions)
     found = fetched(client, send(client, "長" * 95 + ".txt", b"a dog"))
     assert found.content == b"A DOG"
-    monkeypatch.setattr(TranslatedFiles, "add", lambda *given: 1 / 0)
+    monkeypatch.setattr("pathlib.Path.write_bytes", lambda *_: 1 / 0)
     accept = {"Accept": "application/x-ndjson"}
     fields = {"source": "en", "target": "de"}
     answer = client.post("/translate_file", data=fields, files={"file": ("a.txt", b"x")}, headers=accept)
@@ -387,8 +389,7 @@ def test_a_long_name_is_cut_and_a_full_disk_is_said(directions, monkeypatch):
     assert send(client, "a.txt", b"x").status_code == 500
 
 
-def test_the_files_that_wait_have_a_size(monkeypatch):
-    monkeypatch.setattr("transformer_mt.companions.serving.translated_files._MOST_BYTES", 10)
-    files = TranslatedFiles()
+def test_the_files_that_wait_have_a_size():
+    files = TranslatedFiles(most_bytes=10)
     names = [files.add(b"12345678", "a.txt", "de") for _ in range(3)]
     assert [files.find(name) is not None for name in names] == [False, False, True]

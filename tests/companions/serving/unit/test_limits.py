@@ -51,11 +51,9 @@ def test_a_rate_counts_the_last_minute_of_each_client():
     assert rate.seconds_to_wait("a", 2) == 0.0
 
 
-def test_clients_of_long_ago_are_forgotten(monkeypatch):
-    from transformer_mt.companions.serving.http import limits
-
-    monkeypatch.setattr(limits, "_CLIENTS", 3)
+def test_clients_of_long_ago_are_forgotten():
+    """Ten thousand are remembered: the memory of a server has an end."""
     rate = RequestRate(lambda: 0.0)
-    for client in "abcd":
-        rate.seconds_to_wait(client, 9)
-    assert list(rate._times) == ["b", "c", "d"]
+    clients = [f"client {number}" for number in range(10_001)]
+    assert not any(rate.seconds_to_wait(client, 1) for client in clients)
+    assert rate.seconds_to_wait(clients[-1], 1) > 0 and rate.seconds_to_wait(clients[0], 1) == 0

@@ -59,14 +59,13 @@ def pairs(models):
 
 
 @pytest.fixture
-def watching(folder, monkeypatch):
+def watching(folder):
     """Models of the folder; it is looked at only when a test says so."""
-    monkeypatch.setattr("transformer_mt.companions.serving.models._SECONDS", 1e6)
     folder.mkdir(exist_ok=True)
     made = []
 
     def watch(given=(), start=None, **options):
-        made.append(Models(given, start or Starts(), folder, offers_of, **options))
+        made.append(Models(given, start or Starts(), folder, offers_of, look_every=1e6, **options))
         return made[-1]
 
     yield watch

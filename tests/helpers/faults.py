@@ -1,0 +1,144 @@
+"""What a test makes happen inside a training or a preparation, where no command could ask for it.
+
+Tests do not reach into our modules themselves: when a room moves, only this file follows.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+import pytest
+import torch
+
+
+@contextmanager
+def before_each_update(action: Callable[..., object]) -> Iterator[None]:
+    """Call `action(number, model, batches, rate)` before each update, the first of which is number 1.
+
+    What it raises ends the training there. That is how a kill, a signal, or a compiler that fails at a
+    certain update is tested.
+    """
+    from transformer_mt.training.update.step import Updater
+
+    update, numbers = Updater.update, count(1)
+
+    def watched(self: Any, batches: Any, rate: float, *rest: Any) -> Any:
+        action(next(numbers), self._objective.model, batches, rate)
+        return update(self, batches, rate, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Updater, "update", watched)
+        yield
+
+
+@contextmanager
+def validations(change: Callable[..., Any]) -> Iterator[None]:
+    """Let `change(validate, *arguments)` take the place of each validation of a training."""
+    from transformer_mt.training import model_selection
+
+    validate = model_selection.validate
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model_selection, "validate", lambda *words: change(validate, *words))
+        yield
+
+
+@contextmanager
+def before_preparation(action: Callable[[], object]) -> Iterator[None]:
+    """Call `action()` between the checks of a training's folder and the preparation of its data."""
+    from transformer_mt.training import setup
+
+    prepare = setup.prepare_data
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(setup, "prepare_data", lambda *words: (action(), prepare(*words))[1])
+        yield
+
+
+@contextmanager
+def memory_for(positions: int) -> Iterator[None]:
+    """Let batches of more positions run out of memory in training."""
+    from transformer_mt.training.update.step import Objective
+
+    forward = Objective.forward
+
+    def scarce(self: Any, batch: Any) -> Any:
+        loss = forward(self, batch)
+        if self.model.training and batch.num_positions > positions:
+            raise torch.OutOfMemoryError("no room")
+        return loss
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Objective, "forward", scarce)
+        yield
+
+
+@contextmanager
+def results_read_later() -> Iterator[None]:
+    """Let the loop read results of updates as it does on a GPU: many at a time, when they are needed."""
+    from transformer_mt.training import loop
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "is_asynchronous", lambda device: True)
+        yield
+
+
+def small_blocks(patch: pytest.MonkeyPatch, **sizes: int) -> None:
+    """Prepare data in blocks as small as a test's corpus asks for, until the test ends: `rows` of a block,
+    `share` of keys in blocks, `sample` of rows that the vocabulary is learnt from, `aligned` rows that an
+    aligner learns from.
+    """
+    from transformer_mt.data.preparation import clean, sample, split, training_links
+
+    places: dict[str, tuple[Any, str]] = {
+        "rows": (split, "BLOCK"),
+        "share": (clean, "_SHARE"),
+        "sample": (sample, "ROWS"),
+        "aligned": (training_links, "ALIGNED"),
+    }
+    for name, size in sizes.items():
+        module, constant = places[name]
+        patch.setattr(module, constant, size)
+
+
+def cores(patch: pytest.MonkeyPatch, number: int) -> None:
+    """Let the machine have so many cores until the test ends."""
+    patch.setattr("os.sched_getaffinity", lambda process: range(number), raising=False)
+
+
+def loss_chunks(patch: pytest.MonkeyPatch, tokens: int) -> None:
+    """Compute losses of so many tokens at a time, until the test ends."""
+    from transformer_mt.training.update import chunked_formula, chunked_loss
+
+    for module in (chunked_formula, chunked_loss):
+        patch.setattr(module, "TOKENS_ON_CPU", tokens)
+
+
+def translated_at_a_time(patch: pytest.MonkeyPatch, lines: int) -> None:
+    """Translate texts in chunks of so many lines, until the test ends."""
+    from transformer_mt.translation import chunk_size
+
+    for name in ("_LEAST", "_MOST"):
+        patch.setattr(chunk_size, name, lines)
+
+
+def instead_of_training(patch: pytest.MonkeyPatch, train: Callable[..., Any]) -> None:
+    """Let `train(config, folder)` take the place of a student's training, until the test ends."""
+    from transformer_mt.companions.lab import distill
+
+    patch.setattr(distill, "train", train)
+
+
+def least_lines_for_workers(patch: pytest.MonkeyPatch, lines: int) -> None:
+    """Let so few lines be worth the start of worker processes, until the test ends."""
+    from transformer_mt.translation import line_workers
+
+    patch.setattr(line_workers, "_LEAST_LINES", lines)
+
+
+def killed_at_the_end(patch: pytest.MonkeyPatch) -> None:
+    """Let translations into a file end as if killed after their last line, until the test ends: what a
+    resumption needs stays.
+    """
+    from transformer_mt.cli.translating import resume
+
+    patch.setattr(resume, "end", lambda output: None)
