@@ -64,7 +64,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
 test: setup-dev ## run the test suite, or with PACKAGE=name the tests of a package
 	$(PYTEST) $(if $(PACKAGE),$(wildcard tests/unit/$(PACKAGE) tests/integration/$(PACKAGE) tests/companions/$(PACKAGE)))
 
-test-long: setup-dev ## run the tests and the long ones: what a commit must pass
+test-long: setup-dev ## run the tests and the long ones
 	$(PYTEST) -m 'not slow and not gpu'
 
 test-all: setup-dev ## run the slow tests too

@@ -191,7 +191,11 @@ def test_a_hook_that_fails_is_passed_over(case, tmp_path):
     assert notes and all(line.startswith("note: ") and "odd" in line for line in notes), shown.err
 
 
-@pytest.mark.parametrize("case", USED)
+# Each trains in a process of its own: three stand for all in `make test`.
+OFTEN = ("loss of a mean", "metric", "corpus")
+
+
+@pytest.mark.parametrize("case", [c if c in OFTEN else pytest.param(c, marks=pytest.mark.long) for c in USED])
 def test_a_part_that_gives_something_else_ends_in_one_line(case, tmp_path):
     brings, parts, sections, words = USED[case]
     installation = installed(tmp_path, ENTRY.format(brings=brings), parts)

@@ -367,6 +367,7 @@ def test_layers_sent_in_bfloat16_are_refused_where_they_cannot_be(folder, one, w
     assert result.status == 2 and message in result.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind, objective", [("encoder", "masked_lm"), ("transformer", "denoise")])
 def test_two_ranks_train_on_plain_text_as_one_does(folder, kind, objective):
     """The number of predicted pieces differs between batches; the loss is divided by that of all ranks."""
@@ -383,6 +384,7 @@ def test_two_ranks_train_on_plain_text_as_one_does(folder, kind, objective):
     assert_same_training(folder / f"{kind}-1", folder / f"{kind}-2")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_two_ranks_learn_alignments_as_one_process_does(folder, parallel):
     """With micro-batches in addition, of which one may have no links."""
@@ -736,6 +738,7 @@ def test_a_rank_zero_that_does_not_answer_is_named_by_its_address(monkeypatch):
         distributed.Ranks.join(torch.device("cpu"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 @pytest.mark.parametrize("part", ["lora: {rank: 4}", "freeze: [embeddings, encoder]"])
 def test_ranks_train_a_part_of_a_model_as_one_process_does(one, folder, parallel, part):

@@ -202,11 +202,16 @@ DENOISED = {
         {**SEVERAL_CORPORA, "packed": True},
         MASKED,
         DENOISED,
-        {"bpe_dropout": 0.1, "guided_alignment": {"weight": 0.05}},
-        {"bpe_dropout": 0.1, "data": {"terms": {"share": 0.5}}},
         pytest.param({"loss": "simcut", "log_gradients": True}, marks=needs("lab")),
-        {"average": "ema", "ema_decay": 0.9},
-        pytest.param({"loss": "r_drop", "accumulate": 2}, marks=needs("lab")),
+        *(
+            pytest.param(change, marks=pytest.mark.long)
+            for change in (
+                {"bpe_dropout": 0.1, "guided_alignment": {"weight": 0.05}},
+                {"bpe_dropout": 0.1, "data": {"terms": {"share": 0.5}}},
+                {"average": "ema", "ema_decay": 0.9},
+            )
+        ),
+        pytest.param({"loss": "r_drop", "accumulate": 2}, marks=[needs("lab"), pytest.mark.long]),
         *(
             pytest.param(change, marks=pytest.mark.slow)
             for change in (
@@ -238,7 +243,16 @@ def in_windows(*moment: object) -> None:
         kill_at(*moment)
 
 
-@pytest.mark.parametrize("change", [SEVERAL_CORPORA, {**SEVERAL_CORPORA, "packed": True}, MASKED, DENOISED])
+@pytest.mark.parametrize(
+    "change",
+    [
+        SEVERAL_CORPORA,
+        *(
+            pytest.param(c, marks=pytest.mark.long)
+            for c in ({**SEVERAL_CORPORA, "packed": True}, MASKED, DENOISED)
+        ),
+    ],
+)
 def test_a_run_in_windows_resumes_as_exactly(change, tmp_path):
     change = {**change, "data": {**change["data"], "window_pairs": 120, "max_length_ratio": 3.8}}
     for name in ("a", "b"):

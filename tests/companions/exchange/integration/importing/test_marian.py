@@ -137,6 +137,7 @@ def write_probe(path, sources):
     return str(path)
 
 
+@pytest.mark.long
 def test_an_adapted_model_is_exported_and_agrees_with_all_runtimes(adapted, tmp_path):
     run, public, before = adapted
     sources = ended_sources(run)
