@@ -172,7 +172,7 @@ def train_interrupted(config: Any, folder: Path, updates: int) -> None:
 def untrained_run(tmp_path: Path) -> Callable[..., Path]:
     """Writes the run of an untrained model: TINY's, of this `vocab_size` and with these keys of `model`."""
 
-    def write(shared: bool = True, **model: object) -> Path:
+    def write(shared: bool = True, byte_fallback: bool = True, **model: object) -> Path:
         import torch
         from safetensors.torch import save_file
 
@@ -185,7 +185,7 @@ def untrained_run(tmp_path: Path) -> Callable[..., Path]:
         values = {
             **TINY,
             "model": {**TINY["model"], **model},
-            "tokenizer": {**TINY["tokenizer"], "shared": shared},
+            "tokenizer": {**TINY["tokenizer"], "shared": shared, "byte_fallback": byte_fallback},
         }
         config = Config.model_validate(values)
         tokenizer = Tokenizer.train(toy.generate("train", 400), config.tokenizer)

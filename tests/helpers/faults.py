@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import torch
 
+from transformer_mt.companion import companions
+
 
 @contextmanager
 def before_each_update(action: Callable[..., object]) -> Iterator[None]:
@@ -142,3 +144,40 @@ def killed_at_the_end(patch: pytest.MonkeyPatch) -> None:
     from transformer_mt.cli.translating import resume
 
     patch.setattr(resume, "end", lambda output: None)
+    if "documents" in companions():
+        from transformer_mt.companions.documents.translate_file import _Output
+
+        patch.setattr(_Output, "end", lambda self: None)
+
+
+def update_seconds(patch: pytest.MonkeyPatch, seconds: Callable[..., float]) -> None:
+    """Let an update of the model of a new config take `seconds(config)`, until the test ends."""
+    from transformer_mt.new_config import write
+
+    patch.setattr(write, "seconds_per_update", lambda config, *_: seconds(config))
+
+
+def pairs_in_files(patch: pytest.MonkeyPatch, number: int) -> None:
+    """Let the user's files have so many pairs, until the test ends."""
+    from dataclasses import replace
+
+    from transformer_mt.new_config import user_files
+
+    read = user_files._read
+    patch.setattr(user_files, "_read", lambda *words: replace(read(*words), pairs=number))
+
+
+def system_memory(patch: pytest.MonkeyPatch, files: dict[str, list[str]], resident: int = 0) -> None:
+    """Let Linux's files on memory have these lines, until the test ends, and this process hold so much."""
+    from transformer_mt import memory
+
+    patch.setattr(memory, "_lines", lambda path: files.get(path, []))
+    patch.setattr(memory, "_resident", lambda: resident)
+
+
+def work_of_others(patch: pytest.MonkeyPatch, *readings: tuple[float, float]) -> None:
+    """Let the clock and the seconds that other programs worked be these, one reading after the other."""
+    from transformer_mt import other_programs
+
+    given = iter(readings)
+    patch.setattr(other_programs, "_used_by_others", lambda: next(given))

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
+from tests.helpers.faults import system_memory
 from transformer_mt import memory
 from transformer_mt.memory import free_memory, peak_memory
 
 
 def test_ranks_of_one_machine_share_its_free_memory(monkeypatch):
     gigabyte, files = 2**30, {"/proc/meminfo": ["MemTotal: 1 kB", f"MemAvailable:  {8 * 2**20} kB"]}
-    monkeypatch.setattr(memory, "_lines", lambda path: files.get(path, []))
-    monkeypatch.setattr(memory, "_resident", lambda: gigabyte)
+    system_memory(monkeypatch, files, resident=gigabyte)
     assert free_memory(torch.device("cpu")) == int(0.8 * 9 * gigabyte)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     assert free_memory(torch.device("cpu")) == int(0.8 * 3 * gigabyte)
@@ -36,8 +36,7 @@ def test_memory_that_a_control_group_forbids_is_not_free(monkeypatch, group, roo
         "/proc/meminfo": [f"MemAvailable:  {8 * 2**20} kB"],
         "/proc/self/cgroup": ["2:pids:/elsewhere", group],
     }
-    monkeypatch.setattr(memory, "_lines", lambda path: files.get(path, []))
-    monkeypatch.setattr(memory, "_resident", lambda: gigabyte)
+    system_memory(monkeypatch, files, resident=gigabyte)
     most, used, cached = names
     files |= {f"{root}{place}/{most}": [str(6 * gigabyte)], f"{root}{place}/{used}": [str(3 * gigabyte)]}
     assert free_memory(torch.device("cpu")) == int(0.8 * 4 * gigabyte)
@@ -56,8 +55,7 @@ def test_what_a_control_group_says_in_other_words_stops_nothing(monkeypatch):
         "/sys/fs/cgroup/memory.current": ["5"],
         "/sys/fs/cgroup/memory.stat": ["", "nonsense", "inactive_file 7"],
     }
-    monkeypatch.setattr(memory, "_lines", lambda path: files.get(path, []))
-    monkeypatch.setattr(memory, "_resident", lambda: 0)
+    system_memory(monkeypatch, files)
     assert free_memory(torch.device("cpu")) == int(0.8 * 2**30)
 
 

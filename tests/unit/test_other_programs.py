@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from tests.helpers.faults import cores, work_of_others
 from transformer_mt import other_programs
 from transformer_mt.other_programs import OtherPrograms
 
@@ -18,16 +19,14 @@ from transformer_mt.other_programs import OtherPrograms
     ],
 )
 def test_the_time_alone_is_said_where_others_use_many_cores(monkeypatch, used, note):
-    readings = iter([(100.0, 7.0), (110.0, 7.0 + used)])
-    monkeypatch.setattr(other_programs, "_used_by_others", lambda: next(readings))
-    monkeypatch.setattr(other_programs, "usable_cores", lambda: 4)
+    work_of_others(monkeypatch, (100.0, 7.0), (110.0, 7.0 + used))
+    cores(monkeypatch, 4)
     assert OtherPrograms().note(600.0) == note
 
 
 def test_nothing_is_said_of_a_moment(monkeypatch):
     """A hundredth of a second in a few microseconds would be many cores."""
-    readings = iter([(100.0, 7.0), (100.001, 7.01)])
-    monkeypatch.setattr(other_programs, "_used_by_others", lambda: next(readings))
+    work_of_others(monkeypatch, (100.0, 7.0), (100.001, 7.01))
     assert OtherPrograms().note(600.0) == ""
 
 

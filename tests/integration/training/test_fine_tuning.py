@@ -11,7 +11,7 @@ from tests.conftest import TINY, train_interrupted
 from tests.helpers.companions import needs
 from transformer_mt import checkpoint
 from transformer_mt.api import train
-from transformer_mt.config import TokenizerConfig, load_config
+from transformer_mt.config import load_config
 from transformer_mt.config.dump import dump_config
 from transformer_mt.config.resolve import with_parent
 from transformer_mt.corpora import toy
@@ -346,12 +346,8 @@ def test_letters_that_the_parents_vocabulary_lacks_are_named(untrained_run, tmp_
             text = "".join(f"{pair[side]}\n" for pair in pairs)
             text = text.translate(str.maketrans("rt", "ɾŧ")) if language == "de" else text
             (tmp_path / f"{name}.{language}").write_text(text, encoding="utf-8")
-    parent = RunFolder(untrained_run())
+    parent = RunFolder(untrained_run(byte_fallback=False))
     data = {"train": {"source": "k.en", "target": "k.de"}, "valid": {"source": "kv.en", "target": "kv.de"}}
-    lacking = Tokenizer.train(
-        toy.generate("train", 500), TokenizerConfig(vocab_size=300, byte_fallback=False)
-    )
-    monkeypatch.setattr(RunFolder, "tokenizer", lambda self: lacking)
     config = load_config(parent.config_file)
     config = config.model_validate(
         {
@@ -361,7 +357,7 @@ def test_letters_that_the_parents_vocabulary_lacks_are_named(untrained_run, tmp_
         }
     )
     note = "the vocabulary lacks ɾ ŧ, which occur in 99.3% of the pairs: they become <unk>"
-    prepared = prepare(config, lacking)
+    prepared = prepare(config, parent.tokenizer())
     assert any(note in line for line in notes_on(config, config, prepared))
     (tmp_path / "c.yaml").write_text(dump_config(config), encoding="utf-8")
     assert "he vocabulary lacks ɾ ŧ" in cli("inspect", "c.yaml").out

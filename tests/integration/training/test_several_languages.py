@@ -10,6 +10,7 @@ import yaml
 
 from tests.conftest import TINY, train_interrupted
 from tests.helpers.companions import needs
+from tests.helpers.faults import killed_at_the_end
 from transformer_mt import Translator
 from transformer_mt.api import train
 from transformer_mt.cli.options.set_options import select_by_language
@@ -288,9 +289,7 @@ def test_a_child_is_compared_only_where_it_and_its_parent_translate(both, write_
 def test_another_language_is_not_resumed(both, tmp_path, cli, monkeypatch):
     source, out = tmp_path / "a.txt", tmp_path / "out.txt"
     source.write_text("A dog.\nA cat.\nA bird.\n")
-    monkeypatch.setattr(
-        "transformer_mt.cli.translating.resume.end", lambda output: None
-    )  # as if it had been killed
+    killed_at_the_end(monkeypatch)
     command = ["translate", both, "-i", source, "-o", out]
     assert cli(*command, "--to", "de")[0] == 0
     out.write_bytes(out.read_bytes().splitlines(keepends=True)[0])

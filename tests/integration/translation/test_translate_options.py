@@ -16,6 +16,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.helpers.companions import needs
+from tests.helpers.faults import killed_at_the_end
 from transformer_mt.locks import lock_folder
 
 LINES = [
@@ -39,7 +40,7 @@ def interrupted(monkeypatch):
     """Translations end as if they had been killed after their last line: the record of what they
     wrote stays.
     """
-    monkeypatch.setattr("transformer_mt.cli.translating.resume.end", lambda output: None)
+    killed_at_the_end(monkeypatch)
 
 
 def test_resume_continues_without_repeating_or_losing_a_line(tiny_run, source, tmp_path, cli, interrupted):

@@ -5,18 +5,18 @@ import re
 import pytest
 
 from tests.helpers.companions import needs
+from tests.helpers.faults import update_seconds
 from transformer_mt.config import load_config
 from transformer_mt.config.dump import dump_config
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError
-from transformer_mt.new_config import write
 from transformer_mt.new_config.write import new_config
 from transformer_mt.runs.folder import RunFolder
 
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    monkeypatch.setattr(write, "seconds_per_update", lambda *_: 0.01)
+    update_seconds(monkeypatch, lambda config: 0.01)
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("".join(f"{a}\t{b}\n" for a, b in toy.generate("train", 600)), encoding="utf-8")
     return [str(pairs)]

@@ -13,12 +13,12 @@ import pyarrow.parquet
 import pytest
 
 from tests.helpers.companions import needs
+from tests.helpers.faults import pairs_in_files, update_seconds
 from transformer_mt.cli import main
 from transformer_mt.config import DataConfig
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError
-from transformer_mt.new_config import user_files as files_module
 from transformer_mt.new_config import write as write_module
 from transformer_mt.new_config.guess_corpora import guess_corpora
 from transformer_mt.new_config.sizing import PURPOSES, SIZES, size_for, smaller, suited
@@ -206,7 +206,7 @@ def test_what_cannot_be_used_is_refused(tmp_path, files, message):
 def quick(monkeypatch):
     """A machine that takes as many seconds per update as `seconds` says, by width of the model."""
     seconds = {256: 0.1, 512: 10.0}
-    monkeypatch.setattr(write_module, "seconds_per_update", lambda config, *_: seconds[config.model.d_model])
+    update_seconds(monkeypatch, lambda config: seconds[config.model.d_model])
     return seconds
 
 
@@ -301,13 +301,7 @@ def test_too_few_pairs_are_refused(tmp_path, quick):
 def test_above_an_hour_the_largest_config_that_fits_one_is_named(tmp_path, quick, monkeypatch, said):
     """With 500,000 pairs the wide model takes a day here, and the narrow one fits."""
     (tmp_path / "t.tsv").write_text(TABLES["header.tsv"], encoding="utf-8")
-    monkeypatch.setattr(write_module, "size_for", lambda pairs: size_for(500_000))
-    original = files_module._read
-
-    def many(*args):
-        return write_module.replace(original(*args), pairs=500_000)
-
-    monkeypatch.setattr(files_module, "_read", many)
+    pairs_in_files(monkeypatch, 500_000)
     new_config("en", "de", ["t.tsv"], tmp_path / "mine.yaml")
     command = next(text for text in said if text.startswith("in one hour: transformer-mt train"))
     config = load_config(tmp_path / "mine.yaml", command.split("mine.yaml ")[1].split())
@@ -319,13 +313,8 @@ def test_above_an_hour_the_largest_config_that_fits_one_is_named(tmp_path, quick
 def test_a_training_of_few_epochs_has_no_bpe_dropout(tmp_path, quick, monkeypatch, said):
     """It costs three BLEU there; the hour has room for a part of the epochs."""
     (tmp_path / "t.tsv").write_text(TABLES["header.tsv"], encoding="utf-8")
-    monkeypatch.setattr(write_module, "size_for", lambda pairs: size_for(10_000))
-    original = files_module._read
-
-    def many(*args):
-        return write_module.replace(original(*args), pairs=1_000_000)
-
-    monkeypatch.setattr(files_module, "_read", many)
+    quick[256] = 20.0
+    pairs_in_files(monkeypatch, 10_000)
     new_config("en", "de", ["t.tsv"], tmp_path / "mine.yaml")
     whole = load_config(tmp_path / "mine.yaml")
     command = next(text for text in said if text.startswith("in one hour: transformer-mt train"))
@@ -389,8 +378,7 @@ def test_the_size_for_an_amount_of_data(pairs, expected):
     assert size_for(pairs) == SIZES[expected]
 
 
-def test_an_update_is_measured(write_config, monkeypatch):
-    monkeypatch.setattr(speed, "_MOST", 2)
+def test_an_update_is_measured(write_config):
     config = load_config(write_config())
     lengths = [(5, 6), (9, 8), (60, 64), (2, 2)]
     assert 0 < speed.seconds_per_update(config, 450, lengths) < 60

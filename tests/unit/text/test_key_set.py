@@ -1,6 +1,5 @@
 import numpy as np
 
-from transformer_mt.text import key_set
 from transformer_mt.text.key_set import FILTER_ERROR, NO_KEYS, KeySet
 
 
@@ -18,9 +17,8 @@ def test_a_set_has_its_keys_and_no_others():
     assert both.has(keys).all() and both.has(others).all()
 
 
-def test_many_keys_take_two_bytes_each_and_the_error_that_is_stated(monkeypatch):
-    monkeypatch.setattr(key_set, "_AT_ONCE", 7000)
-    keys, others = random_keys(100_000, 1), random_keys(200_000, 2)
+def test_many_keys_take_two_bytes_each_and_the_error_that_is_stated():
+    keys, others = random_keys(600_000, 1), random_keys(200_000, 2)
     known = KeySet.of_arrays([keys[:40_000], keys[40_000:]], len(keys), most_exact=50_000)
     (bits,) = known.filters
     assert known.has(keys).all() and bits.nbytes == 2 * len(keys) and not len(known.exact)

@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from tests.conftest import TINY
+from tests.helpers.faults import cores, work_of_others
 from transformer_mt import messages
 from transformer_mt.config import Config
-from transformer_mt.other_programs import OtherPrograms
 from transformer_mt.progress_bar import duration, show_progress, time_left
 from transformer_mt.training.state.progress import Progress
 from transformer_mt.training.state.time_estimate import TimeEstimate
@@ -29,7 +29,11 @@ class Terminal(io.StringIO):
 @pytest.fixture(autouse=True)
 def width(monkeypatch):
     size = lambda descriptor: os.terminal_size((Terminal.columns, 24))  # noqa: E731
-    monkeypatch.setattr("transformer_mt.progress_bar.os.get_terminal_size", size)
+    monkeypatch.setattr("os.get_terminal_size", size)
+
+
+def bars_after(patch, seconds):
+    patch.setattr("transformer_mt.progress_bar._DELAY_SECONDS", seconds)
 
 
 def train_config(**settings):
@@ -64,7 +68,7 @@ def test_a_bar_is_only_drawn_on_a_terminal_and_after_two_seconds(monkeypatch):
         (Terminal(), 2.0, False),
     ):
         monkeypatch.setattr(sys, "stderr", stream)
-        monkeypatch.setattr("transformer_mt.progress_bar._DELAY_SECONDS", delay)
+        bars_after(monkeypatch, delay)
         assert list(show_progress(range(3), "reading", 3)) == [0, 1, 2]
         assert ("reading" in stream.getvalue()) is is_drawn
 
@@ -73,7 +77,7 @@ def test_a_terminal_without_a_width_has_a_bar(monkeypatch):
     """At 0 columns tqdm prints nothing."""
     monkeypatch.setattr(Terminal, "columns", 0)
     monkeypatch.setattr(sys, "stderr", Terminal())
-    monkeypatch.setattr("transformer_mt.progress_bar._DELAY_SECONDS", 0.0)
+    bars_after(monkeypatch, 0.0)
     assert list(show_progress(range(3), "reading", 3)) == [0, 1, 2]
     assert "reading" in sys.stderr.getvalue()
 
@@ -81,7 +85,7 @@ def test_a_terminal_without_a_width_has_a_bar(monkeypatch):
 def test_messages_do_not_write_over_a_bar(monkeypatch):
     """The bar's line is cleared before a message, and drawn again after it."""
     monkeypatch.setattr(sys, "stderr", Terminal())
-    monkeypatch.setattr("transformer_mt.progress_bar._DELAY_SECONDS", 0.0)
+    bars_after(monkeypatch, 0.0)
     with show_progress(None, "reading", 3) as bar:
         bar.update(1)
         messages.say("line 7: a warning")
@@ -91,7 +95,8 @@ def test_messages_do_not_write_over_a_bar(monkeypatch):
 
 
 def test_the_time_of_a_training_is_said_once_enough_is_measured(monkeypatch):
-    monkeypatch.setattr(OtherPrograms, "note", lambda self, seconds: f"; others: {seconds:.0f} s")
+    cores(monkeypatch, 2)
+    work_of_others(monkeypatch, (0.0, 0.0), *[(1000.0, 1000.0)] * 9)
     train = train_config(max_updates=1000, validate_every=100)
     estimate = TimeEstimate()
     estimate.updated(1, 50.0)  # the first update compiles
@@ -100,7 +105,8 @@ def test_the_time_of_a_training_is_said_once_enough_is_measured(monkeypatch):
         assert estimate.left(step, train) is None and estimate.announcement(step, train, True) == []
     estimate.updated(1, 0.5)
     assert estimate.announcement(21, train, on_cpu=True) == [
-        "about 8 min for 979 more updates of 0.50 s, without the validations; others: 490 s"
+        "about 8 min for 979 more updates of 0.50 s, without the validations; "
+        "other programs use 1.0 of 2 cores: alone about 4 min"
     ]
     assert estimate.announcement(21, train, on_cpu=True) == []
     estimate.validated(10.0)

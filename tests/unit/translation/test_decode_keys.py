@@ -10,7 +10,6 @@ from transformer_mt.config import DecodeConfig
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.translation.engines import ctranslate2_engine, torch_engine
 
 SAMPLE = {"search": "sample", "samples": 4}
 
@@ -108,72 +107,62 @@ def test_a_key_changes_the_output_or_is_refused_by_its_name(load, sentences, key
     assert found[0] != found[1]
 
 
-def test_batch_tokens_bounds_a_batch_of_the_torch_engine(tiny_run, sentences, monkeypatch):
-    batches = []
-    search = torch_engine.TorchEngine._search
-    monkeypatch.setattr(
-        torch_engine.TorchEngine,
-        "_search",
-        lambda self, requests, *rest: (
-            batches.append([len(r.src) + 1 for r in requests]),
-            search(self, requests, *rest),
-        )[1],
-    )
-    Translator.load(tiny_run, device="cpu", decode={"batch_tokens": 100}).translate(sentences)
-    assert len(batches) > 1 and all(len(b) == 1 or len(b) * max(b) * 5 <= 100 for b in batches)
+def test_batch_tokens_bounds_a_batch_of_the_torch_engine(tiny_run, sentences):
+    translator = Translator.load(tiny_run, device="cpu", decode={"batch_tokens": 100})
+    shapes = []
+
+    class Watched(type(translator.engine.model)):
+        def encode(self, src, src_mask):
+            shapes.append(src.shape)
+            return super().encode(src, src_mask)
+
+    translator.engine.model.__class__ = Watched
+    translator.translate(sentences)
+    assert len(shapes) > 1 and all(B == 1 or B * S * 5 <= 100 for B, S in shapes)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The calls of CTranslate2: (sources, options)."""
+    import ctranslate2
+
+    calls, translate = [], ctranslate2.Translator.translate_batch
+
+    def watched(self, source, *rest, **options):
+        calls.append((source, options))
+        return translate(self, source, *rest, **options)
+
+    monkeypatch.setattr(ctranslate2.Translator, "translate_batch", watched)
+    return calls
 
 
 @needs("exchange")
-def test_batch_tokens_bounds_a_batch_of_ctranslate2(tiny_run, sentences, tmp_path, monkeypatch):
+def test_batch_tokens_bounds_a_batch_of_ctranslate2(tiny_run, sentences, tmp_path, asked):
     pytest.importorskip("ctranslate2")
     from transformer_mt.companions.exchange.export.export import export
     from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
 
     export(RunFolder(tiny_run), tmp_path / "ct2", ToCTranslate2(), None)
     translator = Translator.load(tmp_path / "ct2", device="cpu", decode={"batch_tokens": 200})
-    asked = []
-
-    class Watched:
-        def __init__(self, model):
-            self.model = model
-
-        def translate_batch(self, *arguments, **options):
-            asked.append(options["max_batch_size"])
-            return self.model.translate_batch(*arguments, **options)
-
-    model = ctranslate2_engine.CTranslate2Engine._model
-    monkeypatch.setattr(
-        ctranslate2_engine.CTranslate2Engine, "_model", lambda self, n: Watched(model(self, n))
-    )
+    asked.clear()  # what the proof of the export asked
     translator.translate(sentences)
     longest = max(len(ids) + 1 for ids in translator.tokenizer.encode_src(sentences))
-    assert max(asked) == max(200 // 5, longest)
+    assert max(options["max_batch_size"] for _, options in asked) == max(200 // 5, longest)
 
 
 @needs("exchange")
-def test_a_short_source_is_not_searched_to_the_limit_of_a_long_one(tiny_run, tmp_path, monkeypatch):
+def test_a_short_source_is_not_searched_to_the_limit_of_a_long_one(tiny_run, tmp_path, asked):
     """A weak model ends no line: 280 sentences went to the limit of the longest, then each again alone."""
     pytest.importorskip("ctranslate2")
     from transformer_mt.companions.exchange.export.export import export
     from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
 
-    engine = ctranslate2_engine.CTranslate2Engine
     export(RunFolder(tiny_run), tmp_path / "ct2", ToCTranslate2(), None)
-    ask, asked = engine._ask, []
-
-    def watched(self, model, requests, *rest):
-        asked.append([request.limit for request in requests])
-        return ask(self, model, requests, *rest)
-
-    monkeypatch.setattr(engine, "_ask", watched)
     lines = ["dog"] * 30 + ["The dog sees the cat."] * 30 + ["The dog sees the old cat in the garden, " * 4]
     translator = Translator.load(tmp_path / "ct2", device="cpu")
+    asked.clear()  # what the proof of the export asked
     assert len(translator.translate(lines)) == len(lines) == 61
-    assert all(max(limits) < 2 * min(limits) for limits in asked) and max(map(len, asked)) >= 30
-    # What does not end is asked again together, not one by one.
-    asked.clear()
-    written = {piece for result in translator.translate(lines) for piece in result.tokens}
-    asked.clear()
-    translator.engine._never = tuple(translator.engine.tgt_ids[piece] for piece in written)
-    translator.translate(lines)
-    assert sum(map(len, asked)) >= 2 * len(lines) and len(asked) < 10
+    lengths = [{len(source) for source in sources} for sources, _ in asked]
+    limits = [options["max_decoding_length"] for _, options in asked]
+    assert all(2 * min(each) + 30 > limit for each, limit in zip(lengths, limits))
+    assert max(len(sources) for sources, _ in asked) >= 30

@@ -12,6 +12,7 @@ from lxml import html as lxml_html
 from starlette.testclient import TestClient
 
 from tests.companions.serving.unit.models import directions_of
+from tests.helpers.faults import killed_at_the_end
 from transformer_mt.companions.documents.document_translation import translate_pieces
 from transformer_mt.companions.documents.markup.html import parse_html
 from transformer_mt.companions.serving.batcher import Batcher
@@ -103,7 +104,7 @@ def test_an_interrupted_document_is_resumed_at_any_byte(tiny_run, name, text, tm
     source, out = tmp_path / name, tmp_path / f"out-{name}"
     source.write_text(text, encoding="utf-8")
     with monkeypatch.context() as killed:
-        killed.setattr("transformer_mt.companions.documents.translate_file._Output.end", lambda output: None)
+        killed_at_the_end(killed)
         assert cli("translate", tiny_run, "-i", source, "-o", out)[0] == 0
     whole = out.read_bytes()
     sizes = tmp_path / f".out-{name}.resume.sizes"
@@ -125,7 +126,7 @@ def test_an_interrupted_document_is_resumed_at_any_byte(tiny_run, name, text, tm
 def test_another_document_is_not_resumed(tiny_run, page, tmp_path, cli, monkeypatch):
     out = tmp_path / "out.html"
     with monkeypatch.context() as killed:
-        killed.setattr("transformer_mt.companions.documents.translate_file._Output.end", lambda output: None)
+        killed_at_the_end(killed)
         cli("translate", tiny_run, "-i", page, "-o", out)
     page.write_text(PAGE + "<p>more</p>", encoding="utf-8")
     status, _, err = cli("translate", tiny_run, "-i", page, "-o", out, "--resume")
@@ -140,7 +141,7 @@ def test_another_standard_input_is_not_resumed(tiny_run, tmp_path, cli, monkeypa
         return cli("translate", tiny_run, "--format", "html", "-o", out, *more)
 
     with monkeypatch.context() as killed:
-        killed.setattr("transformer_mt.companions.documents.translate_file._Output.end", lambda output: None)
+        killed_at_the_end(killed)
         assert translate(PAGE)[0] == 0
     whole = out.read_bytes()
     status, _, err = translate("<p>other</p>", "--resume")

@@ -8,6 +8,7 @@ import pytest
 
 from tests.companions.documents.unit.office_files import random_file, word_run, zipped
 from tests.companions.documents.unit.test_office_property import members, translated
+from tests.helpers.faults import killed_at_the_end
 from tests.helpers.upper_case import upper_case_translator
 from transformer_mt.translation.translator import Translator
 
@@ -37,10 +38,8 @@ def test_a_document_is_translated_and_resumed(cli, tiny_run, document):
     whole = out.read_bytes()
     out.unlink()
     # What a killed process leaves: the record, the texts so far, and how long they were after each part.
-    from transformer_mt.companions.documents import translate_file as command
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(command._Output, "end", lambda self: None)
+        killed_at_the_end(patch)
         cli("translate", tiny_run, "-i", document, "-o", out)
     waiting, sizes = (
         document.with_name(".out.docx.resume.text"),
