@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from tests.conftest import no_learning_curves
+from tests.conftest import no_learning_curves, train_interrupted
 from tests.helpers.companions import needs
 from transformer_mt.api import train
 from transformer_mt.config import load_config
@@ -106,10 +106,9 @@ def test_a_calibration_of_another_vocabulary_is_none(calibrated, tmp_path, cli):
 def test_other_weights_have_no_confidence_until_they_are_calibrated(calibrated, tmp_path, cli, monkeypatch):
     run = shutil.copytree(calibrated, tmp_path / "run")
     before = (run / "calibration.json").read_text(encoding="utf-8")
-    config = load_config(run / "config.yaml", ["train.max_updates=30"])
+    config = load_config(run / "config.yaml", ["train.max_updates=90", "train.validate_every=12"])
     no_learning_curves(monkeypatch)
-    monkeypatch.setattr("transformer_mt.training.model_selection.calibrate", lambda *words: None)
-    train(config, run)
+    train_interrupted(config, run, 50)
     is_new = (run / "model.safetensors").read_bytes() != (calibrated / "model.safetensors").read_bytes()
     assert is_new and not (run / "calibration.json").exists() and before
     rows, _ = translated(cli, run)

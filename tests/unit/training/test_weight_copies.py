@@ -6,7 +6,6 @@ import torch
 from tests.helpers.updates import batch_of, pairs, tiny_model
 from transformer_mt.training.update.loss_kinds import CrossEntropy
 from transformer_mt.training.update.step import Objective
-from transformer_mt.training.update.weight_copies import WeightCopies
 
 
 @pytest.mark.parametrize(
@@ -26,6 +25,7 @@ def test_an_objective_with_copies_is_that_of_autocast(keys):
     assert found[1][-1].dtype == torch.float32
 
 
-def test_without_lower_precision_nothing_is_copied(monkeypatch):
-    monkeypatch.setattr(WeightCopies, "in_dtype", None)  # would raise
-    Objective(tiny_model(), CrossEntropy(0.1), copies_weights=True)(batch_of(pairs(3)))
+def test_without_lower_precision_nothing_is_copied():
+    model, batch = tiny_model(), batch_of(pairs(3))
+    found = [Objective(model, CrossEntropy(0.1), copies_weights=copies)(batch) for copies in (True, False)]
+    assert all(torch.equal(left, right) for left, right in zip(*found))

@@ -111,9 +111,7 @@ def test_an_interrupted_document_is_resumed_at_any_byte(tiny_run, name, text, tm
     recorded = sizes.read_bytes()
     for kept in (0, 1, len(whole) // 3, len(whole) // 2, len(whole) - 1, len(whole)):
         with monkeypatch.context() as killed:
-            killed.setattr(
-                "transformer_mt.companions.documents.translate_file._Output.end", lambda output: None
-            )
+            killed_at_the_end(killed)
             out.write_bytes(whole[:kept])
             sizes.write_bytes(recorded)
             status, _, err = cli("translate", tiny_run, "-i", source, "-o", out, "--resume")

@@ -10,6 +10,9 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.helpers.command import run_command
+from transformer_mt.companions.exchange.export.export import export
+from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
+from transformer_mt.errors import WorkError
 from transformer_mt.runs.folder import RunFolder
 
 pytest.importorskip("ctranslate2")
@@ -167,12 +170,13 @@ def test_mistakes_get_one_line(tiny_run, exported, tmp_path, cli, monkeypatch, w
     assert not (tmp_path / "new").exists()
 
 
-def test_a_refused_export_leaves_nothing_behind(tiny_run, tmp_path, cli, monkeypatch):
-    from transformer_mt.companions.exchange.export import proof
+def test_a_refused_export_leaves_nothing_behind(tiny_run, tmp_path):
+    class Strict(ToCTranslate2):
+        least_bleu = 101.0
 
-    monkeypatch.setattr(proof, "_BLEU", 101.0)
-    status, out, err = cli("export", tiny_run, tmp_path / "a" / "b" / "e", "--quantization", "int8")
-    assert status == 1 and "it was not kept" in err and list(tmp_path.iterdir()) == []
+    with pytest.raises(WorkError, match="it was not kept"):
+        export(RunFolder(tiny_run), tmp_path / "a" / "b" / "e", Strict("int8"), None)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_library_names_its_extra(tiny_run, tmp_path):

@@ -187,6 +187,8 @@ def test_both_engines_find_the_same(trained, tiny_run, changes):
 
 @pytest.mark.parametrize("changes", [{"min_length": 4}, {"no_repeat_ngram": 2}, {"prefix": [7, 9]}], ids=str)
 def test_what_must_be_scored_again_is_scored_together(trained, tiny_run, monkeypatch, changes):
+    import ctranslate2
+
     _, theirs, tokenizer = trained
     sources = tokenizer.encode_src([english for english, _ in toy.generate("test", 20)])
     settings = (
@@ -194,12 +196,13 @@ def test_what_must_be_scored_again_is_scored_together(trained, tiny_run, monkeyp
         .config()
         .decode.model_copy(update={k: v for k, v in changes.items() if k != "prefix"})
     )
-    calls, score = [], CTranslate2Engine.token_log_probs
-    monkeypatch.setattr(
-        CTranslate2Engine,
-        "token_log_probs",
-        lambda self, pairs: (calls.append(len(pairs)), score(self, pairs))[1],
-    )
+    calls, score = [], ctranslate2.Translator.score_batch
+
+    def watched(self, sources, *rest, **options):
+        calls.append(len(sources))
+        return score(self, sources, *rest, **options)
+
+    monkeypatch.setattr(ctranslate2.Translator, "score_batch", watched)
     found = dict(theirs.search([Request(src, 30, changes.get("prefix", [])) for src in sources], settings, 1))
     assert sorted(found) == list(range(20)) and len(calls) == 1 and calls[0] >= 20
 
@@ -329,7 +332,7 @@ def test_lines_that_a_weak_model_finds_equally_good_do_not_refuse_its_export():
         proof.compare(expected, others, "float32", "de", scores=[-2.61] * 5)
 
 
-def test_the_translations_of_an_export_are_scored_by_the_run_itself(tiny_run, monkeypatch):
+def test_the_translations_of_an_export_are_scored_by_the_run_itself(tiny_run):
     from transformer_mt import Translator
     from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
 
@@ -338,12 +341,15 @@ def test_the_translations_of_an_export_are_scored_by_the_run_itself(tiny_run, mo
     usual = ours.translate(sentences)
     beam = Translator.load(tiny_run, device="cpu", decode={"beam": 2}).translate(sentences)
     outputs = [Output(result.translation, result.score, result.tokens) for result in beam]
-    target = ToCTranslate2()
-    monkeypatch.setattr(target, "translate", lambda folder, lines: outputs, raising=False)
+
+    class Given(ToCTranslate2):
+        def translate(self, folder, lines):
+            return outputs
+
+    target = Given()
     result = proof.prove(ours, target, tiny_run, sentences)
     assert result.ties == sum(a.translation != b.translation for a, b in zip(usual, beam)) > 0
-    worse = [Output(out.translation, out.score - 0.01, out.tokens) for out in outputs]
-    monkeypatch.setattr(target, "translate", lambda folder, lines: worse, raising=False)
+    outputs = [Output(out.translation, out.score - 0.01, out.tokens) for out in outputs]
     with pytest.raises(WorkError, match="it was not kept"):
         proof.prove(ours, target, tiny_run, sentences)
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 pytest.importorskip("transformers")
 
-from transformer_mt.companions.exchange.export import to_huggingface
 from transformer_mt.companions.exchange.export.export import export
 from transformer_mt.companions.exchange.export.to_argos import ToArgos
 from transformer_mt.companions.exchange.export.to_huggingface import ToHuggingFace
@@ -75,17 +75,16 @@ def test_greedy_translations_and_their_scores_are_the_same(tiny_run, tmp_path):
     assert (generation["num_beams"], generation["length_penalty"]) == (1, 0.5)
 
 
-def test_an_export_that_computes_otherwise_is_not_kept(tiny_run, tmp_path, monkeypatch):
-    weights = to_huggingface.to_huggingface
+def test_an_export_that_computes_otherwise_is_not_kept(tiny_run, tmp_path):
+    class OtherPositions(ToHuggingFace):
+        def write(self, run, folder):
+            super().write(run, folder)
+            file, name = folder / "model.safetensors", "model.encoder.embed_positions.weight"
+            weights = load_file(file)
+            save_file({**weights, name: weights[name].flip(1).contiguous()}, file, {"format": "pt"})
 
-    def not_permuted(*arguments):
-        found = weights(*arguments)
-        name = "model.encoder.embed_positions.weight"
-        return {**found, name: found[name].flip(1)}
-
-    monkeypatch.setattr(to_huggingface, "to_huggingface", not_permuted)
     with pytest.raises(WorkError, match="it was not kept"):
-        export(RunFolder(tiny_run), tmp_path / "hf", ToHuggingFace(), None)
+        export(RunFolder(tiny_run), tmp_path / "hf", OtherPositions(), None)
     assert list(tmp_path.iterdir()) == []
 
 
