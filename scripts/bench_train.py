@@ -11,6 +11,7 @@ find it in the cache.
 import argparse
 import multiprocessing
 import os
+import re
 import resource
 import statistics
 import subprocess
@@ -339,6 +340,29 @@ def measure(shape: str, options: argparse.Namespace) -> None:
         )
 
 
+KINDS = {  # the first whose words an operation's name has
+    "matrix products": r"::(mm|addmm|bmm|baddbmm|matmul|_?linear|mkldnn_\w*linear)",
+    "copies and casts": r"::(copy_|_to_copy|to|clone|contiguous|cat|_reshape_alias)$",
+    "softmax": r"softmax|logsumexp",
+    "norms": r"layer_norm|rms_norm",
+    "dropout": r"dropout|bernoulli|random_",
+    "embeddings": r"embedding|index|gather|scatter",
+}
+
+
+def by_kind(events: Any, seconds: float) -> dict[str, float]:
+    """The share of these seconds in each kind of operation on the CPU; what none took is Python's."""
+    shares: dict[str, float] = {}
+    for event in events:
+        parent = event
+        while parent is not None and not parent.name.startswith("Optimizer.step"):
+            parent = parent.cpu_parent
+        kinds = (kind for kind, words in KINDS.items() if re.search(words, event.name))
+        kind = "optimizer" if parent is not None else next(kinds, "other operations")
+        shares[kind] = shares.get(kind, 0.0) + event.self_cpu_time_total / 1e6 / seconds
+    return {**dict(sorted(shares.items(), key=lambda item: -item[1])), "Python": 1 - sum(shares.values())}
+
+
 def profile(shape: str, options: argparse.Namespace) -> None:
     """The operations that take the most time in the update a user gets who sets nothing."""
     import torch
@@ -354,10 +378,16 @@ def profile(shape: str, options: argparse.Namespace) -> None:
             loop.update()
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
         with torch.profiler.profile(activities=activities) as taken:
+            start = time.perf_counter()
             for _ in range(options.updates):
                 loop.update()
             if on_gpu:
                 torch.cuda.synchronize()
+            seconds = time.perf_counter() - start
+    if not on_gpu and options.threads == 1:  # with more, their times overlap
+        print(f"\n| {shape}, {seconds / options.updates:.2f} s per update | share |\n|---|---|")
+        for kind, share in by_kind(taken.events(), seconds).items():
+            print(f"| {kind} | {share:.1%} |")
     total = "self_device_time_total" if on_gpu else "self_cpu_time_total"
     print(f"\n{shape}:\n{taken.key_averages().table(sort_by=total, row_limit=20)}")
 
