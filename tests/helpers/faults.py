@@ -6,6 +6,7 @@ Tests do not reach into our modules themselves: when a room moves, only this fil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -169,10 +170,16 @@ def pairs_in_files(patch: pytest.MonkeyPatch, number: int) -> None:
 
 def system_memory(patch: pytest.MonkeyPatch, files: dict[str, list[str]], resident: int = 0) -> None:
     """Let Linux's files on memory have these lines, until the test ends, and this process hold so much."""
-    from transformer_mt import memory
+    files["/proc/self/status"] = [f"VmRSS: {resident // 1024} kB"]
 
-    patch.setattr(memory, "_lines", lambda path: files.get(path, []))
-    patch.setattr(memory, "_resident", lambda: resident)
+    def read_text(path: Path, *rest: Any, usual: Any = Path.read_text, **options: Any) -> str:
+        if not str(path).startswith(("/proc/", "/sys/")):
+            return str(usual(path, *rest, **options))
+        if str(path) not in files:
+            raise FileNotFoundError(str(path))
+        return "\n".join(files[str(path)])
+
+    patch.setattr(Path, "read_text", read_text)
 
 
 def work_of_others(patch: pytest.MonkeyPatch, *readings: tuple[float, float]) -> None:
@@ -181,3 +188,21 @@ def work_of_others(patch: pytest.MonkeyPatch, *readings: tuple[float, float]) ->
 
     given = iter(readings)
     patch.setattr(other_programs, "_used_by_others", lambda: next(given))
+
+
+def parts_of_one_position(patch: pytest.MonkeyPatch) -> None:
+    """Let threads share out batches however small, until the test ends."""
+    from transformer_mt.training.update import gradient_threads
+
+    patch.setattr(gradient_threads, "_MIN_POSITIONS", 1)
+
+
+def budgets(patch: pytest.MonkeyPatch, answer: int) -> None:
+    """Let the search for the largest batch measure as usual and find `answer`, until the test ends."""
+    from transformer_mt.training import batch_budget
+
+    patch.setattr(
+        batch_budget,
+        "largest_budget",
+        lambda measure, limit, least, update_tokens: (measure(least), measure(2 * least), answer)[-1],
+    )

@@ -34,19 +34,27 @@ def test_sigusr1_does_not_end_a_training_that_has_not_begun(cli):
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_ctrl_c_says_how_an_output_is_resumed(cli, monkeypatch, tmp_path):
-    from transformer_mt.cli import translate
+def stopped_by_the_keyboard():
+    """In the process of the command: Ctrl-C while the config of the model is read."""
+    import yaml
 
-    def stopped(*arguments):
+    def stopped(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(translate, "load_translator", stopped)
-    words = ["translate", "runs/x", "A dog."]
-    assert cli(*words)[::2] == (130, "stopped\n")
-    said = "stopped; run it again with --resume to continue\n"
-    assert cli(*words, "-o", tmp_path / "out")[::2] == (130, said)
+    yaml.load = stopped
+
+
+def test_ctrl_c_says_how_an_output_is_resumed(cli, tiny_run, tmp_path):
+    def said(*words):
+        result = cli("translate", tiny_run, "A dog.", *words, before=(stopped_by_the_keyboard,))
+        assert result.status == 130
+        return result.err
+
+    assert said() == "stopped\n"
+    out = ["-o", tmp_path / "out"]
+    assert said(*out) == "stopped; run it again with --resume to continue\n"
     for refused in (["--n-best", "3"], ["--memory-out", tmp_path / "new.tmx"]):
-        assert cli(*words, "-o", tmp_path / "out", *refused)[::2] == (130, "stopped\n")
+        assert said(*out, *refused) == "stopped\n"
 
 
 def test_help_imports_nothing_slow():
@@ -336,14 +344,12 @@ def test_results_that_reach_nobody_are_told_in_one_line_at_most(to, status):
 
 
 def test_too_little_memory_to_translate_is_told_in_one_line(tiny_run, monkeypatch, cli):
-    from transformer_mt.translation.engines.torch_engine import TorchEngine
-
-    def scarce(*words):
+    def scarce(*words, **options):
         raise RuntimeError(
             "[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried ..."
         )
 
-    monkeypatch.setattr(TorchEngine, "_search", scarce)
+    monkeypatch.setattr("torch.nn.functional.layer_norm", scarce)
     status, out, err = cli("translate", tiny_run, "The dog sleeps.")
     assert (status, out) == (1, "")
     assert err == "not enough memory; lower --batch-tokens or --beam, or close other programs\n"

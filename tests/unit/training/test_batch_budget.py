@@ -3,10 +3,9 @@
 import pytest
 import torch
 
+from tests.helpers.faults import budgets
 from transformer_mt.config.load import load_config
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.training import batch_budget as budget
-from transformer_mt.training import run_data
 from transformer_mt.training.batch_budget import largest_budget, longest_batch
 from transformer_mt.training.setup import open_run
 
@@ -69,13 +68,8 @@ def test_the_batch_tried_is_of_the_longest_sentences():
     assert batch.num_tokens == 600
 
 
-def measuring(answer):
-    """Stands in for the search: measures as it would, and answers what the test wants."""
-    return lambda measure, limit, least, update_tokens: (measure(least), measure(2 * least), answer)[-1]
-
-
 def test_auto_is_found_once_and_written_down(write_config, tmp_path, monkeypatch, said):
-    monkeypatch.setattr(budget, "largest_budget", measuring(1536))
+    budgets(monkeypatch, 1536)
     config = load_config(write_config(train={"batch_tokens": "auto"}))
     opened = open_run(config, RunFolder(tmp_path / "run"))
     assert opened.config.train.batch_tokens == 1536
@@ -85,12 +79,12 @@ def test_auto_is_found_once_and_written_down(write_config, tmp_path, monkeypatch
     opened.progress.step = 1
     opened.save()
     opened.close()
-    monkeypatch.setattr(run_data, "find_budget", None)  # would raise
+    budgets(monkeypatch, 2048)
     assert open_run(config, RunFolder(tmp_path / "run")).config.train.batch_tokens == 1536
 
 
 def test_finding_it_changes_nothing_of_the_training(write_config, tmp_path, monkeypatch):
-    monkeypatch.setattr(budget, "largest_budget", measuring(600))
+    budgets(monkeypatch, 600)
     given = open_run(load_config(write_config(train={"batch_tokens": 600})), RunFolder(tmp_path / "given"))
     found = open_run(load_config(write_config(train={"batch_tokens": "auto"})), RunFolder(tmp_path / "found"))
     for left, right in zip(given.model.parameters(), found.model.parameters()):

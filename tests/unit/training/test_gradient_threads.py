@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.conftest import ROOT, TINY, train_interrupted
+from tests.helpers.faults import parts_of_one_position
 from tests.helpers.updates import CPU, batch_of, pairs, tiny_model
 from transformer_mt.api import train
 from transformer_mt.config import Config, TrainConfig, load_config
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("no_pictures")
 @pytest.fixture(autouse=True)
 def three_threads(monkeypatch):
     """However few cores there are, and however small the parts."""
-    monkeypatch.setattr(module, "_MIN_POSITIONS", 1)
+    parts_of_one_position(monkeypatch)
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     yield
@@ -69,24 +70,26 @@ def test_threads_make_the_update_that_one_makes(changes, dtype):
         assert (left.loss, left.nll) == pytest.approx((right.loss, right.nll), rel=5e-3)
 
 
-def test_masks_are_the_same_each_time_and_others_in_each_part(monkeypatch):
+def test_masks_are_the_same_each_time():
     """Although the threads draw them at the same time."""
     batch = batch_of(pairs(1) * 9)  # nine times the same pair: only the masks differ
     runs = [trained(tiny_model(dropout=0.3), 3, [batch]) for _ in range(4)]
     for _, weights in runs[1:]:
         assert all(torch.equal(weight, weights[name]) for name, weight in runs[0][1].items())
-    seen, original = [], module.GradientThreads._add
-    monkeypatch.setattr(
-        module.GradientThreads, "_add", lambda self, found: (seen.append(found), original(self, found))[1]
-    )
-    trained(tiny_model(dropout=0.3), 3, [batch], updates=1)
-    first, second, third = (part[0] for part in seen)
+
+
+def test_each_part_of_a_batch_has_masks_of_its_own():
+    """Equal pairs with equal masks would have the gradient of one."""
+    model, embedded = tiny_model(dropout=0.3), []
+    model.encoder.layers[0].register_forward_pre_hook(lambda _, inputs: embedded.append(inputs[0].detach()))
+    trained(model, 3, [batch_of(pairs(1) * 9)], updates=1)
+    first, second, third = embedded
     assert not torch.equal(first, second) and not torch.equal(second, third)
 
 
-def test_torchs_own_threads_are_back_after_an_error(monkeypatch):
+def test_torchs_own_threads_are_back_after_an_error():
     model = tiny_model()
-    monkeypatch.setattr(model, "hidden", lambda *arguments: 1 / 0)
+    model.encoder.layers[0].register_forward_pre_hook(lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         trained(model, 3, [batch_of(pairs(6))])
     # A new thread has the number that was set last, in whatever thread.
@@ -94,13 +97,7 @@ def test_torchs_own_threads_are_back_after_an_error(monkeypatch):
         assert pool.submit(torch.get_num_threads).result() == 3
 
 
-def test_a_training_by_threads_resumes_bit_for_bit(write_config, tmp_path, monkeypatch):
-    calls, original = [], module.GradientThreads.backward
-    monkeypatch.setattr(
-        module.GradientThreads,
-        "backward",
-        lambda self, batch, scale: (calls.append(len(batch.src)), original(self, batch, scale))[1],
-    )
+def test_a_training_by_threads_resumes_bit_for_bit(write_config, tmp_path):
     config = load_config(
         write_config(
             data={"train": {"toy": "train", "size": 150}},
@@ -111,7 +108,6 @@ def test_a_training_by_threads_resumes_bit_for_bit(write_config, tmp_path, monke
     whole = train(config, tmp_path / "whole")
     train_interrupted(config, tmp_path / "stopped", 8)
     stopped = train(config, tmp_path / "stopped")
-    assert calls
     assert (whole / "model.safetensors").read_bytes() == (stopped / "model.safetensors").read_bytes()
 
 

@@ -17,6 +17,7 @@ import yaml
 from tests.conftest import ROOT, TINY
 from tests.helpers.chat_server import chat_server
 from transformer_mt import Translator
+from transformer_mt.companion import companions
 from transformer_mt.companions.lab.synthetic import TextSource
 from transformer_mt.companions.teacher import asking
 from transformer_mt.companions.teacher.candidate_scores import RunScores
@@ -534,7 +535,7 @@ def test_what_is_too_long_for_a_sentence_is_not_sent(teach, server, tmp_path):
 
 
 def test_a_teacher_without_its_companion(teach, tmp_path, monkeypatch):
-    monkeypatch.setattr("transformer_mt.companions.lab.teacher.hooks", lambda name: [])
+    monkeypatch.delitem(companions(), "teacher")
     student(tmp_path)
     result = teach("distill", "teacher.yaml", "student.yaml")
     assert result.status == 2 and "teacher.yaml: must be the folder of a run, or a YAML" in result.err
