@@ -29,6 +29,7 @@ def write_denoising(data: Data, out: Path, updates: int) -> str:
         for language in (data.target_lang, data.source_lang):
             entries.append(flow(guess.corpus.model_copy(update={**changes, "language": language})))
     file = denoising_file(out)
+    half = max(100, updates // 2)
     no_terms = "  terms: {share: 0.0}\n" if data.more else ""  # there are no translations that have them
     text = f"""\
 # Written by `transformer-mt new`: denoises the text of {out.name}, whose training can start from it.
@@ -36,7 +37,7 @@ def write_denoising(data: Data, out: Path, updates: int) -> str:
 extends: {out.name}
 data:
   train:{"".join(f"{chr(10)}    - {entry}" for entry in entries)}
-{no_terms}train: {{max_updates: {max(100, updates // 2)}, schedule: constant, monitor: loss}}
+{no_terms}train: {{max_updates: {half}, schedule: constant, weight_decay: 0.0, monitor: loss}}
 """
     write_text(file, text)
     first, second = shlex.quote(str(file)), shlex.quote(str(out))

@@ -201,6 +201,7 @@ train:
   max_updates: {updates}
   batch_tokens: {size.batch_tokens}
   learning_rate: {size.learning_rate}
+  weight_decay: {size.weight_decay}
   schedule: cosine  # zero at max_updates; if the last validation is by far the best, raise it
   warmup: {max(10, updates // 12)}
   validate_every: {every}
@@ -241,7 +242,9 @@ def _within_an_hour(data: Data, size: Size, seconds: float, out: Path) -> str:
         without = {"tokenizer.bpe_dropout": 0.0} if size.bpe_dropout else {}
         keys |= without | {f"tokenizer.{key}": value for key, value in _tokenizer_keys(data, chosen).items()}
         keys |= {f"model.{key}": value for key, value in _model_keys(chosen).items()}
-        keys |= {"train.batch_tokens": chosen.batch_tokens, "train.learning_rate": chosen.learning_rate}
+        keys |= {
+            f"train.{key}": getattr(chosen, key) for key in ("batch_tokens", "learning_rate", "weight_decay")
+        }
     words = " ".join(f"{key}={value}" for key, value in keys.items())
     return f"in one hour: transformer-mt train {shlex.quote(str(out))} {words}"
 

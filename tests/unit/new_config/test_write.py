@@ -307,7 +307,9 @@ def test_above_an_hour_the_largest_config_that_fits_one_is_named(tmp_path, quick
     config = load_config(tmp_path / "mine.yaml", command.split("mine.yaml ")[1].split())
     assert config.model.d_model == 256 and config.train.max_updates * 0.1 <= 3600
     assert config.tokenizer.vocab_size <= 8000
-    assert load_config(tmp_path / "mine.yaml").model.d_model == 512
+    wide = load_config(tmp_path / "mine.yaml")
+    assert wide.model.d_model == 512
+    assert (config.train.weight_decay, wide.train.weight_decay) == (0.5, 0.0)  # for few pairs, for many
 
 
 def test_a_training_of_few_epochs_has_no_bpe_dropout(tmp_path, quick, monkeypatch, said):

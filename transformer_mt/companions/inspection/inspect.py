@@ -48,6 +48,7 @@ from transformer_mt.text.scripts import count_scripts
 _DAMAGED = 20  # rows that are named
 _LEAST = 0.0005
 """Findings of a smaller share of a corpus are left out, unless they concern at least ten pairs."""
+_FEW_FOR_DECAY = 130_000
 
 
 @dataclass
@@ -130,6 +131,12 @@ def inspect(config: Config) -> Inspection:
         for finding in report.findings:
             finding.mark_if_handled(rules, data)
         reports.append(report)
+    pairs = sum(report.rows for report in reports)
+    if pairs <= _FEW_FOR_DECAY and not config.train.weight_decay and config.init_from is None:
+        notes.append(
+            f"With so few pairs as {pairs:,}, `train.weight_decay: 0.5` was worth two BLEU "
+            "(docs/measurements/sizing.md)."
+        )
     for corpus in (*data.valid_sets, *data.test):
         if isinstance(corpus, FromTrainCorpus):
             continue

@@ -214,6 +214,12 @@ def test_a_config_is_inspected_with_its_validation_and_test_sets(inspection):
     assert "First, for mine: set filter: {markup: true} (markup, about" in assessment(inspection)
 
 
+def test_few_pairs_without_weight_decay_are_noted(inspection, write_config):
+    assert any("`train.weight_decay: 0.5`" in note for note in inspection.notes)
+    decayed = load_config(write_config(train={"weight_decay": 0.1}))
+    assert not any("weight_decay" in note for note in inspect(decayed).notes)
+
+
 def test_the_reports_have_every_suspicion_and_escape_text(inspection):
     page, report = html_page(inspection), markdown(inspection)
     assert "&lt;b&gt;" in page and "<b>" not in page
