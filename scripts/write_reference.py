@@ -21,7 +21,7 @@ from transformer_mt import Translator, load_config, pipeline, train
 from transformer_mt.cli import build_parser
 from transformer_mt.cli.options.arguments import subcommands
 from transformer_mt.cli.options.model_options import add_search
-from transformer_mt.companion import brought, load
+from transformer_mt.companion import brought
 from transformer_mt.config import Config
 from transformer_mt.config.dump import flow, json_schema
 from transformer_mt.config.keys import CORPORA
@@ -31,6 +31,7 @@ from transformer_mt.corpora.held_out import FromTrain
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.markdown import table
 from transformer_mt.new_config.sizing import SIZES
+from transformer_mt.parts import load_part
 from transformer_mt.settings.section import Mark
 from transformer_mt.translation.result import Candidate, Options, Translation
 
@@ -89,7 +90,7 @@ def config_page() -> str:
         "The value of `data.train` and `data.valid`, and each item of `data.test`. The first key says which "
         "kind it is; a slice of `data.hub` needs `split` alone.",
     ]
-    brings = [load("corpus", name) for name in brought("corpus")]
+    brings = [load_part("corpus", name) for name in brought("corpus")]
     kinds = [*(kind for kind in SETS if not kind.is_held_out and kind.EXAMPLE), *brings]
     common = Corpus.model_fields
     parts += ["### Every kind", "Every kind of corpus has these keys.", _keys(common, set())]

@@ -238,26 +238,6 @@ def brought(kind: Kind) -> dict[str, str]:
     return {name: value for each in companions().values() for name, value in each.kinds.get(kind, {}).items()}
 
 
-def load(kind: Kind, name: str) -> Any:
-    """A class that a companion brings. InputError for a name that nobody brings, WorkError for one that
-    cannot be imported.
-    """
-    for companion, brings in companions().items():
-        if value := brings.kinds.get(kind, {}).get(name):
-            return resolve(value, companion)
-    known = list(brought(kind))
-    near = difflib.get_close_matches(name, known, n=1)
-    raise InputError(
-        f"{name}: must be a {kind.replace('_', ' ')} that an installed companion brings ({', '.join(known)})"
-        + (f"; did you mean {near[0]}?" if near else "")
-    )
-
-
-def load_class(kind: Kind, name: str, base: type) -> Any:
-    """A class that a companion brings, checked to be one of `base`."""
-    return checked_class(load(kind, name), base, f"the {kind.replace('_', ' ')} {name}")
-
-
 def checked_class(part: Any, base: type, what: str) -> Any:
     """The part. InputError unless it is a subclass of `base`."""
     if not (isinstance(part, type) and issubclass(part, base)):

@@ -20,7 +20,7 @@ CORE = [path for path in MODULES if PACKAGE / "companions" not in path.parents]
 # Modules that everything but the model may import; they import one another only.
 SMALL = {
     "cache", "checkpoint", "companion", "cpu", "device", "errors", "files", "locks", "markdown", "memory",
-    "messages", "other_programs", "plots", "processes", "progress_bar", "version",
+    "messages", "other_programs", "parts", "plots", "processes", "progress_bar", "version",
 }  # fmt: skip
 # What the modules of a package may import from the project besides themselves and SMALL. A package inside
 # another is named with it; `model.build` stands apart, on top of the variants of the model.

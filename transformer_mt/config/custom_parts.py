@@ -5,8 +5,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from transformer_mt.companion import load, shown
+from transformer_mt.companion import shown
 from transformer_mt.errors import InputError, Setting
+from transformer_mt.parts import load_part
 
 MakeScore = Callable[[int, int], Any]
 """(heads, width of a head) -> a Score (model/variants/attention_scores.py); a subclass of Score is one."""
@@ -35,7 +36,7 @@ def brought_score(kind: str, num_heads: int, head_width: int) -> Any:
     something else.
     """
     if kind != "custom":
-        return load("attention_score", kind)(num_heads, head_width)
+        return load_part("attention_score", kind)(num_heads, head_width)
     if (make := _score.get()) is None:
         raise InputError(
             "`model.attention.score: custom` must be given its class in Python: "
@@ -46,11 +47,6 @@ def brought_score(kind: str, num_heads: int, head_width: int) -> Any:
             f"attention_score must be a function of (heads, width) or a class, but is {shown(make)}"
         )
     return make(num_heads, head_width)
-
-
-def brought_position(kind: str, num_heads: int, head_width: int) -> Any:
-    """A new position bias of a companion."""
-    return load("position", kind)(num_heads, head_width)
 
 
 def external_monitor() -> Any:
@@ -72,14 +68,16 @@ def may_be_packed(loss: str) -> bool:
     """False for a loss that reads one sentence in a row. Of a program's that is not given, as where its model
     translates, nothing is known.
     """
-    kind: Any = None if loss == "cross_entropy" else _loss.get() if loss == "custom" else load("loss", loss)
+    if loss == "cross_entropy":  # without importing torch
+        return True
+    kind: Any = _loss.get() if loss == "custom" else load_part("loss", loss)
     return kind is None or bool(getattr(kind, "packed", True))  # what is no Loss is refused when it is built
 
 
 def brought_loss(kind: str) -> Any:
     """The class of a companion's loss, or of the program's for `custom`."""
     if kind != "custom":
-        return load("loss", kind)
+        return load_part("loss", kind)
     if (loss := _loss.get()) is None:
         raise InputError("`train.loss: custom` must be given its class in Python: train(config, loss=...)")
     return loss

@@ -9,7 +9,7 @@ from transformer_mt.settings.section import Changeable, Mark, Section, names
 if TYPE_CHECKING:
     Metric = str
 else:
-    Metric = names("metric", "BLEU", "chrF", "chrF++", "TER", "spBLEU", "exact match", "WER", "CER")
+    Metric = names("metric")
 METRICS: tuple[str, ...] = get_args(Metric)
 """The metrics by name."""
 

@@ -21,13 +21,8 @@ if TYPE_CHECKING:
     ScoreKind = str
     PositionKind = str
 else:
-    ScoreKind = names(
-        "attention_score", "scaled_dot", "dot", "general", "additive", "cosine", "euclidean", "concat",
-        "location", "custom",
-    )  # fmt: skip
-    PositionKind = names(
-        "position", "sinusoidal", "sinusoidal_fairseq", "learned", "relative", "rotary", "alibi", "none"
-    )
+    ScoreKind = names("attention_score", "custom")
+    PositionKind = names("position")
 ONLY_RECURRENT = ("concat", "location")
 _SCORES_WITHOUT_HEADS = {"scaled_dot", "dot", "euclidean"}
 _CROSS_WINDOW, _RELATIVE_DISTANCE = 10, 16

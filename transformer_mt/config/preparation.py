@@ -8,7 +8,7 @@ from transformer_mt.settings.section import Conflict, Section, names
 if TYPE_CHECKING:
     EngineName = str
 else:
-    EngineName = names("preparation_engine", "local")
+    EngineName = names("preparation_engine")
 
 
 class PreparationConfig(Section):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from transformer_mt.config.evaluate_section import METRICS, metric_name
+from transformer_mt.config.evaluate_section import metric_name
 from transformer_mt.config.guided_alignment import GuidedAlignmentConfig
 from transformer_mt.config.lora_section import LoraConfig
 from transformer_mt.config.packable import why_padded
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     LossName = str
     LoggerName = str
 else:
-    Monitored = names("metric", "loss", "external", *METRICS)
-    LossName = names("loss", "cross_entropy", "custom")
-    LoggerName = names("logger", "tensorboard", "wandb")
+    Monitored = names("metric", "loss", "external")
+    LossName = names("loss", "custom")
+    LoggerName = names("logger")
 
 
 _EMA_DECAY = 0.999

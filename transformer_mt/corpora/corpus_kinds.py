@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Discriminator, SerializeAsAny, Tag, WithJsonSchema, WrapValidator
 
-from transformer_mt.companion import brought, load_class
+from transformer_mt.companion import brought, checked_class
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.file import FileCorpus
 from transformer_mt.corpora.held_out import AnySet, FromTrainCorpus
@@ -17,6 +17,7 @@ from transformer_mt.corpora.opus import OpusCorpus
 from transformer_mt.corpora.sacrebleu_sets import SacrebleuCorpus
 from transformer_mt.corpora.text import TextCorpus
 from transformer_mt.corpora.toy import ToyCorpus
+from transformer_mt.parts import load_part
 
 TRAINING: tuple[type[Corpus], ...] = (
     HubCorpus,
@@ -62,7 +63,7 @@ def _brought(corpus: Any) -> Corpus:
     if isinstance(corpus, Corpus):
         return corpus
     name = next(name for name in brought("corpus") if name in corpus)
-    kind: type[Corpus] = load_class("corpus", name, Corpus)
+    kind: type[Corpus] = checked_class(load_part("corpus", name), Corpus, f"the corpus {name}")
     return kind.model_validate(corpus)
 
 

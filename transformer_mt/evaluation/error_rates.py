@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from transformer_mt.config.evaluate_section import EvaluateConfig
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metric import MeanMetric, References, Statistics
 
@@ -79,6 +80,18 @@ class ErrorRate(MeanMetric):
     def signature(self, references: References) -> str:
         """In sacreBLEU's form, with jiwer's version."""
         return f"{_signature(references, self._lowercase)}|jiwer:{version('jiwer')}"
+
+
+def exact_match(rules: EvaluateConfig, target_lang: str) -> ExactMatch:
+    return ExactMatch(rules.lowercase)
+
+
+def wer(rules: EvaluateConfig, target_lang: str) -> ErrorRate:
+    return ErrorRate("WER", rules.lowercase)
+
+
+def cer(rules: EvaluateConfig, target_lang: str) -> ErrorRate:
+    return ErrorRate("CER", rules.lowercase)
 
 
 def _rate(errors: tuple[int, int]) -> float:

@@ -2,13 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
-from transformer_mt.companion import load
 from transformer_mt.config.custom_parts import external_monitor
 from transformer_mt.config.evaluate_section import EvaluateConfig
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
-from transformer_mt.evaluation.error_rates import ErrorRate, ExactMatch
 from transformer_mt.evaluation.metric import Metric, References, Score, checked_metric
-from transformer_mt.evaluation.sacrebleu_metrics import build_bleu, build_chrf, build_spbleu, build_ter
+from transformer_mt.parts import load_part
 from transformer_mt.text.languages import is_natural
 from transformer_mt.text.unsegmented import has_no_word_spaces
 
@@ -41,22 +39,9 @@ def metrics_by_test(
 
 
 def _build(name: str, rules: EvaluateConfig, target_lang: str) -> Metric:
-    lowercase = rules.lowercase
-    if name == "BLEU":
-        return build_bleu(target_lang, rules.tokenize, lowercase)
-    if name == "spBLEU":
-        return build_spbleu(lowercase)
-    if name in ("chrF", "chrF++"):
-        return build_chrf(lowercase, word_order=2 if name == "chrF++" else 0)
-    if name == "TER":
-        return build_ter(target_lang, rules.tokenize, lowercase)
-    if name == "exact match":
-        return ExactMatch(lowercase)
-    if name in ("WER", "CER"):
-        return ErrorRate(name, lowercase)
     if name == "external":
         return checked_metric(external_monitor(), "train.monitor")
-    return checked_metric(load("metric", name)(rules, target_lang), f"the metric {name}")
+    return checked_metric(load_part("metric", name)(rules, target_lang), f"the metric {name}")
 
 
 def corpus_scores(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from transformer_mt.config.evaluate_section import EvaluateConfig
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metric import Metric, References, Statistics
 from transformer_mt.text.languages import base_code
@@ -88,7 +89,11 @@ def build_bleu(target_lang: str, tokenize: str, lowercase: bool) -> Bleu:
         ) from None
 
 
-def build_spbleu(lowercase: bool) -> Bleu:
+def bleu(rules: EvaluateConfig, target_lang: str) -> Bleu:
+    return build_bleu(target_lang, rules.tokenize, rules.lowercase)
+
+
+def spbleu(rules: EvaluateConfig, target_lang: str) -> Bleu:
     """BLEU of SentencePiece pieces, the same for all languages (Goyal et al. 2022), with the model of
     FLORES-200, which sacreBLEU downloads once.
     """
@@ -96,7 +101,7 @@ def build_spbleu(lowercase: bool) -> Bleu:
     from sacrebleu.utils import SACREBLEU_DIR
 
     try:
-        return Bleu("spBLEU", BLEU(lowercase=lowercase, tokenize="flores200", force=True))
+        return Bleu("spBLEU", BLEU(lowercase=rules.lowercase, tokenize="flores200", force=True))
     except (Exception, SystemExit) as error:  # its library raises and exits in many ways
         raise InputError(
             f"spBLEU needs the SentencePiece model of FLORES-200, which cannot be downloaded "
@@ -113,13 +118,21 @@ def build_chrf(lowercase: bool, word_order: int) -> SacrebleuMetric:
     return SacrebleuMetric(name, CHRF(lowercase=lowercase, word_order=word_order))
 
 
-def build_ter(target_lang: str, tokenize: str, lowercase: bool) -> SacrebleuMetric:
+def chrf(rules: EvaluateConfig, target_lang: str) -> SacrebleuMetric:
+    return build_chrf(rules.lowercase, word_order=0)
+
+
+def chrf_plus_plus(rules: EvaluateConfig, target_lang: str) -> SacrebleuMetric:
+    return build_chrf(rules.lowercase, word_order=2)
+
+
+def ter(rules: EvaluateConfig, target_lang: str) -> SacrebleuMetric:
     """TER (Snover et al. 2006); of a language that BLEU splits by characters or by a word splitter, with the
     rules for these.
     """
     from sacrebleu.metrics.ter import TER
 
-    tokenizer = bleu_tokenizer(target_lang) if tokenize == "auto" else tokenize
+    tokenizer = bleu_tokenizer(target_lang) if rules.tokenize == "auto" else rules.tokenize
     asian = tokenizer in ("zh", "ja-mecab", "ko-mecab", "char")
-    metric = TER(case_sensitive=not lowercase, normalized=asian, asian_support=asian)
+    metric = TER(case_sensitive=not rules.lowercase, normalized=asian, asian_support=asian)
     return SacrebleuMetric("TER", metric, higher_is_better=False)

@@ -1,14 +1,14 @@
 """From a config to a model: the only module where a kind is chosen by its name."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.companion import shown
-from transformer_mt.config.custom_parts import brought_position, brought_score
+from transformer_mt.config.custom_parts import brought_score
 from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.data.vocabulary.numbering import EOS
 from transformer_mt.errors import InputError
@@ -17,13 +17,7 @@ from transformer_mt.model.interface import TranslationModel, alignment_layer
 from transformer_mt.model.language_models import DecoderModel, EncoderModel, PredictionHead
 from transformer_mt.model.masks import Positions
 from transformer_mt.model.norm import RMSNorm
-from transformer_mt.model.positions import (
-    LearnedPositions,
-    NoPositions,
-    SinusoidalPositions,
-    fairseq_sinusoids,
-    sinusoids,
-)
+from transformer_mt.model.positions import AddedPositions, NoPositions
 from transformer_mt.model.transformer import (
     Decoder,
     DecoderLayer,
@@ -35,18 +29,8 @@ from transformer_mt.model.transformer import (
     Residual,
     Transformer,
 )
-from transformer_mt.model.variants.attention_scores import (
-    Additive,
-    Concat,
-    Cosine,
-    Dot,
-    Euclidean,
-    General,
-    Location,
-    ScaledDot,
-    Score,
-)
-from transformer_mt.model.variants.position_bias import Alibi, PositionBias, Relative, Rotary
+from transformer_mt.model.variants.attention_scores import ScaledDot, Score
+from transformer_mt.model.variants.position_bias import PositionBias
 from transformer_mt.model.variants.recurrent import (
     BahdanauDecoder,
     LuongDecoder,
@@ -55,6 +39,7 @@ from transformer_mt.model.variants.recurrent import (
     SourceAttention,
 )
 from transformer_mt.model.variants.variants import PredictedCentre, VariantAttention
+from transformer_mt.parts import is_ours, load_part
 
 Role = Literal["encoder", "decoder", "cross"]
 Layer = TypeVar("Layer", bound=nn.Module)
@@ -104,11 +89,11 @@ def _transformer(
     def residual() -> Residual:
         return Residual(norm(), c.norm == "pre", c.dropout)
 
-    def positions() -> nn.Module:
-        if c.position == "learned":
-            return LearnedPositions(c.d_model, max_length + (c.kind == "encoder"))  # it reads BOS, too
-        formula = {"sinusoidal": sinusoids, "sinusoidal_fairseq": fairseq_sinusoids}.get(c.position)
-        return SinusoidalPositions(c.d_model, formula) if formula else NoPositions()
+    def positions() -> AddedPositions:
+        kind = load_part("position", c.position)
+        if issubclass(kind, AddedPositions):
+            return kind.of(c.d_model, max_length + (c.kind == "encoder"))  # which reads BOS, too
+        return NoPositions()
 
     def final_norm() -> nn.Module:
         return norm() if c.norm == "pre" else nn.Identity()
@@ -196,33 +181,19 @@ def build_attention(config: ModelConfig, role: Role) -> MultiHeadAttention:
 
 
 def _position_bias(c: ModelConfig) -> PositionBias | None:
-    head_width = c.d_model // c.num_heads
-    if c.position == "relative":
-        return Relative(head_width, c.relative_distance)
-    if c.position == "rotary":
-        return Rotary()
-    if c.position == "alibi":
-        return Alibi(c.num_heads)
-    if c.position in ("sinusoidal", "sinusoidal_fairseq", "learned", "none"):
-        return None  # they are added to the embeddings
-    return _checked_position(
-        brought_position(c.position, c.num_heads, head_width), c.num_heads, head_width, c.position
-    )
+    kind, head_width = load_part("position", c.position), c.d_model // c.num_heads
+    if isinstance(kind, type) and issubclass(kind, AddedPositions):
+        return None
+    make = kind.of if isinstance(kind, type) and issubclass(kind, PositionBias) else lambda *_: kind
+    bias = make(c.num_heads, head_width, c.relative_distance)
+    if is_ours("position", c.position):
+        return cast(PositionBias, bias)
+    return _checked_position(bias, c.num_heads, head_width, c.position)
 
 
 def _score(kind: str, num_heads: int, head_width: int, max_length: int = 0) -> Score:
-    if kind == "general":
-        return General(num_heads, head_width)
-    if kind == "additive":
-        return Additive(num_heads, head_width)
-    if kind == "concat":
-        return Concat(num_heads, head_width)
-    if kind == "location":
-        return Location(num_heads, head_width, max_length)
-    if kind == "cosine":
-        return Cosine(num_heads)
-    if kind in (plain := {"scaled_dot": ScaledDot, "dot": Dot, "euclidean": Euclidean}):
-        return plain[kind]()
+    if is_ours("attention_score", kind):
+        return cast(Score, load_part("attention_score", kind).of(num_heads, head_width, max_length))
     return _checked_score(brought_score(kind, num_heads, head_width), num_heads, head_width, kind)
 
 

@@ -4,8 +4,6 @@ the position of the first token, or in packed rows that of each.
 Letters: B sentences, T length, D width.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
@@ -35,15 +33,35 @@ def fairseq_sinusoids(length: int, d_model: int) -> Tensor:
     )
 
 
-class SinusoidalPositions(nn.Module):
-    """Adds the paper's sinusoids, or those of another formula; has no parameters and no end."""
+class AddedPositions(nn.Module):
+    """The base of positions that are added to embeddings."""
+
+    @classmethod
+    def of(cls, d_model: int, max_length: int) -> "AddedPositions":
+        """New positions; `max_length` is that of a sequence in tokens."""
+        return cls()
+
+    def forward(self, x_BTD: Tensor, start: int | Tensor = 0) -> Tensor:
+        raise NotImplementedError
+
+
+class SinusoidalPositions(AddedPositions):
+    """Adds the paper's sinusoids; has no parameters and no end."""
 
     table: Tensor
 
-    def __init__(self, d_model: int, formula: Callable[[int, int], Tensor] = sinusoids) -> None:
+    def __init__(self, d_model: int) -> None:
         super().__init__()
-        self._formula = formula
-        self.register_buffer("table", formula(512, d_model), persistent=False)
+        self.register_buffer("table", self.formula(512, d_model), persistent=False)
+
+    @classmethod
+    def of(cls, d_model: int, max_length: int) -> "SinusoidalPositions":
+        return cls(d_model)
+
+    @staticmethod
+    def formula(length: int, d_model: int) -> Tensor:
+        """The first positions: (T, D)."""
+        return sinusoids(length, d_model)
 
     def forward(self, x_BTD: Tensor, start: int | Tensor = 0) -> Tensor:
         """Embeddings of the positions from `start` on, or of the (B, T) positions `start` themselves, with
@@ -52,23 +70,35 @@ class SinusoidalPositions(nn.Module):
         end = x_BTD.size(1) + (start if isinstance(start, int) else 0)
         table = self.table  # local reference: another thread may replace self.table
         if end > len(table):
-            self.table = table = self._formula(2 * end, table.size(1)).to(table)
+            self.table = table = self.formula(2 * end, table.size(1)).to(table)
         return x_BTD + (table[start:end] if isinstance(start, int) else table[start])
 
 
-class NoPositions(nn.Module):
+class FairseqPositions(SinusoidalPositions):
+    """Adds fairseq's sinusoids, as M2M-100 and NLLB do."""
+
+    @staticmethod
+    def formula(length: int, d_model: int) -> Tensor:
+        return fairseq_sinusoids(length, d_model)
+
+
+class NoPositions(AddedPositions):
     """Adds nothing: positions are inside attention, or nowhere."""
 
     def forward(self, x_BTD: Tensor, start: int | Tensor = 0) -> Tensor:
         return x_BTD
 
 
-class LearnedPositions(nn.Module):
+class LearnedPositions(AddedPositions):
     """Adds one learned vector for each of `max_length` positions (paper, table 3, row E)."""
 
     def __init__(self, d_model: int, max_length: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(max_length, d_model)
+
+    @classmethod
+    def of(cls, d_model: int, max_length: int) -> "LearnedPositions":
+        return cls(d_model, max_length)
 
     @property
     def max_length(self) -> int:

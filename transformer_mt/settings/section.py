@@ -21,8 +21,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from transformer_mt.companion import Kind, brought
+from transformer_mt.companion import Kind
 from transformer_mt.errors import Setting
+from transformer_mt.parts import names_of
 
 MOST = 2**53
 """The largest whole number: floating-point numbers and JSON hold all up to it exactly."""
@@ -91,9 +92,10 @@ else:
     AutoOrPositive = one_of(Literal["auto"] | Positive, "auto or a whole number above 0")
 
 
-def names(kind: Kind, *own: str) -> Any:
-    """The type of a key whose values are names: the core's `own`, and those that companions bring."""
-    known = (*own, *(name for name in brought(kind) if name not in own))
+def names(kind: Kind, *more: str) -> Any:
+    """The type of a key whose values are the names of parts of a kind, or `more` words."""
+    ours, others = names_of(kind)
+    known = (*ours, *more, *others)
     return Literal[known] if known else Annotated[str, AfterValidator(_nobody_brings)]
 
 

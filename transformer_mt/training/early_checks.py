@@ -4,13 +4,13 @@ import socket
 
 import torch
 
-from transformer_mt.companion import brought, load
 from transformer_mt.config import Config
 from transformer_mt.data.alignment.pharaoh import read_links
 from transformer_mt.device import choose_device, choose_precision, use_device
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metrics import build_metrics
 from transformer_mt.model.build_model import build_attention
+from transformer_mt.parts import is_ours, load_part
 from transformer_mt.terms.glossary_file import read_glossary
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.reporting.loggers import check_loggers
@@ -36,10 +36,11 @@ def check_early(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.device
     if (glossary := config.data.terms.file) is not None:
         read_glossary(glossary, config.data.languages)
     for name in config.decode.stages:
-        BroughtStage(load("stage", name)(), name)
+        BroughtStage(load_part("stage", name)(), name)
     scores = vars(config.model.attention.scores()).values()
     if config.model.kind != "recurrent" and (
-        config.model.position in brought("position") or set(scores) & {"custom", *brought("attention_score")}
+        not is_ours("position", config.model.position)
+        or any(not is_ours("attention_score", score) for score in scores)
     ):
         with torch.random.fork_rng(devices=[]):
             build_attention(config.model, "encoder"), build_attention(config.model, "cross")

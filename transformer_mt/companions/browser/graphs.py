@@ -95,7 +95,7 @@ def write_graphs(model: Transformer, folder: Path, most: int) -> None:
     model = model.float().eval()
     for module in model.modules():
         if isinstance(module, SinusoidalPositions):  # in the graph the table cannot grow
-            module.table = module._formula(most, module.table.size(1))
+            module.table = module.formula(most, module.table.size(1))
     src = torch.full((2, 5), 4)  # any text that shows the shapes
     any_size = torch.export.Dim.DYNAMIC
     with _quiet():

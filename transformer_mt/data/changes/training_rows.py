@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from transformer_mt.companion import load, shown
+from transformer_mt.companion import shown
 from transformer_mt.config import Config
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
@@ -17,6 +17,7 @@ from transformer_mt.data.changes.objectives import DecoderRows, EncoderRows
 from transformer_mt.data.changes.term_annotation import TermAnnotation
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
+from transformer_mt.parts import load_part
 from transformer_mt.settings.objective import Objective
 
 
@@ -43,7 +44,7 @@ def training_rows(
     if data.terms.share:
         rows = TermAnnotation(rows, config, parts, tokenizer, links)
     for name in data.changes:
-        rows = _checked(load("change", name)(rows, config, tokenizer), name, tokenizer)
+        rows = _checked(load_part("change", name)(rows, config, tokenizer), name, tokenizer)
     if config.tokenizer.bpe_dropout:
         dropout = config.tokenizer.bpe_dropout
         is_changed = rows is not unchanged or in_windows

@@ -15,7 +15,6 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from transformer_mt import companion
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.corpus import EvaluationSentence
 from transformer_mt.corpora.held_out import FromTrainCorpus, HeldOutSplit, as_lines, held_out_file, splits_of
@@ -36,6 +35,7 @@ from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.markdown import table
 from transformer_mt.messages import say
+from transformer_mt.parts import load_part
 from transformer_mt.text.pair import Pair
 
 SEEN_FILE = "seen.safetensors"
@@ -71,9 +71,7 @@ class Build:
 
     def run(self, check: Callable[[], None]) -> None:
         """Do what is not done yet; `check` raises InputError if the corpora have changed since it began."""
-        chosen = self._config.data.preparation
-        if chosen.engine != "local":
-            self._engine = companion.load("preparation_engine", chosen.engine)()
+        self._engine = load_part("preparation_engine", self._config.data.preparation.engine)()
         try:
             self._run_stages(check)
         finally:

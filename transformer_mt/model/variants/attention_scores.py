@@ -14,6 +14,14 @@ from torch import Tensor, nn
 class Score(nn.Module):
     """The base of all kinds."""
 
+    def __init__(self, num_heads: int = 1, head_width: int = 1) -> None:
+        super().__init__()
+
+    @classmethod
+    def of(cls, num_heads: int, head_width: int, max_length: int) -> "Score":
+        """A new score; `max_length` is that of a source in tokens."""
+        return cls(num_heads, head_width)
+
     def keys(self, k_BHSK: Tensor) -> Tensor:
         """The part of the score that depends only on the keys: computed once, cached during decoding."""
         return k_BHSK
@@ -80,7 +88,7 @@ class Cosine(Score):
     3).
     """
 
-    def __init__(self, num_heads: int) -> None:
+    def __init__(self, num_heads: int, head_width: int = 1) -> None:
         super().__init__()
         self.scale_H = nn.Parameter(torch.full((num_heads,), 10.0))
 
@@ -131,6 +139,10 @@ class Location(Score):
         self.weight_HKL = nn.Parameter(torch.empty(num_heads, head_width, max_length))
         for head in self.weight_HKL.data:
             nn.init.xavier_uniform_(head)
+
+    @classmethod
+    def of(cls, num_heads: int, head_width: int, max_length: int) -> "Location":
+        return cls(num_heads, head_width, max_length)
 
     def forward(self, q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
         S, most = k_BHSK.size(2), self.weight_HKL.size(2)

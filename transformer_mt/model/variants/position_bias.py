@@ -17,6 +17,11 @@ class PositionBias(nn.Module):
     are added to the embeddings, or none.
     """
 
+    @classmethod
+    def of(cls, num_heads: int, head_width: int, max_distance: int) -> "PositionBias":
+        """A new one; `max_distance` is `model.relative_distance`."""
+        return cls(num_heads, head_width)  # as the classes of others take them
+
     def fusable(self, v_BHSK: Tensor) -> bool:
         """True if torch's fused kernels compute attention with it, and do it well."""
         return True
@@ -42,6 +47,10 @@ class Rotary(PositionBias):
     def __init__(self) -> None:
         super().__init__()
         self._turns = torch.empty(0)  # not a buffer: that would be rounded in a model in bfloat16
+
+    @classmethod
+    def of(cls, num_heads: int, head_width: int, max_distance: int) -> "Rotary":
+        return cls()
 
     def rotate(self, x_BHTK: Tensor, positions: Positions) -> Tensor:
         # Compiled, the formula is one kernel; the compiler knows no complex numbers, nor does every Mac.
@@ -86,6 +95,10 @@ class Alibi(PositionBias):
         super().__init__()
         self.num_heads = num_heads
 
+    @classmethod
+    def of(cls, num_heads: int, head_width: int, max_distance: int) -> "Alibi":
+        return cls(num_heads)
+
     def fusable(self, v_BHSK: Tensor) -> bool:
         # On a CPU in bfloat16 the kernel with a bias is slower than the plain formula.
         return v_BHSK.dtype != torch.bfloat16 or not uses_cpu_code(v_BHSK)
@@ -109,6 +122,10 @@ class Relative(PositionBias):
         self.values = nn.Parameter(torch.empty(2 * most + 1, head_width))
         for vectors in (self.keys, self.values):
             nn.init.xavier_uniform_(vectors)
+
+    @classmethod
+    def of(cls, num_heads: int, head_width: int, max_distance: int) -> "Relative":
+        return cls(head_width, max_distance)
 
     def fusable(self, v_BHSK: Tensor) -> bool:
         return False

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.companion import load
 from transformer_mt.config import Config
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
+from transformer_mt.parts import load_part
 
 Entry = dict[str, Any]
 """An object of metrics.jsonl."""
@@ -22,7 +22,8 @@ _TIMEOUT = 60.0  # seconds for Weights & Biases to answer, at the start and at t
 def check_loggers(names: Sequence[str]) -> None:
     """InputError if the package of a logger is not installed."""
     for name in names:
-        if name in _LOGGERS and importlib.util.find_spec(name) is None:
+        package = load_part("logger", name).package
+        if package is not None and importlib.util.find_spec(package) is None:
             raise InputError(f"train.loggers: {name} needs its package: pip install 'transformer-mt[{name}]'")
 
 
@@ -37,8 +38,7 @@ class Loggers:
         """Start or continue the logs after update `step`."""
         for name in self._names:
             try:
-                kind = _LOGGERS.get(name) or load("logger", name)
-                self._open[name] = kind(folder, config, step)
+                self._open[name] = load_part("logger", name)(folder, config, step)
             except Exception as error:  # whatever their packages raise: no key, no network, no disk
                 self._warn(name, error)
 
@@ -65,6 +65,9 @@ class Loggers:
 
 class Logger(ABC):
     """A service that shows the log."""
+
+    package: str | None = None
+    """The package that it needs, which the extra of the logger's name installs."""
 
     @abstractmethod
     def __init__(self, folder: Path, config: Config, step: int) -> None: ...
@@ -100,6 +103,8 @@ def _validation_scalars(prefix: str, scores: Entry) -> dict[str, float]:
 class TensorBoard(Logger):
     """Files in the run's folder, for `tensorboard --logdir`."""
 
+    package = "tensorboard"
+
     def __init__(self, folder: Path, config: Config, step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
@@ -120,6 +125,8 @@ class TensorBoard(Logger):
 
 class WeightsAndBiases(Logger):
     """wandb.ai, or with WANDB_MODE=offline a folder to synchronise later."""
+
+    package = "wandb"
 
     def __init__(self, folder: Path, config: Config, step: int) -> None:
         import wandb
@@ -151,6 +158,3 @@ class WeightsAndBiases(Logger):
 
     def close(self) -> None:
         self._run.finish()
-
-
-_LOGGERS: dict[str, type[Logger]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}

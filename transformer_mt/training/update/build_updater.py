@@ -16,7 +16,7 @@ from transformer_mt.training.update.activation_checkpointing import checkpoint_a
 from transformer_mt.training.update.captured import CapturedUpdater
 from transformer_mt.training.update.compiled import is_compiled, use_compiler_cache
 from transformer_mt.training.update.gradient_threads import gradient_threads
-from transformer_mt.training.update.loss_kinds import CrossEntropy, Loss
+from transformer_mt.training.update.loss_kinds import Loss
 from transformer_mt.training.update.optimizer import build_optimizer
 from transformer_mt.training.update.step import Objective, Updater
 
@@ -93,11 +93,8 @@ def build_updater(
 
 def build_loss(config: TrainConfig) -> Loss:
     """The loss of `train.loss`."""
-    if config.loss == "cross_entropy":
-        return CrossEntropy(config.label_smoothing)
-    kind = checked_class(brought_loss(config.loss), Loss, f"`train.loss: {config.loss}`")
-    loss: Loss = kind(config)
-    return loss
+    kind: type[Loss] = checked_class(brought_loss(config.loss), Loss, f"`train.loss: {config.loss}`")
+    return kind.of(config)
 
 
 def _order_buckets(objective: torch.nn.Module, device: torch.device) -> None:

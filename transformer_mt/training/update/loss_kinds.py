@@ -90,6 +90,11 @@ class Loss:
             parts = [part for line in lines for part in ("\n", "train.loss_settings: ", *line)]
             raise InputError(*parts[1:]) from None
 
+    @classmethod
+    def of(cls, config: TrainConfig) -> "Loss":
+        """The loss of this config."""
+        return cls(config)
+
     def facts(self) -> dict[str, str]:
         """Digests of the files that it reads, by words that name them; those that are not there have none. A
         run is not resumed with others.
@@ -131,6 +136,10 @@ class CrossEntropy(Loss):
 
     def __init__(self, smoothing: float) -> None:
         self._smoothing = smoothing
+
+    @classmethod
+    def of(cls, config: TrainConfig) -> "CrossEntropy":
+        return cls(config.label_smoothing)
 
     def __call__(self, batch: Batch, forward: Forward) -> tuple[Tensor, Tensor]:
         return forward(batch).cross_entropy(self._smoothing)

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transformer_mt.companion import load
 from transformer_mt.config import DecodeConfig
+from transformer_mt.parts import load_part
 from transformer_mt.terms.glossary import Glossary
 from transformer_mt.text.languages import is_natural
 from transformer_mt.translation.planner import Planner
@@ -97,5 +97,5 @@ def build_stages(
         stages.append(Flags())
     if resources.calibration is not None:
         stages.append(Confidence(resources.calibration, planner.source_lang))
-    stages += [BroughtStage(load("stage", name)(), name) for name in settings.stages]
+    stages += [BroughtStage(load_part("stage", name)(), name) for name in settings.stages]
     return stages

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_mt.cli.options.arguments import Parser
-from transformer_mt.companion import brought, load
+from transformer_mt.companion import brought
 from transformer_mt.companions.exchange.export.ctranslate2_support import QUANTIZATIONS
 from transformer_mt.companions.exchange.export.shared_files import EXTRAS
 from transformer_mt.errors import InputError
+from transformer_mt.parts import load_part
 
 if TYPE_CHECKING:
     from transformer_mt.companions.exchange.export.format import ExportFormat
@@ -57,7 +58,7 @@ def _export(arguments: argparse.Namespace) -> int:
         raise InputError(
             f"--with must be left out with --to {arguments.to}: only our commands read these files"
         )
-    target: ExportFormat = load("export_format", arguments.to).of(arguments)
+    target: ExportFormat = load_part("export_format", arguments.to).of(arguments)
     run, out = open_model(arguments.model), Path(arguments.out)
     if arguments.to == "huggingface" and not run.config().data.directions:
         from transformer_mt.companions.exchange.export.text_models import export_text_model
