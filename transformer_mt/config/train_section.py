@@ -95,8 +95,8 @@ class TrainConfig(Section):
     eps: Changeable[float] = Field(1.0e-9, gt=0.0)
     """Adam's epsilon (paper, section 5.3)."""
     weight_decay: Annotated[Changeable[float], Searched(0.0, 2.0)] = Field(0.0, ge=0.0)
-    """The share of a matrix, times the learning rate, that each update takes away. 0.5 is right for a new
-    model of up to some 100,000 pairs, with muon (docs/measurements/sizing.md).
+    """The share of a matrix, times the learning rate, that each update takes away. For a new model of up to
+    some 100,000 pairs, 6 / (learning_rate x max_updates) is right, with muon (docs/measurements/sizing.md).
     """
     schedule: Changeable[Literal["inverse_sqrt", "linear", "cosine", "constant"]] = "inverse_sqrt"
     """The learning rate after the warm-up; linear and cosine reach zero one update after the last."""

@@ -24,8 +24,6 @@ class Size:
     learning_rate: float
     epochs: float
     batch_tokens: int = 4096
-    weight_decay: float = 0.0
-    """Of few pairs a model learns too much by heart, which decay prevents; not measured with many."""
     position: str = "rotary"
     shallow_decoder: bool = False
     """The decoder has one layer, instead of as many as the encoder."""
@@ -40,13 +38,23 @@ class Size:
 
 
 SIZES = [
-    Size(10_000, 8000, 256, 3, 0.3, 0.1, 0.006, 40, weight_decay=0.5),
-    Size(30_000, 8000, 256, 3, 0.2, 0.1, 0.006, 20, weight_decay=0.5),
-    Size(130_000, 8000, 256, 3, 0.1, 0.0, 0.006, 15, weight_decay=0.5),
+    Size(10_000, 8000, 256, 3, 0.3, 0.1, 0.006, 40),
+    Size(30_000, 8000, 256, 3, 0.2, 0.1, 0.006, 20),
+    Size(130_000, 8000, 256, 3, 0.1, 0.0, 0.006, 15),
     Size(500_000, 16_000, 512, 4, 0.1, 0.0, 0.003, 12, 8192),
     Size(4_500_000, 32_000, 512, 6, 0.1, 0.0, 0.002, 8, 25_000),
 ]
 """From small to large."""
+
+_DECAY, _MOST_DECAY = 6.0, 2.0
+
+
+def weight_decay(learning_rate: float, updates: int) -> float:
+    """The weight decay for a training of so many updates: what counts is its product with the learning rate
+    and the updates (Wang and Aitchison 2024; measured in docs/measurements/sizing.md).
+    """
+    return round(min(_MOST_DECAY, _DECAY / (learning_rate * updates)), 2)
+
 
 UNSEGMENTED_LEAST = 8000
 """Pieces of the least vocabulary with a language such as Chinese, whose characters alone are thousands."""

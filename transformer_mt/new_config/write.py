@@ -20,7 +20,15 @@ from transformer_mt.files import write_text
 from transformer_mt.messages import say
 from transformer_mt.new_config.adapting import adapting_config
 from transformer_mt.new_config.denoising_config import FEW_PAIRS, denoising_file, write_denoising
-from transformer_mt.new_config.sizing import UNSEGMENTED_LEAST, Size, shortened, size_for, smaller, suited
+from transformer_mt.new_config.sizing import (
+    UNSEGMENTED_LEAST,
+    Size,
+    shortened,
+    size_for,
+    smaller,
+    suited,
+    weight_decay,
+)
 from transformer_mt.new_config.user_files import BATCH_FILL, Data, held_out_set, read_files, sides_of
 from transformer_mt.other_programs import OtherPrograms
 from transformer_mt.progress_bar import duration
@@ -201,7 +209,7 @@ train:
   max_updates: {updates}
   batch_tokens: {size.batch_tokens}
   learning_rate: {size.learning_rate}
-  weight_decay: {size.weight_decay}
+  weight_decay: {weight_decay(size.learning_rate, updates)}
   schedule: cosine  # zero at max_updates; if the last validation is by far the best, raise it
   warmup: {max(10, updates // 12)}
   validate_every: {every}
@@ -234,6 +242,7 @@ def _within_an_hour(data: Data, size: Size, seconds: float, out: Path) -> str:
     train = {
         "max_updates": updates,
         "warmup": max(10, updates // 12),
+        "weight_decay": weight_decay(chosen.learning_rate, updates),
         "validate_every": every,
         "save_every": every,
     }
@@ -242,9 +251,7 @@ def _within_an_hour(data: Data, size: Size, seconds: float, out: Path) -> str:
         without = {"tokenizer.bpe_dropout": 0.0} if size.bpe_dropout else {}
         keys |= without | {f"tokenizer.{key}": value for key, value in _tokenizer_keys(data, chosen).items()}
         keys |= {f"model.{key}": value for key, value in _model_keys(chosen).items()}
-        keys |= {
-            f"train.{key}": getattr(chosen, key) for key in ("batch_tokens", "learning_rate", "weight_decay")
-        }
+        keys |= {"train.batch_tokens": chosen.batch_tokens, "train.learning_rate": chosen.learning_rate}
     words = " ".join(f"{key}={value}" for key, value in keys.items())
     return f"in one hour: transformer-mt train {shlex.quote(str(out))} {words}"
 

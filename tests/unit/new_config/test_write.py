@@ -309,7 +309,8 @@ def test_above_an_hour_the_largest_config_that_fits_one_is_named(tmp_path, quick
     assert config.tokenizer.vocab_size <= 8000
     wide = load_config(tmp_path / "mine.yaml")
     assert wide.model.d_model == 512
-    assert (config.train.weight_decay, wide.train.weight_decay) == (0.5, 0.0)  # for few pairs, for many
+    for train in (config.train, wide.train):  # the longer the training, the less
+        assert train.weight_decay * train.learning_rate * train.max_updates == pytest.approx(6, rel=0.1)
 
 
 def test_a_training_of_few_epochs_has_no_bpe_dropout(tmp_path, quick, monkeypatch, said):

@@ -36,6 +36,7 @@ from transformer_mt.data.vocabulary.lost_letters import lost_letters_notes
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
+from transformer_mt.new_config.sizing import weight_decay
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.runs.open_model import parent_of
 from transformer_mt.settings.filter import FilterConfig
@@ -133,8 +134,9 @@ def inspect(config: Config) -> Inspection:
         reports.append(report)
     pairs = sum(report.rows for report in reports)
     if pairs <= _FEW_FOR_DECAY and not config.train.weight_decay and config.init_from is None:
+        decay = weight_decay(config.train.learning_rate, config.train.max_updates)
         notes.append(
-            f"With so few pairs as {pairs:,}, `train.weight_decay: 0.5` was worth two BLEU "
+            f"With so few pairs as {pairs:,}, `train.weight_decay: {decay:g}` is right, and was worth two BLEU "
             "(docs/measurements/sizing.md)."
         )
     for corpus in (*data.valid_sets, *data.test):
