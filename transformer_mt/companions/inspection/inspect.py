@@ -136,7 +136,7 @@ def inspect(config: Config) -> Inspection:
     if pairs <= _FEW_FOR_DECAY and not config.train.weight_decay and config.init_from is None:
         decay = weight_decay(config.train.learning_rate, config.train.max_updates)
         notes.append(
-            f"With so few pairs as {pairs:,}, `train.weight_decay: {decay:g}` is right: it was worth two BLEU "
+            f"With so few pairs as {pairs:,}, `train.weight_decay: {decay:g}` was worth two BLEU "
             "(docs/measurements/sizing.md)."
         )
     for corpus in (*data.valid_sets, *data.test):
