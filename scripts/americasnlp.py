@@ -65,7 +65,7 @@ def raramuri(text: str) -> str:
 
 
 def shipibo(text: str) -> str:
-    """The spelling of missionaries (qu, c, hu, accents) becomes that of the schools (k, w)."""
+    """Replace the missionaries' spelling (qu, c, hu, accents) by the one taught in schools (k, w)."""
     if re.search(r"[áéíóúq]|c(?!h)", text, re.IGNORECASE):
         text = text.translate(str.maketrans("áéíóúÁÉÍÓÚ", "aeiouAEIOU"))
         text = re.sub(r"qu(?=[ei])", "k", text).replace("Que", "Ke").replace("Qui", "Ki")
@@ -143,20 +143,22 @@ def tables(folder: Path, language: str) -> dict[str, Pairs]:
         for kind in ("train", "dev")
     }
     train = cleaned(language, both["train"])
-    found = {"valid": held_out(language, train), "dev": [(" ".join(s.split()), t) for s, t in both["dev"]]}
-    sources, targets = ({pair[side] for pair in found["valid"]} for side in (0, 1))
-    found["train"] = train
+    corpora = {"valid": held_out(language, train), "dev": [(" ".join(s.split()), t) for s, t in both["dev"]]}
+    sources, targets = ({pair[side] for pair in corpora["valid"]} for side in (0, 1))
+    corpora["train"] = train
     for kind in ("extra", "synthetic"):
         if not (file := folder / f"es-{language}.{kind}.tsv.gz").exists():
             continue
         rows = [row.split("\t") for row in read(file)]
         pairs = [(r[1], r[2]) for r in rows if len(r) == 3 and r[0].strip() not in LEFT_OUT.get(language, ())]
-        found[kind] = cleaned(language, pairs)
-    if "synthetic" in found:
-        found["synthetic"] = [pair for pair in found["synthetic"] if is_plausible(*pair)]
-    for kind in found.keys() & {"train", "extra", "synthetic"}:
-        found[kind] = [(src, tgt) for src, tgt in found[kind] if src not in sources and tgt not in targets]
-    return {kind: pairs for kind, pairs in found.items() if pairs}
+        corpora[kind] = cleaned(language, pairs)
+    if "synthetic" in corpora:
+        corpora["synthetic"] = [pair for pair in corpora["synthetic"] if is_plausible(*pair)]
+    for kind in corpora.keys() & {"train", "extra", "synthetic"}:
+        corpora[kind] = [
+            (src, tgt) for src, tgt in corpora[kind] if src not in sources and tgt not in targets
+        ]
+    return {kind: pairs for kind, pairs in corpora.items() if pairs}
 
 
 def main() -> None:

@@ -186,8 +186,8 @@ def work_of_others(patch: pytest.MonkeyPatch, *readings: tuple[float, float]) ->
     """Let the clock and the seconds that other programs worked be these, one reading after the other."""
     from transformer_mt import other_programs
 
-    given = iter(readings)
-    patch.setattr(other_programs, "_used_by_others", lambda: next(given))
+    remaining = iter(readings)
+    patch.setattr(other_programs, "_used_by_others", lambda: next(remaining))
 
 
 def parts_of_one_position(patch: pytest.MonkeyPatch) -> None:

@@ -91,7 +91,7 @@ def _transformer(
 
     def positions() -> AddedPositions:
         kind = load_part("position", c.position)
-        if issubclass(kind, AddedPositions):
+        if isinstance(kind, type) and issubclass(kind, AddedPositions):
             return kind.of(c.d_model, max_length + (c.kind == "encoder"))  # which reads BOS, too
         return NoPositions()
 
@@ -184,11 +184,9 @@ def _position_bias(c: ModelConfig) -> PositionBias | None:
     kind, head_width = load_part("position", c.position), c.d_model // c.num_heads
     if isinstance(kind, type) and issubclass(kind, AddedPositions):
         return None
-    make = kind.of if isinstance(kind, type) and issubclass(kind, PositionBias) else lambda *_: kind
-    bias = make(c.num_heads, head_width, c.relative_distance)
     if is_ours("position", c.position):
-        return cast(PositionBias, bias)
-    return _checked_position(bias, c.num_heads, head_width, c.position)
+        return cast(PositionBias, kind.of(c.num_heads, head_width, c.relative_distance))
+    return _checked_position(kind(c.num_heads, head_width), c.num_heads, head_width, c.position)
 
 
 def _score(kind: str, num_heads: int, head_width: int, max_length: int = 0) -> Score:

@@ -38,7 +38,7 @@ class AddedPositions(nn.Module):
 
     @classmethod
     def of(cls, d_model: int, max_length: int) -> "AddedPositions":
-        """New positions; `max_length` is that of a sequence in tokens."""
+        """Build the positions of sequences of up to `max_length` tokens."""
         return cls()
 
     def forward(self, x_BTD: Tensor, start: int | Tensor = 0) -> Tensor:

@@ -53,7 +53,7 @@ def weight_decay(learning_rate: float, updates: int) -> float:
     """The weight decay for a training of so many updates: what counts is its product with the learning rate
     and the updates (Wang and Aitchison 2024; measured in docs/measurements/sizing.md).
     """
-    return round(min(_MOST_DECAY, _DECAY / (learning_rate * updates)), 2)
+    return float(f"{min(_MOST_DECAY, _DECAY / (learning_rate * updates)):.2g}")
 
 
 UNSEGMENTED_LEAST = 8000

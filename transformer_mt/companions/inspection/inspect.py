@@ -133,8 +133,11 @@ def inspect(config: Config) -> Inspection:
             finding.mark_if_handled(rules, data)
         reports.append(report)
     pairs = sum(report.rows for report in reports)
-    if pairs <= _FEW_FOR_DECAY and not config.train.weight_decay and config.init_from is None:
-        decay = weight_decay(config.train.learning_rate, config.train.max_updates)
+    train, objectives = config.train, {entry.objective for entry in data.entries}
+    # As it was measured: new translation models, by Muon, with a number of updates that is known.
+    is_measured = config.init_from is None and objectives == {"translation"} and train.optimizer == "muon"
+    if pairs <= _FEW_FOR_DECAY and is_measured and not (train.weight_decay or train.max_epochs):
+        decay = weight_decay(train.learning_rate, train.max_updates)
         notes.append(
             f"With so few pairs as {pairs:,}, `train.weight_decay: {decay:g}` was worth two BLEU "
             "(docs/measurements/sizing.md)."

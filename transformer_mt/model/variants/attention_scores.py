@@ -19,7 +19,7 @@ class Score(nn.Module):
 
     @classmethod
     def of(cls, num_heads: int, head_width: int, max_length: int) -> "Score":
-        """A new score; `max_length` is that of a source in tokens."""
+        """Build a score for sources of up to `max_length` tokens."""
         return cls(num_heads, head_width)
 
     def keys(self, k_BHSK: Tensor) -> Tensor:

@@ -19,8 +19,8 @@ class PositionBias(nn.Module):
 
     @classmethod
     def of(cls, num_heads: int, head_width: int, max_distance: int) -> "PositionBias":
-        """A new one; `max_distance` is `model.relative_distance`."""
-        return cls(num_heads, head_width)  # as the classes of others take them
+        """Build a position bias; `max_distance` is the value of `model.relative_distance`."""
+        return cls()
 
     def fusable(self, v_BHSK: Tensor) -> bool:
         """True if torch's fused kernels compute attention with it, and do it well."""

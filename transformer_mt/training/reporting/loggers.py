@@ -11,7 +11,7 @@ from typing import Any
 from transformer_mt.config import Config
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
-from transformer_mt.parts import load_part
+from transformer_mt.parts import is_ours, load_part
 
 Entry = dict[str, Any]
 """An object of metrics.jsonl."""
@@ -22,7 +22,7 @@ _TIMEOUT = 60.0  # seconds for Weights & Biases to answer, at the start and at t
 def check_loggers(names: Sequence[str]) -> None:
     """InputError if the package of a logger is not installed."""
     for name in names:
-        package = load_part("logger", name).package
+        package = load_part("logger", name).package if is_ours("logger", name) else None
         if package is not None and importlib.util.find_spec(package) is None:
             raise InputError(f"train.loggers: {name} needs its package: pip install 'transformer-mt[{name}]'")
 

@@ -215,8 +215,10 @@ def test_a_config_is_inspected_with_its_validation_and_test_sets(inspection):
 
 
 def test_few_pairs_without_weight_decay_are_noted(inspection, write_config):
-    assert any("`train.weight_decay: 2`" in note for note in inspection.notes)  # for 24 updates
-    decayed = load_config(write_config(train={"weight_decay": 0.1}))
+    muon = inspect(load_config(write_config(train={"optimizer": "muon"})))
+    assert any("`train.weight_decay: 2`" in note for note in muon.notes)  # for 24 updates
+    assert not any("weight_decay" in note for note in inspection.notes)  # adamw was not measured
+    decayed = load_config(write_config(train={"optimizer": "muon", "weight_decay": 0.1}))
     assert not any("weight_decay" in note for note in inspect(decayed).notes)
 
 
