@@ -1,4 +1,4 @@
-"""Write docs/reference/config.md, commands.md, python.md, files.md and configs/schema.json from the code."""
+"""Write the pages of docs/reference that are made from the code, and configs/schema.json."""
 
 import argparse
 import ast
@@ -17,11 +17,12 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from transformer_mt import Translator, load_config, pipeline, train
+from transformer_mt import Translator, load_config, pipeline, register, train
 from transformer_mt.cli import build_parser
 from transformer_mt.cli.options.arguments import subcommands
 from transformer_mt.cli.options.model_options import add_search
-from transformer_mt.companion import brought
+from transformer_mt.cli.parts import FACTS, class_attributes, members
+from transformer_mt.companion import brought, resolve
 from transformer_mt.config import Config
 from transformer_mt.config.dump import flow, json_schema
 from transformer_mt.config.keys import CORPORA
@@ -31,7 +32,8 @@ from transformer_mt.corpora.held_out import FromTrain
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.markdown import table
 from transformer_mt.new_config.sizing import SIZES
-from transformer_mt.parts import load_part
+from transformer_mt.parts import KINDS, load_part
+from transformer_mt.settings.part import PartOf
 from transformer_mt.settings.section import Mark
 from transformer_mt.translation.result import Candidate, Options, Translation
 
@@ -146,6 +148,9 @@ def _folded(title: str, content: str) -> str:
 
 def _values(annotation: Any, metadata: list[Any]) -> str:
     """The type of a key and the range of its values, in words."""
+    for mark in _constraints(metadata):
+        if isinstance(mark, PartOf) and typing.get_origin(annotation) is not list:
+            return ", ".join(f"`{name}`" for name in mark.names) or "names of parts"
     if typing.get_origin(annotation) is typing.Annotated:
         inner, *more = typing.get_args(annotation)
         return _values(inner, [*metadata, *more])
@@ -267,15 +272,41 @@ def _help(action: argparse.Action) -> str:
     return _escaped((action.help or "").replace("%%", "%"))
 
 
+def parts_page() -> str:
+    """Every kind of parts with its members, from the registry."""
+    parts = [
+        "# Parts",
+        "What a config can name, as `transformer-mt parts KIND` prints it. Each is a class, registered by "
+        "one line; a package or a program adds its own ([how](../how_to/extend.md)). One with settings is "
+        "named with them below it: `loss: {r_drop: {weight: 3}}`.",
+    ]
+    for kind, facts in KINDS.items():
+        parts.append(f"## {kind}")
+        base: Any = resolve(facts.base) if facts.base else None
+        extends = f" It extends `{facts.base.replace(':', '.')}`." if base else ""
+        built = f" It is built with ({facts.arguments})." if facts.arguments else ""
+        parts.append(f"Named by `{facts.key}`.{extends}{built}")
+        if own := class_attributes(kind):
+            parts.append(table([(f"`{name}`", _doc(base, name)) for name in own], ["attribute", "meaning"]))
+        rows = [[f"`{name}`", *map(_escaped, more)] for name, *more in members(kind)]
+        used = [i for i in range(5) if any(row[i] for row in rows)]
+        head = ["name", "meaning", *FACTS]
+        if rows:
+            cells = table([[row[i] for i in used] for row in rows], [head[i] for i in used])
+            parts.append(_folded(f"{len(rows)} parts", cells))
+    return _page(parts)
+
+
 def python_page() -> str:
     """The public Python API."""
     parts = [
         "# Python",
-        "```python\nfrom transformer_mt import Translator, load_config, pipeline, train\n```",
+        "```python\nfrom transformer_mt import Translator, load_config, pipeline, register, train\n```",
     ]
     functions: list[tuple[str, Callable[..., Any]]] = [
         ("load_config", load_config),
         ("train", train),
+        ("register", register),
         ("Translator.load", Translator.load),
         ("Translator.translate", Translator.translate),
         ("Translator.stream", Translator.stream),
@@ -367,6 +398,7 @@ def _first_comment(path: Path) -> str:
 PAGES = {
     "config.md": config_page,
     "commands.md": commands_page,
+    "parts.md": parts_page,
     "python.md": python_page,
     "files.md": files_page,
 }

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from transformer_mt.cpu import wait_without_spinning
 from transformer_mt.version import __version__
 
-__all__ = ["Translator", "__version__", "load_config", "train"]
+__all__ = ["Translator", "__version__", "load_config", "register", "train"]
 
 if TYPE_CHECKING:
     from transformer_mt.api import train
     from transformer_mt.config import load_config
+    from transformer_mt.parts import register
     from transformer_mt.translation.translator import Translator
 
 
@@ -23,6 +24,7 @@ wait_without_spinning()
 _MODULES = {
     "Translator": "transformer_mt.translation.translator",
     "load_config": "transformer_mt.config",
+    "register": "transformer_mt.parts",
     "train": "transformer_mt.api",
 }
 

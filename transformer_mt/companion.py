@@ -32,8 +32,8 @@ from transformer_mt.messages import say
 GROUP = "transformer_mt.companions"
 
 Kind = Literal[
-    "attention_score", "position", "loss", "change", "stage", "metric", "corpus", "logger",
-    "preparation_engine", "export_format",
+    "attention_score", "position", "norm", "feed_forward", "residual", "loss", "optimizer", "schedule",
+    "change", "corpus", "stage", "rule", "metric", "logger", "preparation_engine", "export_format",
 ]  # fmt: skip
 """Kinds of things that the YAML or an option names and a companion may bring."""
 Hook = Literal[

@@ -102,7 +102,7 @@ USED = {
                        "    def forward(self, q, k): return (q @ k.mT).detach()\n",
                        {"model": {"attention": {"score": "odd"}}}, "scores with a gradient"),
     "score a function": (kinds(attention_score="Odd"), "def Odd(heads, width): return None\n",
-                         {"model": {"attention": {"score": "odd"}}}, "must make a Score"),
+                         {"model": {"attention": {"score": "odd"}}}, "must be a subclass of transformer_mt.model.variants.attention_scores.Score, but is odd_parts.Odd"),
     "position": (kinds(position="Odd"), PARTS +
                  "class Odd(PositionBias):\n    def __init__(self, heads, width): super().__init__()\n"
                  "    def rotate(self, x, positions): return x[..., :1]\n",

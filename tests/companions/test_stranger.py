@@ -1,22 +1,49 @@
 """A package of another team: installed, its parts are names of the YAML and its command one of ours."""
 
+import json
 import re
 import subprocess
 import sys
+import time
+import zipfile
 
 import pytest
 import yaml
 
 from tests.conftest import ROOT, TINY
+from tests.helpers.companions import needs
 from tests.helpers.installation import Installation
 
 STRANGER = ROOT / "tests/companions/stranger"
-CONFIG = {
+CONFIG = {  # a part of each kind that a YAML can name
     **TINY,
-    "model": {**TINY["model"], "attention": {"score": "sigmoid"}},
-    "train": {**TINY["train"], "loss": "focal", "loss_settings": {"gamma": 1.0}},
-    "decode": {"stages": ["vowels"]},
+    "data": {
+        **TINY["data"],
+        "train": [TINY["data"]["train"], {"numbers": 200}],
+        "changes": [{"swap": {"share": 0.5}}],
+    },
+    "model": {
+        **TINY["model"],
+        "attention": {"score": "sigmoid"},
+        "position": "kerple",
+        "norm": "sandwich",
+        "norm_kind": "scale",
+        "feed_forward": {"experts": {"num": 3}},
+        "d_ff": 96,
+    },
+    "train": {
+        **TINY["train"],
+        "max_updates": 60,
+        "learning_rate": 0.001,
+        "loss": {"focal": {"gamma": 1.0}},
+        "optimizer": "lion",
+        "schedule": {"trapezoid": {"decay": 0.5}},
+        "monitor": "first word",
+        "loggers": ["csv"],
+    },
+    "decode": {"stages": ["vowels"], "rules": ["no_digits"]},
 }
+EXPORTED = {**TINY, "name": "exported", "train": {**TINY["train"], "loss": "focal"}}
 
 
 @pytest.fixture(scope="module")
@@ -29,24 +56,97 @@ def installation(tmp_path_factory):
     return made
 
 
-def test_its_parts_are_used_from_yaml(installation, tmp_path):
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
-    trained, translated = installation.run_all(
-        ("train", "tiny.yaml"), ("translate", "runs/tiny", "The dog sleeps.", "--json"), cwd=tmp_path
-    )
-    assert trained.status == 0 and "done: runs/tiny holds update 24" in trained.err, trained.err
+@pytest.fixture(scope="module")
+def trained(installation, tmp_path_factory):
+    """The folder of a run with all its parts, and what the training said."""
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "tiny.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
+    result = installation.run("train", "tiny.yaml", cwd=folder)
+    assert result.status == 0 and "done: runs/tiny holds update 60" in result.err, result.err
+    return folder
+
+
+def test_its_parts_are_used_from_yaml(installation, trained):
+    (trained / "my.link").write_text("runs/tiny")
+    (trained / "in.list").write_text(json.dumps(["The dog sleeps.", "Two cats."]))
+    words = [
+        ("translate", "my.link", "The dog sleeps.", "--json"),
+        ("translate", "my.link", "-i", "in.list", "-o", "out.list"),
+        ("evaluate", "runs/tiny", "--beam", "1"),
+    ]
+    translated, document, evaluated = installation.run_all(*words, cwd=trained)
     assert translated.status == 0 and re.search(r'"problems": \[.*"\d+ vowels"\]', translated.out)
+    assert document.status == 0 and len(json.loads((trained / "out.list").read_text())) == 2
+    assert evaluated.status == 0, evaluated.err
+    assert "train/loss" in (trained / "runs/tiny/log.csv").read_text()
+    scores = [json.loads(line) for line in (trained / "runs/tiny/metrics.jsonl").read_text().splitlines()]
+    assert any(score["name"] == "first word" for entry in scores for score in entry.get("scores", []))
     assert installation.run("vowels", "a dog").out == "2\n"
     assert "vowels         count the vowels" in installation.run("--help").out
 
 
-def test_without_it_a_run_names_what_is_missing(cli, tmp_path):
+def test_a_killed_run_with_them_ends_with_equal_bytes(installation, trained, tmp_path):
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
-    status, _, err = cli("train", tmp_path / "tiny.yaml")
+    with installation.start("train", "tiny.yaml", cwd=tmp_path) as process:
+        while process.poll() is None and not (tmp_path / "runs/tiny/checkpoints/step-00000012").exists():
+            time.sleep(0.01)
+        process.kill()
+    resumed = installation.run("train", "tiny.yaml", cwd=tmp_path)
+    assert resumed.status == 0 and "resuming from" in resumed.err, resumed.err
+    weights = [folder / "runs/tiny/model.safetensors" for folder in (trained, tmp_path)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+
+
+@needs("exchange")
+def test_its_form_of_export_is_proven(installation, tmp_path):
+    (tmp_path / "exported.yaml").write_text(yaml.safe_dump(EXPORTED), encoding="utf-8")
+    words = ("export", "runs/exported", "model.zip", "--to", "zip")
+    _, exported = installation.run_all(("train", "exported.yaml"), words, cwd=tmp_path)
+    assert exported.status == 0, exported.err
+    assert any(name.endswith("model.bin") for name in zipfile.ZipFile(tmp_path / "model.zip").namelist())
+
+
+def test_without_it_a_run_names_what_is_missing_and_where_it_came_from(cli, trained):
+    status, _, err = cli("translate", trained / "runs/tiny", "The dog sleeps.")
     assert status == 2
-    assert "`model.attention.score` must be" in err and "but is 'sigmoid'" in err
-    assert "`train.loss` must be 'cross_entropy', 'custom', " in err and "but is 'focal'" in err
-    assert "`decode.stages.0` must be a name that an installed companion brings, but is 'vowels'" in err
+    lines = [line.split(": ", 1)[1] for line in err.splitlines()]
+    assert lines == [
+        f"`{key}` needs the {kind} {name}, which is not here: stranger.{place} of stranger 0.1"
+        for key, kind, name, place in (
+            ("model.norm", "residual", "sandwich", "residual.Sandwich"),
+            ("model.norm_kind", "norm", "scale", "norm.ScaleNorm"),
+            ("model.feed_forward", "feed forward", "experts", "feed_forward.Experts"),
+            ("model.position", "position", "kerple", "position.Kerple"),
+            ("model.attention.score", "attention score", "sigmoid", "attention_score.Sigmoid"),
+            ("decode.stages.0", "stage", "vowels", "stage.Vowels"),
+            ("decode.rules.0", "rule", "no_digits", "rule.NoDigits"),
+        )
+    ]
+
+
+def test_a_run_translates_without_the_parts_that_only_trained_it(cli, installation, tmp_path):
+    config = {**CONFIG, "model": TINY["model"], "decode": {}}
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    assert installation.run("train", "tiny.yaml", "train.max_updates=12", cwd=tmp_path).status == 0
+    assert cli("translate", "runs/tiny", "The dog sleeps.", cwd=tmp_path)[0] == 0
+    status, _, err = cli("train", "tiny.yaml", cwd=tmp_path)
+    assert status == 2 and "`train.loss` must be 'cross_entropy', " in err and "but is 'focal'" in err
+
+
+def test_a_mistake_in_the_settings_of_a_part_is_found_before_any_work(installation, tmp_path):
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
+    words = [
+        ["train.loss.focal.gama=2", "train.loss.focal: `gama` is not a key; did you mean `gamma`?"],
+        ["model.feed_forward={experts: {num: 1}}", "model.feed_forward.experts: `num` must be greater than"],
+        ["train.optimizer={lion: {x: 1}}", "`train.optimizer.lion` must be left out: lion has no settings"],
+        ["data.changes=[{swap: {share: 2}}]", "data.changes.swap: `share` must be less than or equal to 1"],
+        ["decode.rules=[{no_digits: {x: 1}}]", "`decode.rules.no_digits` must be left out"],
+        ["model.attention.score={sigmoid: {x: 1}}", "`model.attention.score.sigmoid` must be left out"],
+    ]
+    results = installation.run_all(*(("train", "tiny.yaml", setting) for setting, _ in words), cwd=tmp_path)
+    for result, (_, message) in zip(results, words, strict=True):
+        assert result.status == 2 and message in result.err, result.err
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_broken_one_is_named_in_one_line(tmp_path):
@@ -66,5 +166,6 @@ def test_a_broken_one_is_named_in_one_line(tmp_path):
 
 def test_the_page_shows_this_very_package():
     page = (ROOT / "docs/how_to/extend.md").read_text(encoding="utf-8")
-    for name in ("stranger.py", "stranger_parts.py"):
-        assert (STRANGER / name).read_text(encoding="utf-8") in page
+    for file in sorted((STRANGER / "stranger").glob("*.py")):
+        assert file.read_text(encoding="utf-8") in page, file.name
+        assert len(file.read_text(encoding="utf-8").splitlines()) <= 40

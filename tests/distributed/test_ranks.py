@@ -31,7 +31,7 @@ from transformer_mt.training.parallel.distributed import run_ranks
 # rounding. GELU: a ReLU's input within rounding of zero has a whole gradient in one order of sums and none in
 # another, and of some four million inputs in such a training one or none is so near to zero.
 CHANGES = {
-    "model": {**TINY["model"], "dropout": 0.0, "activation": "gelu"},
+    "model": {**TINY["model"], "dropout": 0.0, "feed_forward": "gelu"},
     "train": {**TINY["train"], "eps": 1e-3},
 }
 # Relative: a sum of n float32 terms in another order differs by about sqrt(n) 2^-24 of its terms. Gradients
@@ -377,7 +377,7 @@ def test_two_ranks_train_on_plain_text_as_one_does(folder, kind, objective):
         f"data.valid={{toy: valid, size: 40, {text}}}",
         "data.test=[]",
         f"model.kind={kind}",
-        "model.activation=gelu",  # a ReLU at its kink makes one of two what rounding makes of it
+        "model.feed_forward=gelu",  # a ReLU at its kink makes one of two what rounding makes of it
     ]
     train(folder, 1, f"{kind}-1", *words, "train.accumulate=4")
     train(folder, 2, f"{kind}-2", *words, "train.accumulate=2")
@@ -388,7 +388,7 @@ def test_two_ranks_train_on_plain_text_as_one_does(folder, kind, objective):
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_two_ranks_learn_alignments_as_one_process_does(folder, parallel):
     """With micro-batches in addition, of which one may have no links."""
-    words = ["train.guided_alignment={weight: 1.0}", "model.activation=gelu"]
+    words = ["train.guided_alignment={weight: 1.0}", "model.feed_forward=gelu"]
     if not (folder / "guided").exists():
         train(folder, 1, "guided", *words, "train.accumulate=4")
     more = [f"train.parallel={parallel}", "train.accumulate=2", "train.micro_batch_tokens=200"]
@@ -743,7 +743,7 @@ def test_a_rank_zero_that_does_not_answer_is_named_by_its_address(monkeypatch):
 @pytest.mark.parametrize("part", ["lora: {rank: 4}", "freeze: [embeddings, encoder]"])
 def test_ranks_train_a_part_of_a_model_as_one_process_does(one, folder, parallel, part):
     changes = {**yaml.safe_load(part), "optimizer": "adamw"}
-    keys = ["name=child", f"init_from={one}", "tokenizer={}", "model={dropout: 0.0, activation: gelu}"]
+    keys = ["name=child", f"init_from={one}", "tokenizer={}", "model={dropout: 0.0, feed_forward: gelu}"]
     keys += [f"train.{key}={json.dumps(value)}" for key, value in changes.items()]
     name = f"{parallel}-{next(iter(changes))}"
     train(folder, 1, f"{name}-1", *keys, "train.accumulate=4")

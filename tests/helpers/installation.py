@@ -37,6 +37,14 @@ class Installation:
         """A command in a Python of its own."""
         return self._python("-m", "transformer_mt", *words, cwd=cwd)
 
+    def start(self, *words: object, cwd: Path) -> "subprocess.Popen[bytes]":
+        """The same command, while it runs."""
+        command = [sys.executable, "-m", "transformer_mt", *map(str, words)]
+        return subprocess.Popen(command, cwd=cwd, stderr=subprocess.DEVNULL, env=self._environment())
+
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, "PYTHONPATH": str(self.folder)}
+
     def run_all(self, *commands: tuple[object, ...], cwd: Path) -> list[Result]:
         """Commands one after the other in one Python, which imports torch once."""
         texts = [[str(word) for word in words] for words in commands]
@@ -55,7 +63,7 @@ class Installation:
     def _python(self, *words: object, cwd: Path | None) -> Result:
         done = subprocess.run(
             [sys.executable, *map(str, words)], cwd=cwd or self.folder, capture_output=True, text=True,
-            timeout=300, env={**os.environ, "PYTHONPATH": str(self.folder)},
+            timeout=300, env=self._environment(),
         )  # fmt: skip
         return Result(done.returncode, done.stdout, done.stderr)
 

@@ -25,7 +25,7 @@ SMALL = {
 # What the modules of a package may import from the project besides themselves and SMALL. A package inside
 # another is named with it; `model.build` stands apart, on top of the variants of the model.
 ALLOWED = {
-    "": {"config", "evaluation", "training", "training.update", "translation"},
+    "": {"config", "training", "translation"},
     "__main__": {"cli"},
     "text": set(),
     "settings": set(),
@@ -45,9 +45,9 @@ ALLOWED = {
     },
     "model": {"model.kernels"},
     "model.kernels": set(),
-    "model.variants": {"model", "model.kernels"},
-    "model.build_model": {"config", "data.vocabulary", "model", "model.variants"},
-    "search": {"text"},
+    "model.variants": {"model", "model.kernels", "settings"},
+    "model.build_model": {"config", "data.vocabulary", "model", "model.variants", "settings"},
+    "search": {"data.vocabulary", "text"},
     "translation": {
         "config", "data.vocabulary", "model", "runs", "search", "text", "translation.engines",
         "translation.stages",

@@ -6,6 +6,6 @@ from transformer_mt.config import load_config
 
 
 def test_dir_shows_the_public_names_alone():
-    assert sorted(transformer_mt.__all__) == ["Translator", "__version__", "load_config", "train"]
+    assert sorted(transformer_mt.__all__) == ["Translator", "__version__", "load_config", "register", "train"]
     assert dir(transformer_mt) == sorted([*transformer_mt.__all__, *public_names()])
     assert transformer_mt.load_config is load_config and callable(transformer_mt.train)

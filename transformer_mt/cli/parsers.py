@@ -19,6 +19,7 @@ COMMANDS = {
         ("evaluate", "score a model on test sets", "use"),
         ("score", "log-probabilities of given translations", "use"),
         ("completion", "print a shell's completion", "use"),
+        ("parts", "list what a config can name", "research"),
         ("fill", "fill in masked words (BERT)", "research"),
         ("complete", "continue texts (GPT)", "research"),
         ("classify", "label texts", "research"),

@@ -1,15 +1,19 @@
 """transformer-mt train"""
 
 import argparse
+import json
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from transformer_mt.cli.options.allocator import start_with_tcmalloc
 from transformer_mt.cli.options.arguments import Parser, positive
 from transformer_mt.cli.print_plan import print_plan
 from transformer_mt.errors import Interrupted, WorkError
 from transformer_mt.messages import say
+from transformer_mt.parts import register, unregister
 from transformer_mt.progress_bar import duration
 
 
@@ -53,37 +57,53 @@ def _train(arguments: argparse.Namespace) -> int:
     if hasattr(signal, "SIGUSR1"):  # not on Windows
         # It would end the process. Until the first update there is nothing to save.
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    from transformer_mt.config.load import load_config
+    with _monitor(arguments.monitor) as settings:
+        from transformer_mt.config.load import load_config
 
-    # Before torch is imported: a typo is reported at once
-    config = load_config(arguments.config, arguments.overrides)
-    if arguments.plan:
-        return print_plan(config, arguments.gpus)
-    if arguments.is_process:
-        start_with_tcmalloc()
-    if arguments.gpus > 1 and "WORLD_SIZE" not in os.environ:
-        from transformer_mt.training.parallel.distributed import run_ranks
+        # Before torch is imported: a typo is reported at once
+        config = load_config(arguments.config, [*arguments.overrides, *settings])
+        if arguments.plan:
+            return print_plan(config, arguments.gpus)
+        if arguments.is_process:
+            start_with_tcmalloc()
+        if arguments.gpus > 1 and "WORLD_SIZE" not in os.environ:
+            from transformer_mt.training.parallel.distributed import run_ranks
 
-        options = [f"--out={arguments.out}"] if arguments.out else []
-        options += ["--fresh"] if arguments.fresh else []
-        options += [f"--monitor={arguments.monitor}"] if arguments.monitor else []
-        return run_ranks(arguments.gpus, ["train", arguments.config, *arguments.overrides, *options])
-    say(f"{config.name}: loading PyTorch")  # takes seconds
-    from transformer_mt.api import train
-    from transformer_mt.cli.options.set_options import named_command
-    from transformer_mt.evaluation.external_metric import StayingMetric
+            options = [f"--out={arguments.out}"] if arguments.out else []
+            options += ["--fresh"] if arguments.fresh else []
+            options += [f"--monitor={arguments.monitor}"] if arguments.monitor else []
+            return run_ranks(arguments.gpus, ["train", arguments.config, *arguments.overrides, *options])
+        say(f"{config.name}: loading PyTorch")  # takes seconds
+        from transformer_mt.api import train
 
-    monitor = StayingMetric(*named_command("--monitor", arguments.monitor)) if arguments.monitor else None
-    try:
-        folder = train(config, arguments.out, arguments.fresh, monitor=monitor)
-    except (WorkError, Interrupted) as error:
-        if arguments.fresh and "to resume" in str(error):
-            say("note: to resume, leave out --fresh, which starts over")
-        raise
-    if monitor is not None:
-        monitor.close()
+        try:
+            folder = train(config, arguments.out, arguments.fresh)
+        except (WorkError, Interrupted) as error:
+            if arguments.fresh and "to resume" in str(error):
+                say("note: to resume, leave out --fresh, which starts over")
+            raise
     from transformer_mt.runs.after_training import after_training
 
     after_training(folder)
     say(f"{config.name}: this session took {duration(time.monotonic() - begun)}")
     return 0
+
+
+@contextmanager
+def _monitor(option: str | None) -> Iterator[list[str]]:
+    """The settings for --monitor NAME=COMMAND. While they are in use, configs can name its metric."""
+    if option is None:
+        yield []
+        return
+    from transformer_mt.cli.options.set_options import named_command
+    from transformer_mt.evaluation.external_metric import StayingMetric
+
+    name, command = named_command("--monitor", option)
+    metric = StayingMetric(name, command)
+    origin = f"{metric.signature([])} of `train --monitor {name}=COMMAND`"
+    register("metric", name, lambda *_: metric, origin)
+    try:
+        yield [f"train.monitor={json.dumps(name)}"]
+        metric.close()
+    finally:
+        unregister("metric", name)

@@ -15,15 +15,14 @@ from transformer_mt.corpora.hub import HubCorpus
 from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.settings.language import Language
 from transformer_mt.settings.objective import BY_KIND, MASK, OF_TEXT, Objective, label_piece
-from transformer_mt.settings.section import Changeable, Conflict, Location, Positive, Section, names, one_of
+from transformer_mt.settings.part import PartName, PartOf
+from transformer_mt.settings.section import Changeable, Conflict, Location, Positive, Section, one_of
 from transformer_mt.settings.terms_section import AS, TERM, TERM_END, TermsConfig
 
 if TYPE_CHECKING:
-    ChangeName = str
     LanguagePieces = Literal["auto", "both"] | bool
     Duplicates = bool | Literal["near"]
 else:
-    ChangeName = names("change")
     LanguagePieces = one_of(Literal["auto", "both"] | bool, "true, false, both or auto")
     Duplicates = one_of(bool | Literal["near"], "true, false or near")
 
@@ -118,7 +117,7 @@ class DataConfig(Section):
     """Cleaning rules of the training corpora."""
     augment: Changeable[AugmentConfig] = AugmentConfig()
     """Changes of letter case, final marks and spelling."""
-    changes: Changeable[list[ChangeName]] = Field([])
+    changes: Changeable[list[Annotated[PartName, PartOf("change")]]] = Field([])
     """Changes of training rows that companions bring, in this order, after augment and terms."""
     terms: TermsConfig = TermsConfig()
     """Terms of a glossary in training."""

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from transformer_mt.errors import Setting
+from transformer_mt.settings.part import PartName, PartOf
 from transformer_mt.settings.section import (
     AutoOrBool,
     AutoOrPositive,
@@ -15,13 +16,7 @@ from transformer_mt.settings.section import (
     NonNegative,
     OnlyForSearches,
     Section,
-    names,
 )
-
-if TYPE_CHECKING:
-    StageName = str
-else:
-    StageName = names("stage")
 
 
 class DecodeConfig(Section):
@@ -67,8 +62,10 @@ class DecodeConfig(Section):
     """Translate each sentence of a line by itself; auto: unless a fifth of the training sources had several
     sentences.
     """
-    stages: list[StageName] = Field([])
+    stages: list[Annotated[PartName, PartOf("stage")]] = Field([])
     """Stages of translation that companions bring, in this order, after the built-in ones."""
+    rules: list[Annotated[PartName, PartOf("rule")]] = Field([])
+    """Rules of the search that companions bring; each may forbid or favour next tokens."""
     lowercase_capitals: bool = True
     """Translate all-capitals sentences in lower case and write the translations in capitals."""
     protect_usual: bool = True

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from transformer_mt.config.keys import CORPORA, keys
 from transformer_mt.config.root import Config
 from transformer_mt.config.yaml_loader import Loader
+from transformer_mt.settings.part import PartName
 from transformer_mt.settings.section import THOUSANDS
 
 
@@ -62,6 +63,8 @@ def flow(value: Any) -> str:
     """A value on one line of YAML; words go without quotes where they read back the same."""
     if isinstance(value, BaseModel):
         value = value.model_dump(exclude_defaults=True)
+    if isinstance(value, PartName):
+        value = value.as_yaml
     if isinstance(value, list):
         return "[" + ", ".join(flow(item) for item in value) + "]"
     if isinstance(value, dict):

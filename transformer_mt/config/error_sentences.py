@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from transformer_mt.config.keys import CORPORA, keys
 from transformer_mt.corpora.corpus_kinds import CORPUS_TAGS, keys_of_kinds
 from transformer_mt.errors import Setting
+from transformer_mt.settings.part import part_title
 from transformer_mt.settings.section import PATTERNS, Conflicts
 
 _TAGS = ("a score", "ScoresConfig", "a run's folder", "PublicModel", "Halves")
@@ -22,7 +24,7 @@ OTHER_NAMES = {
             "batch_size", "max_tokens", "token_batch", "tokens_per_batch",
         ),
         "`train.max_epochs`": ("epochs", "num_epochs", "num_train_epochs"),
-        "`train.loss` (such as r_drop, with its `train.loss_settings`)": (
+        "`train.loss` (such as r_drop, or {r_drop: {weight: 5}})": (
             "rdrop", "r_drop", "reg_alpha", "simcut", "criterion",
         ),
         "`train.average: ema` with `train.ema_decay`": ("ema", "use_ema", "moving_average"),
@@ -46,6 +48,9 @@ OTHER_NAMES = {
         "`model.num_heads`": ("heads", "nhead", "attention_heads", "n_heads"),
         "`model.d_model`": ("hidden_size", "embedding_dim", "embed_dim", "dim", "rnn_size"),
         "`model.d_ff`": ("ffn_dim", "ff_size", "dim_feedforward", "transformer_ff", "ffn_embed_dim"),
+        "`model.feed_forward`": ("activation", "activation_function", "ffn_activation", "hidden_act"),
+        "`model.position: {relative: {distance: N}}`": ("relative_distance", "max_relative_positions"),
+        "`train.loss: {NAME: {...}}`": ("loss_settings", "loss_weight"),
         "`model.position`": ("positional_encoding", "position_encoding", "pos_enc"),
         "`model.position: rotary`": ("rope", "use_rope", "rotary"),
         "`model.norm_kind: rms`": ("rmsnorm", "rms_norm", "use_rmsnorm"),
@@ -108,10 +113,14 @@ OVERRIDDEN = "command line"
 
 
 def sentences(
-    error: ValidationError, where: dict[str, str], section: type[BaseModel]
+    error: ValidationError, where: dict[str, str], section: type[BaseModel], origins: Mapping[str, str] = {}
 ) -> list[list[str | Setting]]:
-    """A line for each mistake: where it was set, what must be, what is, the nearest right name."""
-    lines = [line for problem in _without_branches(error) for line in _lines(problem, where, section)]
+    """A line for each mistake: where it was set, what must be, what is, the nearest right name. `origins`
+    says where parts of others come from (`Config.parts`).
+    """
+    lines = [
+        line for problem in _without_branches(error) for line in _lines(problem, where, section, origins)
+    ]
     return list({"".join(map(str, line)): line for line in lines}.values())
 
 
@@ -140,7 +149,9 @@ def _without_branches(error: ValidationError) -> list[Any]:
     return list(problems.values())
 
 
-def _lines(error: Any, where: dict[str, str], section: type[BaseModel]) -> list[list[str | Setting]]:
+def _lines(
+    error: Any, where: dict[str, str], section: type[BaseModel], origins: Mapping[str, str]
+) -> list[list[str | Setting]]:
     """The lines of one error of pydantic: a section has one for all its conflicts."""
     # pydantic puts union tags (here corpus kinds and union members) into the path: remove them.
     loc = [str(part) for part in error["loc"]]
@@ -162,6 +173,9 @@ def _lines(error: Any, where: dict[str, str], section: type[BaseModel]) -> list[
         raised = error["ctx"]["error"]
         lines = raised.lines if isinstance(raised, Conflicts) else [[str(raised)]]
         return [[start, *line] for line in lines]
+    if kind == "unknown_part" and (origin := origins.get(part_title(**error["ctx"]))):
+        name, word = error["ctx"]["name"], error["ctx"]["kind"].replace("_", " ")
+        return [[start, Setting(dotted), f" needs the {word} {name}, which is not here: {origin}"]]
     return [[start, Setting(dotted), _problem(error, loc, section)]]
 
 
@@ -196,8 +210,10 @@ def _problem(error: Any, loc: list[str], section: type[BaseModel]) -> str:
     near = ""
     if isinstance(value, str) and re.fullmatch(r"\d+,\d+", value) and must in _MUST.values():
         near = f"; write {value.replace(',', '.')}"
-    if kind == "literal_error":
-        options = [word.strip("'") for word in error["ctx"]["expected"].replace(" or ", ", ").split(", ")]
+    if kind in ("literal_error", "unknown_part"):
+        expected = error["ctx"].get("expected") or must.removeprefix("must be ")
+        value = error["ctx"].get("name", value)
+        options = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
         word = str(value).lower().replace("-", "_")
         right = word if word in options else OTHER_VALUES.get(word, "")
         if right.split(" ")[0] in options:

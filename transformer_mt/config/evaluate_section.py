@@ -1,26 +1,21 @@
 """The YAML's `evaluate` section."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from transformer_mt.settings.section import Changeable, Mark, Section, names
-
-if TYPE_CHECKING:
-    Metric = str
-else:
-    Metric = names("metric")
-METRICS: tuple[str, ...] = get_args(Metric)
-"""The metrics by name."""
+from transformer_mt.parts import names_of
+from transformer_mt.settings.part import PartName, PartOf
+from transformer_mt.settings.section import Changeable, Mark, Section
 
 
 def metric_name(value: Any) -> Any:
     """The name with its capitals, for a user who wrote it without."""
-    names = {name.lower(): name for name in METRICS}
+    names = {name.lower(): name for names in names_of("metric") for name in names}
     return names.get(value.lower(), value) if isinstance(value, str) else value
 
 
-MetricName = Annotated[Metric, BeforeValidator(metric_name)]
+MetricName = Annotated[PartName, PartOf("metric"), BeforeValidator(metric_name)]
 
 
 class EvaluateConfig(Section):

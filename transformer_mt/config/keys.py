@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from transformer_mt.settings.part import PartName, part_of
 from transformer_mt.settings.section import Mark, Searched, members
 
 CORPORA = ("data.train", "data.valid")
@@ -27,6 +28,8 @@ def marks(section: type[BaseModel], dotted: str) -> set[Mark]:
     name, _, rest = dotted.partition(".")
     field = section.model_fields[name]
     marked = {mark for mark in field.metadata if isinstance(mark, Mark)}
+    if rest and part_of(field) is not None and not _sections(field):
+        return marked | {Mark.CHANGEABLE}  # a setting of a part
     below = [kind for kind in _sections(field) if rest.split(".")[0] in kind.model_fields]
     return marked | marks(below[0], rest) if rest and below else marked
 
@@ -42,11 +45,29 @@ def searched_keys(section: type[BaseModel], prefix: str = "") -> dict[str, Searc
     return found
 
 
+def part_keys(section: type[BaseModel], prefix: str = "") -> set[str]:
+    """The dotted paths of the keys that name one part."""
+    paths: set[str] = set()
+    for name, field in section.model_fields.items():
+        if part_of(field) and not any(typing.get_origin(kind) is list for kind in members(field.annotation)):
+            paths.add(prefix + name)
+        for below in _sections(field) if prefix + name not in CORPORA else []:
+            paths |= part_keys(below, f"{prefix}{name}.")
+    return paths
+
+
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested values by their dotted paths, as an override names them."""
+    """Nested values by their dotted paths, as an override names them. A part has its name, and below it its
+    settings.
+    """
     dotted: dict[str, Any] = {}
     for key, value in values.items():
-        dotted |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+        if isinstance(value, dict):
+            dotted |= flat(value, f"{prefix}{key}.")
+            continue
+        dotted[prefix + key] = str(value) if isinstance(value, PartName) else value
+        if isinstance(value, PartName):
+            dotted |= flat(dict(value.settings), f"{prefix}{key}.{value}.")
     return dotted
 
 

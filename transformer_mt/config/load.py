@@ -12,14 +12,17 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from transformer_mt.config.error_sentences import OVERRIDDEN, sentences
-from transformer_mt.config.keys import CORPORA
+from transformer_mt.config.keys import CORPORA, part_keys
 from transformer_mt.config.root import NAME_PATTERN, Config
 from transformer_mt.config.yaml_loader import Loader
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing
+from transformer_mt.settings.section import OF_RUN
 
 _WHOLE = (*CORPORA, "init_from", "data.new_languages")
 """Keys that are replaced and not merged: the keys of two kinds of a value are no kind of it."""
+
+_PARTS = part_keys(Config)
 
 _YAML_PROBLEMS = {
     "mapping values are not allowed here": "the keys of a section must begin in the same column",
@@ -32,8 +35,11 @@ _YAML_PROBLEMS = {
 Kind = typing.TypeVar("Kind", bound=BaseModel)
 
 
-def load_config(path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -> Config:
-    """Load the Config in the YAML file at `path`, follow `extends` and apply `key=value` overrides.
+def load_config(
+    path: str | Path, overrides: list[str] | tuple[str, ...] = (), of_run: bool = False
+) -> Config:
+    """Load the Config in the YAML file at `path`, follow `extends` and apply `key=value` overrides. `of_run`:
+    the file was written by a training (OF_RUN).
 
     Raises InputError with one line per mistake.
     """
@@ -41,10 +47,15 @@ def load_config(path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -
         raise InputError(f"load_config() must get the path of a YAML file, but got {path!r}")
     if isinstance(overrides, str):
         raise InputError(f"overrides must be a list of key=value texts, but are one text: {overrides!r}")
-    return load_yaml(Config, path, overrides)
+    return load_yaml(Config, path, overrides, OF_RUN if of_run else None)
 
 
-def load_yaml(kind: type[Kind], path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -> Kind:
+def load_yaml(
+    kind: type[Kind],
+    path: str | Path,
+    overrides: list[str] | tuple[str, ...] = (),
+    context: dict[str, bool] | None = None,
+) -> Kind:
     """The same for any YAML file with a `name`; `kind` says which keys it may have."""
     path = shipped(Path(path))
     values, where = _read(path, seen=())
@@ -66,9 +77,11 @@ def load_yaml(kind: type[Kind], path: str | Path, overrides: list[str] | tuple[s
         )
     values.setdefault("name", path.stem)
     try:
-        return kind.model_validate(values)
+        return kind.model_validate(values, context=context)
     except ValidationError as error:
-        parts = [part for line in sentences(error, where, kind) for part in ["\n", *line]]
+        origins = values.get("parts")
+        lines = sentences(error, where, kind, origins if isinstance(origins, dict) else {})
+        parts = [part for line in lines for part in ["\n", *line]]
         raise InputError(*parts[1:]) from None
 
 
@@ -201,7 +214,9 @@ def _merge(base: Any, over: Any, where: dict[str, str], dotted: str = "") -> Any
     """`over` on top of `base`: sections key by key, all else (a corpus too) as a whole. `where` loses the
     lines of what is replaced.
     """
-    if not (isinstance(base, dict) and isinstance(over, dict)) or dotted in _WHOLE:
+    both = isinstance(base, dict) and isinstance(over, dict)
+    is_other_part = both and dotted in _PARTS and base.keys() != over.keys()
+    if not both or dotted in _WHOLE or is_other_part:
         _forget_below(where, dotted)
         return over
     merged = dict(base)
@@ -235,8 +250,9 @@ def _apply(values: dict[str, Any], where: dict[str, str], override: str) -> None
     node: Any = values
     for depth, part in enumerate(parents):
         if isinstance(node, dict):
-            if node.get(part) is None:
-                node[part] = {}
+            below = dotted.split(".")[depth + 1]
+            if node.get(part) is None or node[part] == below:  # a part by its name alone
+                node[part] = {} if node.get(part) is None else {below: {}}
             node = node[part]
         elif isinstance(node, list) and part.isdecimal() and int(part) < len(node):
             node = node[int(part)]

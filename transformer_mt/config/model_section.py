@@ -1,11 +1,12 @@
 """The keys of the YAML's `model` section, and which of them go together."""
 
-import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Tag, field_validator
+from pydantic import Discriminator, Field, Tag, field_validator
 
+from transformer_mt.parts import load_part, names_of
+from transformer_mt.settings.part import PartName, PartOf
 from transformer_mt.settings.section import (
     Changeable,
     Conflict,
@@ -14,44 +15,43 @@ from transformer_mt.settings.section import (
     Probability,
     Searched,
     Section,
-    names,
 )
 
-if TYPE_CHECKING:
-    ScoreKind = str
-    PositionKind = str
-else:
-    ScoreKind = names("attention_score", "custom")
-    PositionKind = names("position")
-ONLY_RECURRENT = ("concat", "location")
-_SCORES_WITHOUT_HEADS = {"scaled_dot", "dot", "euclidean"}
-_CROSS_WINDOW, _RELATIVE_DISTANCE = 10, 16
+ScoreKind = Annotated[PartName, PartOf("attention_score")]
+_SCALED_DOT = PartName("scaled_dot")
+_CROSS_WINDOW = 10
 
 
 class ScoresConfig(Section):
     """A score for each attention; concat and location need kind: recurrent."""
 
-    encoder: ScoreKind = "scaled_dot"
+    encoder: ScoreKind = _SCALED_DOT
     """The score of the encoder's self-attention."""
-    decoder: ScoreKind = "scaled_dot"
+    decoder: ScoreKind = _SCALED_DOT
     """The score of the decoder's self-attention."""
-    cross: ScoreKind = "scaled_dot"
+    cross: ScoreKind = _SCALED_DOT
     """The score of the cross-attention."""
 
 
 Scores = Annotated[
     Annotated[ScoreKind, Tag("a score")] | Annotated[ScoresConfig, Tag("ScoresConfig")],
-    Discriminator(lambda value: "ScoresConfig" if isinstance(value, dict | ScoresConfig) else "a score"),
+    Discriminator(lambda value: "ScoresConfig" if _is_one_each(value) else "a score"),
 ]
 """One score for all attentions, or a score for each."""
+
+
+def _is_one_each(value: Any) -> bool:
+    """True for a score for each attention; a mapping may also be one score with its settings."""
+    names = [name for names in names_of("attention_score") for name in names]
+    return isinstance(value, ScoresConfig) or (isinstance(value, dict) and not value.keys() & set(names))
 
 
 class AttentionConfig(Section):
     """Variants of attention."""
 
-    score: Scores = "scaled_dot"
+    score: Scores = _SCALED_DOT
     """Attention score function, one for all attentions or one each: {encoder: ..., decoder: ..., cross: ...};
-    concat and location need kind: recurrent; custom is a class of a Python program.
+    concat and location need kind: recurrent.
     """
     window: NonNegative = 0
     """Local self-attention: the maximum distance that a position attends to; 0 is no limit."""
@@ -68,7 +68,7 @@ class AttentionConfig(Section):
 
     @field_validator("score", mode="after")
     @classmethod
-    def _one_for_all(cls, score: ScoreKind | ScoresConfig) -> ScoreKind | ScoresConfig:
+    def _one_for_all(cls, score: PartName | ScoresConfig) -> PartName | ScoresConfig:
         """Replace three equal scores by one, so that both spellings give the same config."""
         if isinstance(score, ScoresConfig) and score.encoder == score.decoder == score.cross:
             return score.encoder
@@ -82,7 +82,7 @@ class AttentionConfig(Section):
 
 
 class RecurrentConfig(Section):
-    """Keys that only apply to kind: recurrent, which in turn ignores d_ff, num_heads, norm, activation and
+    """Keys that only apply to kind: recurrent, which in turn ignores d_ff, num_heads, norm, feed_forward and
     ffn_dropout.
     """
 
@@ -101,7 +101,7 @@ class ModelConfig(Section):
     """The architecture: recurrent is an LSTM or GRU encoder-decoder with attention, encoder is BERT
     (objective masked_lm or classification) and decoder is GPT (objective causal_lm).
     """
-    d_model: Annotated[Positive, Searched(64, 1024, step=64)] = 512
+    d_model: Annotated[int, Field(ge=4), Searched(64, 1024, step=64)] = 512
     """Width of embeddings and of every layer's output."""
     d_ff: Annotated[Positive, Searched(128, 4096, step=128)] = 2048
     """Inner width of the position-wise feed-forward network."""
@@ -129,18 +129,18 @@ class ModelConfig(Section):
     """Dropout inside the feed-forward network, after the activation."""
     layer_drop: Changeable[Probability] = 0.0
     """Probability that a sentence leaves out a layer in training."""
-    norm: Literal["pre", "post"] = "pre"
+    norm: Annotated[PartName, PartOf("residual")] = PartName("pre")
     """The norm before each sublayer (trains reliably) or after the residual sum (the paper)."""
-    norm_kind: Literal["layer", "rms"] = "layer"
+    norm_kind: Annotated[PartName, PartOf("norm")] = PartName("layer")
     """LayerNorm (the paper), or RMSNorm, which has no mean and no bias."""
-    activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
-    """The non-linearity of the feed-forward network; swiglu has a third matrix of the same size."""
-    position: PositionKind = "sinusoidal"
-    """Encoding of token positions; learned ones end at data.max_length; sinusoidal_fairseq is
-    the form of M2M-100 and NLLB.
+    feed_forward: Annotated[PartName, PartOf("feed_forward")] = PartName("relu")
+    """The position-wise feed-forward network, by its non-linearity; swiglu has a third matrix of the same
+    size.
     """
-    relative_distance: Positive = _RELATIVE_DISTANCE
-    """For relative positions: larger distances are clipped to this one."""
+    position: Annotated[PartName, PartOf("position")] = PartName("sinusoidal")
+    """Encoding of token positions; learned ones end at data.max_length; sinusoidal_fairseq is the form of
+    M2M-100 and NLLB; relative has the setting distance: {relative: {distance: 8}}.
+    """
     attention: AttentionConfig = AttentionConfig()
     """The formula of attention."""
     recurrent: RecurrentConfig = RecurrentConfig()
@@ -158,24 +158,22 @@ class ModelConfig(Section):
 
     @property
     def has_max_positions(self) -> bool:
-        """True if the kind has weights for each of data.max_length positions, and no more."""
+        """True if the model has weights for each of data.max_length positions, and no more."""
         if self.kind == "recurrent":
-            return self.attention.scores().cross == "location"
-        return self.position == "learned"
+            return bool(load_part("attention_score", self.attention.scores().cross).bounded)
+        return bool(load_part("position", self.position).bounded)
 
     def conflicts(self) -> Iterator[Conflict]:
         if self.attention.hard and self.attention.cross == "local_p":
             yield (
                 "model.attention.hard must be false with cross: local_p, which weighs many keys, but is true"
             )
-        window, distance = self.attention.cross_window, self.relative_distance
+        window = self.attention.cross_window
         if self.attention.cross == "global" and window != _CROSS_WINDOW:
             yield (
                 "model.attention.cross_window must be left out without cross: local_m or local_p, but is "
                 f"{window}"
             )
-        if self.position != "relative" and distance != _RELATIVE_DISTANCE:
-            yield f"model.relative_distance must be left out without position: relative, but is {distance}"
         yield from self._of_recurrent() if self.kind == "recurrent" else self._of_transformer()
 
     def _of_recurrent(self) -> Iterator[Conflict]:
@@ -214,45 +212,59 @@ class ModelConfig(Section):
     def _of_transformer(self) -> Iterator[Conflict]:
         if self.decoder_start == "eos" and self.kind != "transformer":
             yield f"model.decoder_start must be bos with kind: {self.kind}, but is eos"
-        heads, head_width = self.num_heads, self.d_model // self.num_heads
-        multiple = 2 * heads if self.position == "rotary" else math.lcm(2, heads)
-        above = (self.d_model // multiple + 1) * multiple
-        near = f"use d_model {above}" if above == multiple else f"use d_model {above - multiple} or {above}"
+        heads = self.num_heads
         if self.d_model % heads:
+            near = _near(self.d_model, 2 * heads)
             yield f"model.num_heads must divide model.d_model ({self.d_model}), but is {heads}; {near}"
-        elif self.position == "rotary" and head_width % 2:
-            yield (
-                "model.d_model / model.num_heads must be even for rotary positions, but is "
-                f"{self.d_model} / {heads} = {head_width}; {near}"
-            )
         if self.num_heads % (self.num_kv_heads or 1):
             yield (
                 f"model.num_kv_heads must divide model.num_heads ({self.num_heads}), but is "
                 f"{self.num_kv_heads}"
             )
-        if self.position.startswith("sinusoidal") and self.d_model % 2:
-            yield f"model.d_model must be even for sinusoidal positions, but is {self.d_model}"
-        if self.position == "sinusoidal_fairseq" and self.d_model < 4:
-            yield f"model.d_model must be at least 4 with fairseq's sinusoids, but is {self.d_model}"
+        if self.d_model % 2:
+            yield f"model.d_model must be even, for sinusoidal positions, but is {self.d_model}"
         if self.recurrent != RecurrentConfig():
             yield "model.recurrent must be left out without kind: recurrent, but is given"
-        scores = self.attention.scores()
-        for score in {scores.encoder, scores.decoder, scores.cross} - _SCORES_WITHOUT_HEADS:
-            if self.num_kv_heads not in (None, self.num_heads):
+
+    def part_conflicts(self) -> Iterator[Conflict]:
+        usual = ModelConfig.model_fields["position"].default
+        if self.kind == "recurrent" or (self.attention.score == _SCALED_DOT and self.position == usual):
+            return  # the defaults go together: a config without variants is read without importing torch
+        scores, position = self.attention.scores(), load_part("position", self.position)
+        heads, head_width = self.num_heads, self.d_model // self.num_heads
+        if getattr(position, "even_heads", False) and head_width % 2:
+            yield (
+                f"model.d_model / model.num_heads must be even for {self.position} positions, but is "
+                f"{self.d_model} / {heads} = {head_width}; {_near(self.d_model, 2 * heads)}"
+            )
+        needs = getattr(position, "needs", "")
+        for side in ("encoder", "decoder", "cross"):
+            name = getattr(scores, side)
+            score = load_part("attention_score", name)
+            if not getattr(score, "transformer", True):
                 yield (
-                    f"model.num_kv_heads must be left out with attention.score: {score}, which has weights "
+                    f"model.attention.score must be one for kind: {self.kind}, but is {name} ({side}), which "
+                    "needs kind: recurrent"
+                )
+            elif self.num_kv_heads not in (None, heads) and not getattr(score, "grouped_heads", False):
+                yield (
+                    f"model.num_kv_heads must be left out with attention.score: {name}, which has weights "
                     f"for each head, but is {self.num_kv_heads}"
                 )
-        inside = {"rotary": ("scaled_dot", "dot", "cosine", "euclidean"), "relative": ("scaled_dot", "dot")}
-        for side in ("encoder", "decoder", "cross"):
-            score = getattr(scores, side)
-            if score in ONLY_RECURRENT:
+            if side != "cross" and needs and not getattr(score, needs, False):
                 yield (
-                    f"model.attention.score must not be {' or '.join(ONLY_RECURRENT)} with kind: "
-                    f"transformer, but is {score} ({side}); it needs kind: recurrent"
+                    f"model.attention.score must be {', '.join(_scores_with(needs))} with {self.position} "
+                    f"positions, but is {name} ({side})"
                 )
-            if side != "cross" and self.position in inside and score not in inside[self.position]:
-                yield (
-                    f"model.attention.score must be {', '.join(inside[self.position])} with {self.position} "
-                    f"positions, but is {score} ({side})"
-                )
+
+
+def _scores_with(fact: str) -> list[str]:
+    """The names of our scores of which this class attribute is true."""
+    ours, _ = names_of("attention_score")
+    return [name for name in ours if getattr(load_part("attention_score", name), fact)]
+
+
+def _near(d_model: int, multiple: int) -> str:
+    """The nearest widths that are a multiple."""
+    above = (d_model // multiple + 1) * multiple
+    return f"use d_model {above}" if above == multiple else f"use d_model {above - multiple} or {above}"

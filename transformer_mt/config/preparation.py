@@ -1,20 +1,16 @@
 """The YAML's `data.preparation`: where and by what the data are prepared. None of it changes them."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Annotated
 
-from transformer_mt.settings.section import Conflict, Section, names
-
-if TYPE_CHECKING:
-    EngineName = str
-else:
-    EngineName = names("preparation_engine")
+from transformer_mt.settings.part import PartName, PartOf
+from transformer_mt.settings.section import Conflict, Section
 
 
 class PreparationConfig(Section):
     """Engine and folder of the preparation of large corpora."""
 
-    engine: EngineName = "local"
+    engine: Annotated[PartName, PartOf("preparation_engine")] = PartName("local")
     """Processes on this machine (local), or what a companion brings: ray is tasks on the Ray cluster
     of RAY_ADDRESS, by default the one this machine belongs to (`local` starts one here), and needs `folder`.
     """

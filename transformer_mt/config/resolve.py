@@ -17,6 +17,8 @@ from transformer_mt.config.packable import why_padded
 from transformer_mt.config.root import Config
 from transformer_mt.config.train_section import TrainConfig
 from transformer_mt.errors import InputError
+from transformer_mt.parts import names_of
+from transformer_mt.settings.part import PartName, origins, part_title, parts_named
 from transformer_mt.settings.section import Mark
 from transformer_mt.text.languages import is_natural
 
@@ -91,11 +93,17 @@ def resolve(written: Config, known: Known) -> Config:
         config = changed(config, "train", batch_tokens=known.batch_tokens)
     if known.last_update is not None and config.train.max_epochs:
         config = with_last_update(config, known.last_update)
-    return config
+    return config.model_copy(update={"parts": origins(config)})
 
 
 def _check_again(config: Config) -> None:
     """Raise InputError if keys conflict with values taken from the parent or the vocabulary."""
+    for path, kind, name in parts_named(config):  # that of a checkpoint may be missing
+        if not any(name in names for names in names_of(kind)):
+            raise InputError(
+                f"`{path}` needs the {kind.replace('_', ' ')} {name}, which is not here: "
+                f"{config.parts.get(part_title(kind, name), 'nothing brings it')}"
+            )
     try:
         Config.model_validate(config.model_dump())
     except ValidationError as error:
@@ -111,6 +119,7 @@ def with_checkpoint(config: Config, checkpoint: Config) -> Config:
     """
     if "monitor" not in config.train.model_fields_set:
         config = changed(config, "train", monitor=checkpoint.train.monitor)
+        config = config.model_copy(update={"parts": checkpoint.parts})
     if config.init_from:  # the run has its own copy of the parent's keys
         config = with_keys_of(config, checkpoint, ("model", "tokenizer"))
     elif config.tokenizer.file or config.data.has_vocabulary:
@@ -185,7 +194,7 @@ def with_monitor(config: Config, reference_tokens: float) -> Config:
     """The config with chrF in place of BLEU where references have too few tokens for BLEU's four-grams."""
     if config.train.monitor != "BLEU" or reference_tokens >= _FEW_TOKENS:
         return config
-    return changed(config, "train", monitor="chrF")
+    return changed(config, "train", monitor=PartName("chrF"))
 
 
 def with_loss_monitored(config: Config) -> Config:
@@ -193,7 +202,7 @@ def with_loss_monitored(config: Config) -> Config:
     match. InputError where it asks for something else.
     """
     if config.train.monitor == TrainConfig().monitor:
-        return changed(config, "train", monitor="loss")
+        return changed(config, "train", monitor=PartName("loss"))
     data = config.data
     has_labels = any(data.objective_of(corpus) == "classification" for corpus in data.valid_sets)
     may = ("loss", "exact match") if has_labels else ("loss",)

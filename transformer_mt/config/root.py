@@ -9,6 +9,7 @@ from transformer_mt.config.data_section import DataConfig
 from transformer_mt.config.decode_section import DecodeConfig
 from transformer_mt.config.evaluate_section import EvaluateConfig
 from transformer_mt.config.model_section import ModelConfig
+from transformer_mt.config.packable import why_padded
 from transformer_mt.config.public_model import Beginning
 from transformer_mt.config.tokenizer_section import TokenizerConfig
 from transformer_mt.config.train_section import TrainConfig
@@ -40,8 +41,15 @@ class Config(Section):
     """The training."""
     decode: Changeable[DecodeConfig] = DecodeConfig()
     """The search."""
+    parts: Changeable[dict[str, str]] = Field({})
+    """Where parts come from that are not of this package; a run writes it, for those who use it elsewhere."""
     evaluate: Changeable[EvaluateConfig] = EvaluateConfig()
     """The scores."""
+
+    def part_conflicts(self) -> Iterator[Conflict]:
+        reason = why_padded(self.model, self.train, self.data) if self.train.packed is True else None
+        if reason:
+            yield f"train.packed must be auto or false where {reason}, but is true"
 
     def conflicts(self) -> Iterator[Conflict]:
         waiting: list[Section] = [self.data, self.tokenizer, self.model, self.train, self.decode]

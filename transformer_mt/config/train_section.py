@@ -1,14 +1,14 @@
 """The YAML's `train` section."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
 from transformer_mt.config.evaluate_section import metric_name
 from transformer_mt.config.guided_alignment import GuidedAlignmentConfig
 from transformer_mt.config.lora_section import LoraConfig
-from transformer_mt.config.packable import why_padded
+from transformer_mt.settings.part import PartName, PartOf
 from transformer_mt.settings.section import (
     AutoOrBool,
     AutoOrPositive,
@@ -20,23 +20,12 @@ from transformer_mt.settings.section import (
     Probability,
     Searched,
     Section,
-    names,
     pattern,
 )
 
-if TYPE_CHECKING:
-    Monitored = str
-    LossName = str
-    LoggerName = str
-else:
-    Monitored = names("metric", "loss", "external")
-    LossName = names("loss", "custom")
-    LoggerName = names("logger")
-
-
 _EMA_DECAY = 0.999
 _DEVICE = pattern(r"^(auto|cpu|cuda(:\d+)?|mps)$", "auto, cpu, cuda, cuda:N or mps")
-Monitor = Annotated[Monitored, BeforeValidator(metric_name)]
+Monitor = Annotated[PartName, PartOf("metric", "loss"), BeforeValidator(metric_name)]
 
 
 class TrainConfig(Section):
@@ -84,7 +73,7 @@ class TrainConfig(Section):
     """Frozen parts of the model of `init_from`; a tied output projection belongs to the embeddings."""
     lora: LoraConfig = LoraConfig()
     """Low-rank adaptation of the parent."""
-    optimizer: Literal["adamw", "adam", "muon"] = "muon"
+    optimizer: Annotated[PartName, PartOf("optimizer")] = PartName("muon")
     """adamw has decoupled weight decay of matrices, adam adds the decay to the gradient; muon is Muon for the
     layers' matrices, AdamW for the rest.
     """
@@ -98,14 +87,12 @@ class TrainConfig(Section):
     """The share of a matrix, times the learning rate, that each update takes away. For a new model of up to
     some 100,000 pairs, 6 / (learning_rate x max_updates) is right, with muon (docs/measurements/sizing.md).
     """
-    schedule: Changeable[Literal["inverse_sqrt", "linear", "cosine", "constant"]] = "inverse_sqrt"
+    schedule: Annotated[Changeable[PartName], PartOf("schedule")] = PartName("inverse_sqrt")
     """The learning rate after the warm-up; linear and cosine reach zero one update after the last."""
     warmup: Annotated[Changeable[NonNegative], Searched(10, 8000, log=True)] = 4000
     """Updates over which the learning rate rises linearly."""
-    loss: LossName = "cross_entropy"
-    """cross_entropy is label-smoothed; companions bring others; custom is a class of a Python program."""
-    loss_settings: Changeable[dict[str, bool | int | float | str]] = Field({})
-    """The settings of a loss other than cross_entropy, by its own names: {weight: 5}."""
+    loss: Annotated[PartName, PartOf("loss")] = PartName("cross_entropy")
+    """cross_entropy is label-smoothed; companions bring others: {r_drop: {weight: 5}}."""
     label_smoothing: Annotated[Changeable[Probability], Searched(0.0, 0.3)] = 0.1
     """Share of the probability spread over the whole vocabulary (paper, section 5.4)."""
     guided_alignment: GuidedAlignmentConfig = GuidedAlignmentConfig()
@@ -128,7 +115,7 @@ class TrainConfig(Section):
     """Log the length of each layer's gradient, and the update's share of its weights, every log_every
     updates. On a GPU this turns CUDA graphs off.
     """
-    loggers: Changeable[list[LoggerName]] = Field([])
+    loggers: Changeable[list[Annotated[PartName, PartOf("logger")]]] = Field([])
     """Send metrics.jsonl also to tensorboard (files in the run's folder) or wandb (Weights & Biases,
     which receives the config and sample translations; WANDB_MODE=offline keeps them local), or to
     a companion's.
@@ -157,9 +144,9 @@ class TrainConfig(Section):
     """When training is finished, export the model into the run's folder if CTranslate2 is installed;
     commands on a CPU search with it.
     """
-    monitor: Annotated[Changeable[Monitor], Mark.AFFECTS_SCORES] = "BLEU"
+    monitor: Annotated[Changeable[Monitor], Mark.AFFECTS_SCORES] = PartName("BLEU")
     """The score that selects the best checkpoint: loss, or a metric of greedy translations, as in
-    evaluate.metrics; external is that of `train --monitor NAME=COMMAND`.
+    evaluate.metrics, or the NAME of `train --monitor NAME=COMMAND`.
     """
     monitor_set: Annotated[Changeable[str], Mark.AFFECTS_SCORES] = "mean"
     """With several validation sets: the name of the deciding one; mean weights all equally."""
@@ -173,10 +160,6 @@ class TrainConfig(Section):
             yield "train.freeze must leave the encoder or the decoder to train.lora, but names both"
         if self.average != "ema" and self.ema_decay != _EMA_DECAY:
             yield f"train.ema_decay must be left out without train.average: ema, but is {self.ema_decay}"
-        if self.loss == "cross_entropy" and self.loss_settings:
-            yield (
-                "train.loss_settings must be left out with loss: cross_entropy, which has none, but is given"
-            )
         if self.update_tokens and self.accumulate != 1:
             yield (
                 "train.accumulate must be 1 with train.update_tokens, which sets the size of the update, "
@@ -193,8 +176,6 @@ class TrainConfig(Section):
             yield "train.freeze must be left out without init_from, which names the frozen model"
         if self.freeze and config.model.kind != "transformer":
             yield f"train.freeze must be left out with model.kind: {config.model.kind}"
-        if self.packed is True and (reason := why_padded(config.model, self, config.data)):
-            yield f"train.packed must be auto or false where {reason}, but is true"
         if config.model.share_layers and (self.parallel == "fsdp" or self.lora.rank):
             key, value = ("parallel", "fsdp") if self.parallel == "fsdp" else ("lora.rank", self.lora.rank)
             must = "ddp" if key == "parallel" else 0

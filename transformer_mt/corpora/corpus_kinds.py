@@ -4,9 +4,18 @@ when a config names it: its module may import any other of ours.
 
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
-from pydantic import Discriminator, SerializeAsAny, Tag, WithJsonSchema, WrapValidator
+from pydantic import (
+    ConfigDict,
+    Discriminator,
+    SerializeAsAny,
+    Tag,
+    ValidationInfo,
+    WithJsonSchema,
+    WrapValidator,
+)
+from pydantic_core import PydanticCustomError
 
-from transformer_mt.companion import brought, checked_class
+from transformer_mt.companion import checked_class
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.file import FileCorpus
 from transformer_mt.corpora.held_out import AnySet, FromTrainCorpus
@@ -17,7 +26,8 @@ from transformer_mt.corpora.opus import OpusCorpus
 from transformer_mt.corpora.sacrebleu_sets import SacrebleuCorpus
 from transformer_mt.corpora.text import TextCorpus
 from transformer_mt.corpora.toy import ToyCorpus
-from transformer_mt.parts import load_part
+from transformer_mt.parts import load_part, names_of
+from transformer_mt.settings.section import OF_RUN
 
 TRAINING: tuple[type[Corpus], ...] = (
     HubCorpus,
@@ -48,43 +58,61 @@ def kind_of(corpus: Any) -> str | None:
     if not isinstance(corpus, dict):
         return None
     kinds = [kind.__name__ for kind in reversed(SETS) if corpus.keys() & set(kind.KEYS)]
-    kinds += [BROUGHT] if corpus.keys() & set(brought("corpus")) else []
-    is_slice = corpus.keys() & (HubCorpus.model_fields.keys() - Corpus.model_fields.keys())
-    return next(iter(kinds), HubCorpus.__name__ if is_slice else None)
+    kinds += [BROUGHT] if corpus.keys() & set(_others()) else []
+    if kinds:
+        return kinds[0]
+    own = corpus.keys() - Corpus.model_fields.keys()
+    return HubCorpus.__name__ if own & HubCorpus.model_fields.keys() else BROUGHT if own else None
 
 
 def keys_of_kinds() -> list[str]:
     """The keys that say which kind a corpus is."""
-    return [*(key for kind in SETS for key in kind.KEYS), *brought("corpus")]
+    return [*(key for kind in SETS for key in kind.KEYS), *_others()]
 
 
-def _brought(corpus: Any) -> Corpus:
-    """A corpus of a companion's kind, from its keys."""
+def _others() -> list[str]:
+    """The names of kinds that companions and programs bring."""
+    _, others = names_of("corpus")
+    return others
+
+
+class MissingCorpus(Corpus):
+    """A corpus of a run, of a kind that is not here: to translate, it need not be."""
+
+    model_config = ConfigDict(extra="allow")
+
+    def describe(self) -> str:
+        return ", ".join(f"{key} {value}" for key, value in (self.model_extra or {}).items())
+
+
+def _brought(corpus: Any, info: ValidationInfo, must: str) -> Corpus:
+    """A corpus of a companion's or a program's kind, from its keys."""
     if isinstance(corpus, Corpus):
         return corpus
-    name = next(name for name in brought("corpus") if name in corpus)
-    kind: type[Corpus] = checked_class(load_part("corpus", name), Corpus, f"the corpus {name}")
+    name = next((name for name in _others() if name in corpus), None)
+    if name is None and info.context is not OF_RUN:
+        raise PydanticCustomError("corpus_kind", "{must}", {"must": must})
+    kind: type[Corpus] = MissingCorpus
+    if name is not None:
+        kind = checked_class(load_part("corpus", name), Corpus, f"the corpus {name}")
     return kind.model_validate(corpus)
 
 
 def _one_of(kinds: tuple[type[AnySet], ...]) -> Any:
     examples = [kind.EXAMPLE for kind in kinds if kind.EXAMPLE]
-    examples[len(TRAINING) - 1 : len(TRAINING) - 1] = [f"{{{name}: ...}}" for name in brought("corpus")]
+    examples[len(TRAINING) - 1 : len(TRAINING) - 1] = [f"{{{name}: ...}}" for name in _others()]
     *examples, last = examples
+    must = f"must be a corpus: {', '.join(examples)} or {last}"
     schema = (
         {"enum": []}
-        if not brought("corpus")
-        else {"anyOf": [{"type": "object", "required": [name]} for name in brought("corpus")]}
+        if not _others()
+        else {"anyOf": [{"type": "object", "required": [name]} for name in _others()]}
     )
-    validator = WrapValidator(lambda corpus, _: _brought(corpus))
+    validator = WrapValidator(lambda corpus, _, info: _brought(corpus, info, must))
     of_others = Annotated[SerializeAsAny[Corpus], validator, WithJsonSchema(schema), Tag(BROUGHT)]
     return Annotated[
         Union[(*(Annotated[kind, Tag(kind.__name__)] for kind in kinds), of_others)],
-        Discriminator(
-            kind_of,
-            custom_error_type="corpus_kind",
-            custom_error_message=f"must be a corpus: {', '.join(examples)} or {last}",
-        ),
+        Discriminator(kind_of, custom_error_type="corpus_kind", custom_error_message=must),
     ]
 
 

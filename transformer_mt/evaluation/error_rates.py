@@ -83,14 +83,17 @@ class ErrorRate(MeanMetric):
 
 
 def exact_match(rules: EvaluateConfig, target_lang: str) -> ExactMatch:
+    """The share of translations that equal a reference."""
     return ExactMatch(rules.lowercase)
 
 
 def wer(rules: EvaluateConfig, target_lang: str) -> ErrorRate:
+    """Word errors (substitutions, insertions, deletions) per word of the nearest reference."""
     return ErrorRate("WER", rules.lowercase)
 
 
 def cer(rules: EvaluateConfig, target_lang: str) -> ErrorRate:
+    """Character errors per character of the nearest reference."""
     return ErrorRate("CER", rules.lowercase)
 
 

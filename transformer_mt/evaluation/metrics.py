@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from transformer_mt.config.custom_parts import external_monitor
+from transformer_mt.config.build_part import part_settings
 from transformer_mt.config.evaluate_section import EvaluateConfig
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.evaluation.metric import Metric, References, Score, checked_metric
@@ -39,9 +39,9 @@ def metrics_by_test(
 
 
 def _build(name: str, rules: EvaluateConfig, target_lang: str) -> Metric:
-    if name == "external":
-        return checked_metric(external_monitor(), "train.monitor")
-    return checked_metric(load_part("metric", name)(rules, target_lang), f"the metric {name}")
+    kind = load_part("metric", name)
+    metric = kind(rules, target_lang, **part_settings(kind, name, "evaluate.metrics"))
+    return checked_metric(metric, f"the metric {name}")
 
 
 def corpus_scores(

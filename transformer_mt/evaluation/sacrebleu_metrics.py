@@ -90,6 +90,7 @@ def build_bleu(target_lang: str, tokenize: str, lowercase: bool) -> Bleu:
 
 
 def bleu(rules: EvaluateConfig, target_lang: str) -> Bleu:
+    """BLEU (Papineni et al. 2002), with the tokenizer of the language."""
     return build_bleu(target_lang, rules.tokenize, rules.lowercase)
 
 
@@ -119,10 +120,12 @@ def build_chrf(lowercase: bool, word_order: int) -> SacrebleuMetric:
 
 
 def chrf(rules: EvaluateConfig, target_lang: str) -> SacrebleuMetric:
+    """The F-score of character n-grams up to six (Popović 2015)."""
     return build_chrf(rules.lowercase, word_order=0)
 
 
 def chrf_plus_plus(rules: EvaluateConfig, target_lang: str) -> SacrebleuMetric:
+    """chrF with words and pairs of words (Popović 2017)."""
     return build_chrf(rules.lowercase, word_order=2)
 
 

@@ -128,7 +128,7 @@ def evaluate(
         for (src, targets), result in zip(test.sentences, results)
     ]
     languages = test.languages or languages
-    decode = translator.decode.model_dump()
+    decode = translator.decode.model_dump(mode="json")
     search = translator.decode.in_words
     expected, withheld = quality.expected, quality.withheld
     return Evaluation(scores, rows, search, decode, tag, languages, weights, expected, withheld)

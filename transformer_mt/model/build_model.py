@@ -1,14 +1,15 @@
 """From a config to a model: the only module where a kind is chosen by its name."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar, cast
+from functools import partial
+from typing import Any, Literal, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_mt.companion import shown
-from transformer_mt.config.custom_parts import brought_score
+from transformer_mt.companion import Kind, shown
+from transformer_mt.config.build_part import part_class, part_settings
 from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.data.vocabulary.numbering import EOS
 from transformer_mt.errors import InputError
@@ -16,7 +17,6 @@ from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.interface import TranslationModel, alignment_layer
 from transformer_mt.model.language_models import DecoderModel, EncoderModel, PredictionHead
 from transformer_mt.model.masks import Positions
-from transformer_mt.model.norm import RMSNorm
 from transformer_mt.model.positions import AddedPositions, NoPositions
 from transformer_mt.model.transformer import (
     Decoder,
@@ -24,8 +24,6 @@ from transformer_mt.model.transformer import (
     Embedding,
     Encoder,
     EncoderLayer,
-    FeedForward,
-    GatedFeedForward,
     Residual,
     Transformer,
 )
@@ -39,12 +37,11 @@ from transformer_mt.model.variants.recurrent import (
     SourceAttention,
 )
 from transformer_mt.model.variants.variants import PredictedCentre, VariantAttention
-from transformer_mt.parts import is_ours, load_part
+from transformer_mt.parts import is_ours
+from transformer_mt.settings.part import PartName
 
 Role = Literal["encoder", "decoder", "cross"]
-Layer = TypeVar("Layer", bound=nn.Module)
-
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
+Block = TypeVar("Block", bound=nn.Module)
 
 
 def build_model(
@@ -79,24 +76,26 @@ def _transformer(
     """Build a Transformer with encoder and decoder, or with one of them, as `kind` says."""
 
     def feed_forward() -> nn.Module:
-        if c.activation == "swiglu":
-            return GatedFeedForward(c.d_model, c.d_ff, c.ffn_dropout)
-        return FeedForward(c.d_model, c.d_ff, _ACTIVATIONS[c.activation], c.ffn_dropout)
+        kind = _part("feed_forward", c.feed_forward, "model.feed_forward", nn.Module)
+        return _checked_block(kind(c.d_model, c.d_ff, c.ffn_dropout), c.d_model, "model.feed_forward")
 
     def norm() -> nn.Module:
-        return RMSNorm(c.d_model) if c.norm_kind == "rms" else nn.LayerNorm(c.d_model)
+        kind = _part("norm", c.norm_kind, "model.norm_kind", nn.Module)
+        return _checked_block(kind(c.d_model), c.d_model, "model.norm_kind")
 
     def residual() -> Residual:
-        return Residual(norm(), c.norm == "pre", c.dropout)
+        return _part("residual", c.norm, "model.norm", Residual)(norm, c.dropout)
 
     def positions() -> AddedPositions:
-        kind = load_part("position", c.position)
-        if isinstance(kind, type) and issubclass(kind, AddedPositions):
-            return kind.of(c.d_model, max_length + (c.kind == "encoder"))  # which reads BOS, too
+        kind = part_class("position", c.position, "model.position", (AddedPositions, PositionBias))
+        if issubclass(kind, AddedPositions):  # an encoder alone reads BOS, too
+            most = max_length + (c.kind == "encoder")
+            return kind.of(c.d_model, most, **part_settings(kind, c.position, "model.position"))
         return NoPositions()
 
     def final_norm() -> nn.Module:
-        return norm() if c.norm == "pre" else nn.Identity()
+        kind = part_class("residual", c.norm, "model.norm", Residual)
+        return norm() if kind.final_norm else nn.Identity()
 
     def embedding(tokens: nn.Embedding, first: int | None = None) -> Embedding:
         return Embedding(tokens, positions(), c.dropout, first, norm() if c.embedding_norm else None)
@@ -121,7 +120,8 @@ def _transformer(
         return Decoder(_shared(layers, c.share_layers), final_norm(), c.layer_drop)
 
     if c.kind == "encoder":
-        head = PredictionHead(c.d_model, _ACTIVATIONS.get(c.activation, F.gelu))
+        block = part_class("feed_forward", c.feed_forward, "model.feed_forward", nn.Module)
+        head = PredictionHead(c.d_model, getattr(block, "activation", F.gelu))
         return EncoderModel(embedding(src_tokens), encoder(), head, output)
     if c.kind == "decoder":
         return DecoderModel(embedding(tgt_tokens), decoder(has_source=False), output)
@@ -131,7 +131,7 @@ def _transformer(
     )
 
 
-def _shared(layers: list[Layer], is_shared: bool) -> list[Layer]:
+def _shared(layers: list[Block], is_shared: bool) -> list[Block]:
     """The layers. With `is_shared` all use the parameters of the first one, as in the Universal
     Transformer (Dehghani et al. 2019), but without its adaptive halting.
     """
@@ -181,33 +181,35 @@ def build_attention(config: ModelConfig, role: Role) -> MultiHeadAttention:
 
 
 def _position_bias(c: ModelConfig) -> PositionBias | None:
-    kind, head_width = load_part("position", c.position), c.d_model // c.num_heads
-    if isinstance(kind, type) and issubclass(kind, AddedPositions):
+    key, head_width = "model.position", c.d_model // c.num_heads
+    kind = part_class("position", c.position, key, (AddedPositions, PositionBias))
+    if not issubclass(kind, PositionBias):
         return None
-    if is_ours("position", c.position):
-        return cast(PositionBias, kind.of(c.num_heads, head_width, c.relative_distance))
-    return _checked_position(kind(c.num_heads, head_width), c.num_heads, head_width, c.position)
+    bias = kind.of(c.num_heads, head_width, **part_settings(kind, c.position, key))
+    return bias if is_ours("position", c.position) else _checked_position(bias, c.num_heads, head_width)
 
 
-def _score(kind: str, num_heads: int, head_width: int, max_length: int = 0) -> Score:
-    if is_ours("attention_score", kind):
-        return cast(Score, load_part("attention_score", kind).of(num_heads, head_width, max_length))
-    return _checked_score(brought_score(kind, num_heads, head_width), num_heads, head_width, kind)
+def _score(name: PartName, num_heads: int, head_width: int, max_length: int = 0) -> Score:
+    key = "model.attention.score"
+    kind = part_class("attention_score", name, key, Score)
+    score = kind.of(num_heads, head_width, max_length, **part_settings(kind, name, key))
+    return score if is_ours("attention_score", name) else _checked_score(score, num_heads, head_width)
+
+
+def _part(kind: Kind, name: PartName, key: str, base: type[Block]) -> Callable[..., Block]:
+    """Builds parts of this name from their other arguments."""
+    made = part_class(kind, name, key, base)
+    return partial(made, **part_settings(made, name, key))
 
 
 _TRIED = 2, 3
 """Queries and keys of the trial of a part that others bring."""
 
 
-def _checked_score(score: Any, num_heads: int, head_width: int, kind: str) -> Score:
+def _checked_score(score: Score, num_heads: int, head_width: int) -> Score:
     """The score that a companion or a program brings, tried once. InputError if its result has another shape
     or no gradient: the model would learn something else, without a word.
     """
-    if not isinstance(score, Score):
-        raise InputError(
-            f"`model.attention.score: {kind}` must make a Score (model/variants/attention_scores.py), but "
-            f"makes {shown(score)}"
-        )
     queries, keys = _TRIED
     with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
         q, k = (torch.randn(1, num_heads, n, head_width, requires_grad=True) for n in _TRIED)
@@ -219,13 +221,8 @@ def _checked_score(score: Any, num_heads: int, head_width: int, kind: str) -> Sc
     return score
 
 
-def _checked_position(bias: Any, num_heads: int, head_width: int, kind: str) -> PositionBias:
+def _checked_position(bias: PositionBias, num_heads: int, head_width: int) -> PositionBias:
     """The same for a position bias."""
-    if not isinstance(bias, PositionBias):
-        raise InputError(
-            f"`model.position: {kind}` must make a PositionBias (model/variants/position_bias.py), but makes "
-            f"{shown(bias)}"
-        )
     queries, keys = _TRIED
     q, weights = (torch.zeros(1, num_heads, *sides) for sides in ((queries, head_width), _TRIED))
     positions, name = Positions.of(queries, keys, q.device), shown(type(bias))
@@ -237,6 +234,15 @@ def _checked_position(bias: Any, num_heads: int, head_width: int, kind: str) -> 
     if values is not None:
         _check_shape(values, q.shape, f"{name}.value_bias must give [batch, heads, queries, width]")
     return bias
+
+
+def _checked_block(block: Block, d_model: int, key: str) -> Block:
+    """The same for a norm or a feed-forward network: it must keep the shape."""
+    if not type(block).__module__.startswith(("transformer_mt.", "torch.")):
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            x = torch.randn(*_TRIED, d_model)
+            _check_shape(block(x), x.shape, f"`{key}`: {shown(type(block))} must keep the shape of its input")
+    return block
 
 
 def _broadcasts(shape: Sequence[int], wanted: Sequence[int]) -> bool:

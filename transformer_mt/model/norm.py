@@ -1,8 +1,11 @@
-"""Root mean square normalisation."""
+"""The norms of `model.norm_kind`: each is built with the width of what it normalises."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+LayerNorm = nn.LayerNorm
+"""The paper's norm (Ba et al. 2016)."""
 
 
 class RMSNorm(nn.Module):

@@ -4,6 +4,8 @@ the position of the first token, or in packed rows that of each.
 Letters: B sentences, T length, D width.
 """
 
+from typing import Any, ClassVar
+
 import torch
 from torch import Tensor, nn
 
@@ -36,10 +38,16 @@ def fairseq_sinusoids(length: int, d_model: int) -> Tensor:
 class AddedPositions(nn.Module):
     """The base of positions that are added to embeddings."""
 
+    bounded: ClassVar[bool] = False
+    """Has weights for each of data.max_length positions, and no more."""
+
     @classmethod
-    def of(cls, d_model: int, max_length: int) -> "AddedPositions":
+    def of(cls, d_model: int, max_length: int, **settings: Any) -> "AddedPositions":
         """Build the positions of sequences of up to `max_length` tokens."""
-        return cls()
+        return cls(d_model, **settings)
+
+    def __init__(self, d_model: int = 1) -> None:
+        super().__init__()
 
     def forward(self, x_BTD: Tensor, start: int | Tensor = 0) -> Tensor:
         raise NotImplementedError
@@ -53,10 +61,6 @@ class SinusoidalPositions(AddedPositions):
     def __init__(self, d_model: int) -> None:
         super().__init__()
         self.register_buffer("table", self.formula(512, d_model), persistent=False)
-
-    @classmethod
-    def of(cls, d_model: int, max_length: int) -> "SinusoidalPositions":
-        return cls(d_model)
 
     @staticmethod
     def formula(length: int, d_model: int) -> Tensor:
@@ -92,12 +96,14 @@ class NoPositions(AddedPositions):
 class LearnedPositions(AddedPositions):
     """Adds one learned vector for each of `max_length` positions (paper, table 3, row E)."""
 
+    bounded = True
+
     def __init__(self, d_model: int, max_length: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(max_length, d_model)
 
     @classmethod
-    def of(cls, d_model: int, max_length: int) -> "LearnedPositions":
+    def of(cls, d_model: int, max_length: int, **settings: Any) -> "LearnedPositions":
         return cls(d_model, max_length)
 
     @property

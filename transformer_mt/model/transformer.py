@@ -6,6 +6,7 @@ beam), N = B x W rows.
 
 import math
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -25,17 +26,28 @@ from transformer_mt.model.state import DecoderState, LayerState
 class FeedForward(nn.Module):
     """FFN(x) = max(0, x W1 + b1) W2 + b2, the same at each position (paper, equation 2)."""
 
-    def __init__(
-        self, d_model: int, d_ff: int, activation: Callable[[Tensor], Tensor], dropout: float = 0.0
-    ) -> None:
+    activation: Callable[[Tensor], Tensor] = staticmethod(F.relu)
+
+    def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0) -> None:
         super().__init__()
-        self.activation = activation
         self.inner = nn.Linear(d_model, d_ff)
         self.outer = nn.Linear(d_ff, d_model)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.outer(self.dropout(self.activation(self.inner(x))))
+
+
+class GeluFeedForward(FeedForward):
+    """The same with GELU (Hendrycks and Gimpel 2016), as in BERT and GPT."""
+
+    activation = staticmethod(F.gelu)
+
+
+class SiluFeedForward(FeedForward):
+    """The same with SiLU, also called swish (Elfwing et al. 2018)."""
+
+    activation = staticmethod(F.silu)
 
 
 class GatedFeedForward(nn.Module):
@@ -55,19 +67,34 @@ class GatedFeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """x + Sublayer(x), with LayerNorm, or another norm, after the sum as in the paper (`post`) or before the
-    sublayer (`pre`).
-    """
+    """x + Sublayer(x), with a norm. The base of `model.norm`."""
 
-    def __init__(self, norm: nn.Module, pre_norm: bool, dropout: float) -> None:
+    final_norm: ClassVar[bool] = False
+    """Whether a stack of layers needs a norm after the last one."""
+
+    def __init__(self, norm: Callable[[], nn.Module], dropout: float) -> None:
+        """`norm` makes a new norm of the model's width."""
         super().__init__()
-        self.norm = norm
-        self.pre_norm = pre_norm
+        self.norm = norm()
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        if self.pre_norm:
-            return x + self.dropout(sublayer(self.norm(x)))
+        raise NotImplementedError
+
+
+class PreNorm(Residual):
+    """x + Sublayer(norm(x)): trains reliably also without a long warm-up (Xiong et al. 2020)."""
+
+    final_norm = True
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        return x + self.dropout(sublayer(self.norm(x)))
+
+
+class PostNorm(Residual):
+    """norm(x + Sublayer(x)), as in the paper (section 3.1)."""
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         return self.norm(x + self.dropout(sublayer(x)))
 
 

@@ -110,7 +110,7 @@ class RunFolder:
         if not self.config_file.exists():
             raise InputError(f"{self}: must be a run's folder, but holds no {self.config_file.name}")
         overrides = [f"decode.{key}={_yaml(value)}" for key, value in (decode or {}).items()]
-        return load_config(self.config_file, overrides)
+        return load_config(self.config_file, overrides, of_run=True)
 
     def tokenizer(self) -> Tokenizer:
         """The vocabulary. InputError if there is none."""

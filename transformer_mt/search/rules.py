@@ -5,15 +5,30 @@ belongs to. Beam search and sampling apply the same list. Letters: N rows, t tok
 """
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-Rule = Callable[[Tensor, Tensor, Tensor], None]
+if TYPE_CHECKING:
+    from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 
 
-class MinLength:
+class Rule:
+    """The base of all rules. A rule that a companion or a program brings for `decode.rules` is built with the
+    vocabulary, whose tokens have texts and ids (`tokenizer.all_pieces_tgt`), and the device of the
+    log-probabilities, and with `settings` if it has a section `Settings`.
+    """
+
+    def __init__(self, tokenizer: "Tokenizer", device: torch.device) -> None:
+        self.tokenizer, self.device = tokenizer, device
+
+    def __call__(self, tokens: Tensor, log_probs: Tensor, sentences: Tensor) -> None:
+        raise NotImplementedError
+
+
+class MinLength(Rule):
     """No end before `least` tokens, EOS not counted, nor what was given: the first `given[s]` tokens of
     sentence s.
     """
@@ -30,7 +45,7 @@ class MinLength:
             log_probs[:, self._eos].masked_fill_(tokens.size(1) < least, -torch.inf)
 
 
-class NoRepeatNgram:
+class NoRepeatNgram(Rule):
     """No n tokens in a row twice in a translation (Paulus et al. 2018, section 2.5, with n = 3)."""
 
     def __init__(self, n: int) -> None:
@@ -50,7 +65,7 @@ def _forbid(log_probs: Tensor, tokens: Tensor, where: Tensor) -> None:
     log_probs.scatter_add_(1, tokens, log_probs.new_zeros(tokens.shape).masked_fill_(where, -torch.inf))
 
 
-class BannedText:
+class BannedText(Rule):
     """Texts that are never written, in whatever pieces: the token that would complete one is impossible. The
     bytes of an unknown character are not read as text.
 
@@ -149,7 +164,7 @@ def _completes(piece: str, text: str, cut: int) -> bool:
     return piece.startswith(text[cut:])
 
 
-class Prefix:
+class Prefix(Rule):
     """The translation of sentence s begins with the tokens `prefixes[s]`, whatever the other rules say; these
     hold for what follows.
     """

@@ -9,7 +9,6 @@ from enum import Enum
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -21,9 +20,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from transformer_mt.companion import Kind
 from transformer_mt.errors import Setting
-from transformer_mt.parts import names_of
 
 MOST = 2**53
 """The largest whole number: floating-point numbers and JSON hold all up to it exactly."""
@@ -92,23 +89,17 @@ else:
     AutoOrPositive = one_of(Literal["auto"] | Positive, "auto or a whole number above 0")
 
 
-def names(kind: Kind, *more: str) -> Any:
-    """The type of a key whose values are the names of parts of a kind, or `more` words."""
-    ours, others = names_of(kind)
-    known = (*ours, *more, *others)
-    return Literal[known] if known else Annotated[str, AfterValidator(_nobody_brings)]
-
-
-def _nobody_brings(name: str) -> str:
-    raise PydanticCustomError("must_be", "must be a name that an installed companion brings")
-
-
 @dataclass(frozen=True)
 class OnlyForSearches:
     """Mark of a search setting that has no effect with other searches; a flag for it is then refused."""
 
     searches: tuple[str, ...]
 
+
+OF_RUN = {"config of a run": True}
+"""The context in which the config of a run is validated: it was checked when it was trained, and parts
+that only training uses may be missing.
+"""
 
 THOUSANDS = r"^\d+(\.\d+)?[kKM]$"
 """Whole numbers in thousands and millions."""
@@ -158,9 +149,16 @@ class Section(BaseModel):
         """The same for combinations with the other sections of the whole config."""
         yield from ()
 
+    def part_conflicts(self) -> Iterator[Conflict]:
+        """The same for parts that do not go together. They are imported for it, so the config of a run, which
+        was checked when it was trained, is not asked.
+        """
+        yield from ()
+
     @model_validator(mode="after")
-    def _has_no_conflicts(self) -> "typing.Self":
-        if conflicts := list(self.conflicts()):
+    def _has_no_conflicts(self, info: ValidationInfo) -> "typing.Self":
+        conflicts = [*self.conflicts(), *(self.part_conflicts() if info.context is not OF_RUN else ())]
+        if conflicts:
             raise Conflicts(conflicts)
         return self
 

@@ -5,20 +5,25 @@ import socket
 import torch
 
 from transformer_mt.config import Config
+from transformer_mt.config.build_part import part_settings
 from transformer_mt.data.alignment.pharaoh import read_links
 from transformer_mt.device import choose_device, choose_precision, use_device
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metrics import build_metrics
-from transformer_mt.model.build_model import build_attention
+from transformer_mt.model.build_model import build_model
 from transformer_mt.parts import is_ours, load_part
+from transformer_mt.settings.part import parts_named
 from transformer_mt.terms.glossary_file import read_glossary
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.reporting.loggers import check_loggers
 from transformer_mt.training.state.config_changes import refuse_different_ranks
 from transformer_mt.training.update.build_updater import build_loss
+from transformer_mt.training.update.schedule import build_schedule
 from transformer_mt.training.validate import validation_metrics
 from transformer_mt.translation.direction import can_translate
-from transformer_mt.translation.stages.stage import BroughtStage
+from transformer_mt.translation.stages.build_stages import brought_stage
+
+_ONE_LAYER = {"num_encoder_layers": 1, "num_decoder_layers": 1}
 
 
 def check_early(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.device, torch.dtype]:
@@ -35,18 +40,16 @@ def check_early(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.device
     _check_sets(config)
     if (glossary := config.data.terms.file) is not None:
         read_glossary(glossary, config.data.languages)
+    for key, kind, name in parts_named(config):
+        part_settings(load_part(kind, name), name, key)
     for name in config.decode.stages:
-        BroughtStage(load_part("stage", name)(), name)
-    scores = vars(config.model.attention.scores()).values()
-    if config.model.kind != "recurrent" and (
-        not is_ours("position", config.model.position)
-        or any(not is_ours("attention_score", score) for score in scores)
-    ):
-        with torch.random.fork_rng(devices=[]):
-            build_attention(config.model, "encoder"), build_attention(config.model, "cross")
+        brought_stage(name)
+    if any(not is_ours(kind, name) for _, kind, name in parts_named(config.model)):
+        with torch.random.fork_rng(devices=[]):  # tried once, small
+            build_model(config.model.model_copy(update=_ONE_LAYER), 8, 8, True, 8)
     for file in config.train.guided_alignment.files:
         next(read_links(file), None)
-    build_loss(train)
+    build_loss(train), build_schedule(train)
     check_loggers(train.loggers)
     dtype = choose_precision(train.precision, device)
     _refuse_bf16_weights(config, dtype)

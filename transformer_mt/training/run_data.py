@@ -19,6 +19,7 @@ from transformer_mt.device import keep_freed_memory
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.evaluation.sacrebleu_metrics import build_bleu
 from transformer_mt.messages import say
+from transformer_mt.settings.section import OF_RUN
 from transformer_mt.training.batch_budget import find_budget
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.state.config_changes import is_other_update_size, note_other_update_size
@@ -53,7 +54,8 @@ def prepare_data(
             "train.monitor: loss, but has none"
         )
     if saved is not None and saved.state["data_fingerprint"] != data.fingerprint:
-        has_other_tests = Config.model_validate(saved.state["config"]).data.test != config.data.test
+        before = Config.model_validate(saved.state["config"], context=OF_RUN)
+        has_other_tests = before.data.test != config.data.test
         what = "the test sets, which training leaves out," if has_other_tests else ""
         made_with = {
             "data.terms.file": config.data.terms.file,

@@ -25,6 +25,7 @@ from transformer_mt.locks import FolderLock, lock_folder, set_aside
 from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.runs.folder import RunFolder
+from transformer_mt.settings.section import OF_RUN
 from transformer_mt.training.data_notes import notes_on
 from transformer_mt.training.early_checks import check_early
 from transformer_mt.training.folder_checks import (
@@ -43,7 +44,7 @@ from transformer_mt.training.run_data import (
     open_batches,
     prepare_data,
 )
-from transformer_mt.training.state.config_changes import part_facts, report_other_parts
+from transformer_mt.training.state.config_changes import part_facts, refuse_other_files
 from transformer_mt.training.state.moving_average import MovingAverage
 from transformer_mt.training.state.parent import Parent, note_other_directions
 from transformer_mt.training.state.run import Run, model_for
@@ -88,7 +89,7 @@ def _open_run(written: Config, folder: RunFolder, fresh: bool, ranks: Ranks, hel
         )
     parts = part_facts(written)
     if saved is not None:
-        report_other_parts(saved.state.get("parts", {}), parts, folder)
+        refuse_other_files(saved.state.get("parts", {}), parts, folder)
     if not folder.is_finished:
         build_loss(written.train).check(written)
     if saved is None and needs_links(written) and not written.train.guided_alignment.files:
@@ -223,7 +224,7 @@ def _network(
 
 def _config_of(saved: Checkpoint, folder: RunFolder) -> Config:
     try:
-        return Config.model_validate(saved.state["config"])
+        return Config.model_validate(saved.state["config"], context=OF_RUN)
     except ValidationError as error:
         first = error.errors()[0]
         what = f"`{'.'.join(map(str, first['loc']))}`" if first["loc"] else f"config ({first['msg']})"

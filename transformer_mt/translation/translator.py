@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.config.custom_parts import MakeScore, using
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.runs.folder import RunFolder
@@ -153,18 +152,16 @@ class Translator:
         ensemble: Sequence[str | Path] = (),
         glossary: str | Path | None = None,
         memory: str | Path | None = None,
-        attention_score: MakeScore | None = None,
     ) -> "Translator":
         """Load a run's folder or an export. `decode` overrides settings of the search
         (`{"beam": 1}`), `glossary` is a file of terms, `memory` one of earlier translations. On a CPU, the
         engine `auto` uses a run's own export if it translates alike.
 
         `ensemble` names runs that translate with it. `dtype` is by default float32 for a run, and an export's
-        own type. `attention_score` is that of `train`, for runs with a custom one.
+        own type.
         """
         request = EngineRequest(engine, device, dtype, has_rules=glossary is not None)
-        with using(attention_score):
-            translator = cls.of_run(RunFolder(folder), request, decode, [RunFolder(of) for of in ensemble])
+        translator = cls.of_run(RunFolder(folder), request, decode, [RunFolder(of) for of in ensemble])
         return translator.with_files(glossary, memory)
 
     @classmethod

@@ -7,7 +7,7 @@ from tests.conftest import TINY
 from tests.helpers.command import run_command
 
 BERT = {"kind": "encoder", "norm": "post", "position": "learned", "embedding_norm": True}
-GPT = {"kind": "decoder", "norm": "pre", "position": "learned", "activation": "gelu"}
+GPT = {"kind": "decoder", "norm": "pre", "position": "learned", "feed_forward": "gelu"}
 
 
 def train_on_text(folder, name, objective, model, languages=("en", "en"), **train):

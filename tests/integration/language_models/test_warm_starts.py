@@ -105,7 +105,7 @@ def test_halves_that_do_not_fit_are_refused_with_all_reasons(bert, gpt, folder):
         "`model.d_ff` must be 64, as in runs/bert, but is 96",
         "`model.d_ff` must be 64, as in runs/gpt, but is 96",
         "`model.norm` must be 'pre', as in runs/gpt, but is 'post'",
-        "`model.activation` must be 'gelu', as in runs/gpt, but is 'relu'",
+        "`model.feed_forward` must be 'gelu', as in runs/gpt, but is 'relu'",
         "`model.embedding_norm` must be False, as in runs/gpt, but is True",
     }
 

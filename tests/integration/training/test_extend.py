@@ -1,4 +1,4 @@
-"""The programs of docs/how_to/extend.md run as they stand there, on a smaller model."""
+"""A program's own parts: the example of docs/how_to/extend.md, and what a run keeps of them."""
 
 import contextlib
 import io
@@ -7,15 +7,15 @@ import re
 import pytest
 
 from tests.conftest import ROOT
-from transformer_mt import Translator, load_config, train
-from transformer_mt.config.custom_parts import using
+from transformer_mt import Translator, load_config, register, train
 from transformer_mt.config.packable import why_padded
 from transformer_mt.errors import InputError
-from transformer_mt.files import read_objects
+from transformer_mt.evaluation.metric import MeanMetric
+from transformer_mt.parts import unregister
 from transformer_mt.training.update.loss_kinds import Loss
 
 PAGE = (ROOT / "docs/how_to/extend.md").read_text(encoding="utf-8")
-*_, SCORE, LOSS, METRIC, CORPUS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PROGRAM = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
 SMALLER = (
     '"model.d_model=32", "model.d_ff=64", "train.max_updates=3", "train.batch_tokens=600", '
     '"tokenizer.vocab_size=450", "data.train.size=800", '
@@ -23,58 +23,45 @@ SMALLER = (
 
 
 @pytest.fixture
-def program(tmp_path, monkeypatch):
-    """Runs a program in an empty folder, and returns its variables and what it printed."""
+def registered():
+    """Registers parts for one test."""
+    names = []
+
+    def add(kind, name, part):
+        register(kind, name, part)
+        names.append((kind, name))
+
+    yield add
+    for kind, name in names:
+        unregister(kind, name)
+
+
+@pytest.fixture
+def laplace(tmp_path, monkeypatch):
+    """The example as it stands on the page, with a smaller model: its class."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "configs").symlink_to(ROOT / "configs")
+    variables, out = {}, io.StringIO()
+    assert '["model.att' in PROGRAM
+    program = PROGRAM.replace('["model.att', f'[{SMALLER}"model.att')
+    with contextlib.redirect_stdout(out):
+        exec(compile(program, "extend.md", "exec"), variables)
+    assert out.getvalue().count("\n") == 1
+    yield variables["Laplace"]
+    with contextlib.suppress(KeyError):
+        unregister("attention_score", "laplace")
 
-    def run(code):
-        variables, out = {}, io.StringIO()
-        with contextlib.redirect_stdout(out):
-            exec(compile(code, "extend.md", "exec"), variables)
-        return variables, out.getvalue()
 
-    return run
-
-
-def test_a_model_is_trained_with_a_score_of_the_program(program, cli, tmp_path):
-    assert '["model.att' in SCORE
-    variables, out = program(SCORE.replace('["model.att', f"[{SMALLER}" + '"model.att'))
-    assert out.count("\n") == 1
-    weights = Translator.load("runs/laplace", attention_score=variables["Laplace"]).engine.model.state_dict()
+def test_a_model_is_trained_with_a_score_of_the_program(laplace, cli, tmp_path):
+    weights = Translator.load("runs/laplace").engine.model.state_dict()
     assert sum(name.endswith("score.scale") for name in weights) == 6  # encoder, decoder and cross, two each
-    with pytest.raises(InputError, match="`model.attention.score: custom` must be given its class in Python"):
-        Translator.load("runs/laplace", engine="torch")
+    unregister("attention_score", "laplace")
     for words in (["evaluate", "runs/laplace"], ["translate", "runs/laplace", "x"]):
         status, _, err = cli(*words, cwd=tmp_path)
-        assert status == 2 and "must be given its class in Python" in err
-
-
-def test_a_model_is_trained_with_a_loss_of_the_program(program, cli, tmp_path):
-    code = LOSS.replace('["train.loss', f'[{SMALLER}"train.log_every=1", "train.loss')
-    program(code)
-    plain = code.replace('0.2"', '0.0", "train.label_smoothing=0.0"').replace(
-        "runs/less_confident", "runs/plain"
-    )
-    usual = plain.replace(', "train.loss_settings.weight=0.0"', "").replace("=custom", "=cross_entropy")
-    program(plain)
-    program(usual.replace("runs/plain", "runs/usual").replace(", loss=LessConfident", ""))
-    losses = [
-        [
-            entry["loss"]
-            for entry in read_objects(tmp_path / f"runs/{name}/metrics.jsonl")
-            if "grad_norm" in entry
-        ]
-        for name in ("less_confident", "plain", "usual")
-    ]
-    assert losses[1] == pytest.approx(losses[2], rel=1e-3) and losses[0] != pytest.approx(losses[1], rel=1e-3)
-    assert cli("translate", "runs/less_confident", "x", cwd=tmp_path)[0] == 0
-    status, _, err = cli(
-        "train", "runs/less_confident/config.yaml", "--out", "runs/less_confident", cwd=tmp_path
-    )
-    assert (
-        status == 2 and "`train.loss: custom` must be given its class in Python: train(config, loss=" in err
-    )
+        assert status == 2 and "needs the attention score laplace, which is not here: " in err
+        assert err.rstrip().endswith(".Laplace")
+    with pytest.raises(InputError, match="needs the attention score laplace, which is not here"):
+        Translator.load("runs/laplace")
 
 
 class OneSentenceInARow(Loss):
@@ -84,28 +71,56 @@ class OneSentenceInARow(Loss):
         return forward(batch).cross_entropy(0.0)
 
 
-def test_a_loss_that_cannot_be_packed_gets_padded_batches(write_config, tmp_path):
-    config = load_config(write_config(), ["train.max_updates=2", "train.loss=custom"])
-    folder = train(config, tmp_path / "run", loss=OneSentenceInARow)
+def test_a_loss_that_cannot_be_packed_gets_padded_batches(write_config, tmp_path, registered, cli):
+    registered("loss", "padded", OneSentenceInARow)
+    config = load_config(write_config(), ["train.max_updates=2", "train.loss=padded"])
+    folder = train(config, tmp_path / "run")
     assert load_config(folder / "config.yaml").train.packed is False
-    sections = config.model, config.train, config.data
-    assert why_padded(*sections) is None
-    with using(loss=OneSentenceInARow):
-        assert why_padded(*sections) == "train.loss is custom, which reads one sentence in a row"
-    packed = load_config(write_config(), ["train.loss=custom", "train.packed=true"])  # that of a run, say
-    wrong = pytest.raises(InputError, match="train.packed must be auto or false where train.loss is custom")
-    with using(loss=OneSentenceInARow), wrong:
-        load_config(write_config(), ["train.loss=custom", "train.packed=true"])
-    assert packed.train.packed is True
+    reason = "train.loss is padded, which reads one sentence in a row"
+    assert why_padded(config.model, config.train, config.data) == reason
+    with pytest.raises(InputError, match=f"train.packed must be auto or false where {reason}"):
+        load_config(write_config(), ["train.loss=padded", "train.packed=true"])
+    unregister("loss", "padded")
+    assert cli("translate", folder, "x")[0] == 0  # it only trained the model
+    status, _, err = cli("train", folder / "config.yaml", "--out", folder)
+    assert status == 2 and "`train.loss` needs the loss padded, which is not here: " in err
+    register("loss", "padded", OneSentenceInARow)
 
 
-def test_a_metric_of_the_program_scores(program, tiny_run, tmp_path):
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs/demo").symlink_to(tiny_run)
-    _, out = program(METRIC)
-    assert re.fullmatch(r"first word \d+\.00  cased\n", out)
+class Length(MeanMetric):
+    name = "length"
+
+    def __init__(self, evaluate_config, target_lang):
+        pass
+
+    def statistics(self, sources, translations, references):
+        return [(float(len(translation)), 1.0) for translation in translations]
+
+    def signature(self, references):
+        return "letters"
 
 
-def test_a_corpus_of_the_program_is_a_file(program, tmp_path):
-    program(CORPUS)
-    assert (tmp_path / "pairs.tsv").read_text(encoding="utf-8") == "The dog sleeps.\tDer Hund schläft.\n"
+def test_a_metric_of_the_program_chooses_the_best_checkpoint(write_config, tmp_path, registered):
+    registered("metric", "length", Length)
+    folder = train(load_config(write_config(), ["train.monitor=length"]), tmp_path / "run")
+    assert "length" in (folder / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "part, message",
+    [
+        (("los", "mine", Length), "but is of 'los'; did you mean loss?"),
+        (("metric", "BLEU", Length), "there is a metric BLEU already; register yours under another name"),
+        (("loss", "simcut", Length), "there is a loss simcut already"),
+        (("loss", "mine", 5), "the loss mine must be a class, but is 5"),
+    ],
+)
+def test_what_cannot_be_registered_is_said(part, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        register(*part)
+
+
+def test_a_name_may_be_registered_again_as_in_a_notebook(registered, write_config):
+    registered("loss", "mine", Length)
+    register("loss", "mine", OneSentenceInARow)
+    assert load_config(write_config(), ["train.loss=mine"]).train.loss == "mine"

@@ -210,9 +210,11 @@ def test_a_command_can_choose_the_best_checkpoint(write_config, tmp_path, cli):
     assert {entry["scores"][0]["name"] for entry in valid} == {"shortness"}
     best = [entry["step"] for entry in valid if entry["is_best"]][-1]
     assert values[best // 6 - 1] == max(values)
-    assert "monitor: external" in (tmp_path / "run/config.yaml").read_text()
-    status, _, err = cli("train", words[1], "train.monitor=external", "--out", tmp_path / "other")
-    assert status == 2 and "`train.monitor: external` must be given its metric, with --monitor" in err
+    assert "monitor: shortness" in (tmp_path / "run/config.yaml").read_text()
+    assert cli("translate", tmp_path / "run", "The dog sleeps.")[0] == 0
+    status, _, err = cli("train", words[1], "--out", tmp_path / "run")
+    assert status == 2 and "`train.monitor` needs the metric shortness, which is not here: command:" in err
+    assert "of `train --monitor shortness=COMMAND`" in err
     assert cli("train", words[1], "--monitor", "x")[2].endswith("--monitor must be NAME=COMMAND, but is x\n")
 
 
@@ -594,7 +596,7 @@ def test_a_second_run_of_the_same_seed_is_the_same(run):
     "overrides",
     [
         ["model.position=learned", "model.norm=post"],
-        ["tokenizer.shared=false", "tokenizer.vocab_size=400", "model.activation=swiglu"],
+        ["tokenizer.shared=false", "tokenizer.vocab_size=400", "model.feed_forward=swiglu"],
         ["model.norm_kind=rms", "model.qk_norm=true", "model.num_kv_heads=1", "train.average=ema"],
         ["model.share_layers=true", "model.num_encoder_layers=3", "model.layer_drop=0.2"],
         [

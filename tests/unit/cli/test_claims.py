@@ -109,12 +109,12 @@ def test_the_exports_hold_what_their_page_says():
 
     values = {row[0]: row[1] for row in reference_rows(config_page())}
     scores = set(values["model.attention.score.encoder"]) - {"concat", "location", "custom"}
-    assert "`scaled_dot` attention and any norm, activation and position but ALiBi" in page
+    assert "`scaled_dot` attention and any norm, feed-forward network\nand position but ALiBi" in page
     assert "no windows and no hard attention" in page
     ours = ToCTranslate2()
     assert refused(ours, "model.attention.score", scores) == scores - {"scaled_dot"}
     assert refused(ours, "model.position", values["model.position"]) == {"alibi"}
-    for key in ("model.norm", "model.norm_kind", "model.activation"):
+    for key in ("model.norm", "model.norm_kind", "model.feed_forward"):
         assert refused(ours, key, values[key]) == set(), key
     assert refused(ours, "model.attention.window", [0, 3]) == {3}
     assert refused(ours, "model.attention.hard", ["true", "false"]) == {"true"}
@@ -124,7 +124,7 @@ def test_the_exports_hold_what_their_page_says():
     theirs = ToHuggingFace()
     for norm, text in held.items():
         with_norm = f"model.norm={norm}", "model.position=sinusoidal"
-        for key in ("model.activation", "model.position"):
+        for key in ("model.feed_forward", "model.position"):
             allowed = set(re.findall("`([a-z_]+)`", text)) | set(re.findall(r"`[a-z_]+: ([a-z_]+)`", text))
             fits = set(values[key]) - refused(
                 theirs, key, values[key], *with_norm[: 1 + (key != "model.position")]

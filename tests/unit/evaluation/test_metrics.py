@@ -8,7 +8,7 @@ import pytest
 import sacrebleu
 import sentencepiece
 
-from transformer_mt.config.evaluate_section import METRICS, EvaluateConfig
+from transformer_mt.config.evaluate_section import EvaluateConfig
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation import external_metric
@@ -21,6 +21,7 @@ from transformer_mt.evaluation.metrics import (
     tokenised_note,
 )
 from transformer_mt.evaluation.sacrebleu_metrics import bleu_tokenizer
+from transformer_mt.parts import names_of
 
 SOURCES = ["A man sleeps on the sofa.", "Two dogs run around in the snow."]
 HYPOTHESES = ["Ein Mann schläft auf dem Sofa.", "Zwei Hunde laufen im Schnee herum."]
@@ -86,7 +87,9 @@ def test_error_rates_are_edits_for_each_word_or_character_of_the_reference():
 
 
 def test_a_score_is_the_value_of_the_sum_of_the_sentences_statistics():
-    for metric in build_metrics(EvaluateConfig(), "de", [name for name in METRICS if name != "spBLEU"]):
+    for metric in build_metrics(
+        EvaluateConfig(), "de", [name for name in names_of("metric")[0] if name != "spBLEU"]
+    ):
         statistics = metric.statistics(SOURCES, HYPOTHESES, REFERENCES)
         first = metric.score(SOURCES[:1], HYPOTHESES[:1], REFERENCES[:1])
         assert metric.value(statistics[0].tolist()) == pytest.approx(first.value), metric.name

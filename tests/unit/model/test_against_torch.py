@@ -11,7 +11,7 @@ from transformer_mt.model.masks import attend_to
 D, H, FF = 16, 4, 32
 
 
-def ours(norm, activation="relu"):
+def ours(norm, feed_forward="relu"):
     config = ModelConfig(
         d_model=D,
         d_ff=FF,
@@ -20,7 +20,7 @@ def ours(norm, activation="relu"):
         num_decoder_layers=1,
         dropout=0.0,
         norm=norm,
-        activation=activation,
+        feed_forward=feed_forward,
     )
     torch.manual_seed(0)
     model = build_model(config, 20, 20, True, 20)

@@ -26,14 +26,12 @@ def kinds():
         yield {"norm": norm, "position": position, "attention": {"score": score, "window": window}}
     for norm, position, score, look in itertools.product(("pre", "post"), POSITIONS, SCORES, (*LOOKS, {})):
         attention = {**look, "score": {"cross": score}}
-        if position == "relative":
-            yield {"norm": norm, "position": position, "attention": attention, "relative_distance": 2}
-        else:
-            yield {"norm": norm, "position": position, "attention": attention}
+        position = {"relative": {"distance": 2}} if position == "relative" else position
+        yield {"norm": norm, "position": position, "attention": attention}
     yield {"attention": {"hard": True, "cross": "local_m", "cross_window": 2}}
     yield {"attention": {"score": {"encoder": "additive", "decoder": "cosine", "cross": "general"}}}
-    yield {"activation": "swiglu"}
-    yield {"activation": "gelu"}
+    yield {"feed_forward": "swiglu"}
+    yield {"feed_forward": "gelu"}
     for norm, position in itertools.product(("pre", "post"), POSITIONS):
         yield {"norm": norm, "position": position, "num_kv_heads": 1, "qk_norm": True, "norm_kind": "rms"}
     yield {"share_layers": True, "layer_drop": 0.3}
@@ -57,7 +55,7 @@ def values(config):
     keys = {
         "norm": config.norm,
         "position": config.position,
-        "activation": config.activation,
+        "feed_forward": config.feed_forward,
         "kind": config.kind,
     }
     keys |= {"window": a.window, "cross": a.cross, "hard": a.hard, "cell": config.recurrent}
@@ -110,7 +108,7 @@ def _name(config):
     score = a.score if isinstance(a.score, str) else a.score.cross
     if config.kind == "recurrent":
         return f"{config.recurrent.cell}-{config.recurrent.decoder}-{score}-{a.cross}-{a.hard}"
-    return f"{config.norm}-{config.position}-{score}-{a.window}-{a.cross}-{a.hard}-{config.activation}"
+    return f"{config.norm}-{config.position}-{score}-{a.window}-{a.cross}-{a.hard}-{config.feed_forward}"
 
 
 @pytest.fixture

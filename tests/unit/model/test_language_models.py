@@ -12,7 +12,7 @@ from transformer_mt.model.transformer import DecoderLayer, EncoderLayer
 SIZES = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 2}
 POSITIONS = ("sinusoidal", "learned", "relative", "rotary", "alibi", "none")
 SHAPES = [{"norm": norm, "position": p} for norm, p in itertools.product(("pre", "post"), POSITIONS)]
-SHAPES += [{"activation": "swiglu"}, {"embedding_norm": True}, {"attention": {"window": 2}}]
+SHAPES += [{"feed_forward": "swiglu"}, {"embedding_norm": True}, {"attention": {"window": 2}}]
 
 
 def built(kind, max_length=12, **changes):

@@ -104,7 +104,7 @@ def test_learned_positions_begin_as_large_as_sinusoids():
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"norm": "post"}, {"activation": "swiglu"}, {"activation": "gelu"}, {"position": "learned"}],
+    [{}, {"norm": "post"}, {"feed_forward": "swiglu"}, {"feed_forward": "gelu"}, {"position": "learned"}],
 )
 def test_logits_have_a_number_for_each_target_piece(changes):
     model = tiny(**changes)
@@ -117,7 +117,7 @@ def test_logits_have_a_number_for_each_target_piece(changes):
 def test_activations_differ():
     src, tgt = torch.randint(4, 40, (2, 5)), torch.randint(4, 50, (2, 4))
     logits = [
-        tiny(activation=a)(src, torch.ones_like(src, dtype=torch.bool), tgt)
+        tiny(feed_forward=a)(src, torch.ones_like(src, dtype=torch.bool), tgt)
         for a in ("relu", "gelu", "swiglu")
     ]
     assert not torch.allclose(logits[0], logits[1]) and not torch.allclose(logits[1], logits[2])

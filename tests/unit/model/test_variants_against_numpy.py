@@ -21,6 +21,10 @@ B, T, S, D, H = 2, 5, 7, 12, 3
 K = D // H
 
 
+def relative():
+    return Relative(H, K, Relative.Settings(distance=2))
+
+
 def numbers(module):
     return {name: value.detach().numpy() for name, value in module.named_parameters()}
 
@@ -149,7 +153,7 @@ def test_alibi_takes_off_the_distance(inputs, causal):
 @pytest.mark.parametrize("causal", [False, True])
 def test_relative_positions_are_added_to_keys_and_values(inputs, causal):
     x = inputs[0]
-    attention = VariantAttention(D, H, score=ScaledDot(), position_bias=Relative(K, most=2))
+    attention = VariantAttention(D, H, score=ScaledDot(), position_bias=relative())
     found, mask = to_itself(attention, x, causal)
     a = numbers(attention)
 
@@ -169,9 +173,7 @@ def test_dropout_takes_keys_from_the_vectors_of_relative_positions_too(inputs):
     torch.manual_seed(1)
     x = inputs[0]
     attention = (
-        VariantAttention(D, H, dropout=0.9999, score=ScaledDot(), position_bias=Relative(K, most=2))
-        .double()
-        .train()
+        VariantAttention(D, H, dropout=0.9999, score=ScaledDot(), position_bias=relative()).double().train()
     )
     found = attention(x, *attention.keys_values(x))
     assert torch.equal(found, attention.output.bias.expand_as(found))

@@ -59,7 +59,7 @@ def test_threads_make_the_update_that_one_makes(changes, dtype):
     batches = [batch_of(pairs(11)), batch_of(pairs(2, seed=1))]
     (alone, weights), (together, same) = (
         # GELU, as a ReLU that rounding moves across zero changes the gradient by more than rounding.
-        trained(tiny_model(activation="gelu", **changes), threads, batches, dtype=dtype)
+        trained(tiny_model(feed_forward="gelu", **changes), threads, batches, dtype=dtype)
         for threads in (1, 3)
     )
     close = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 0.05, "atol": 1e-2}

@@ -60,7 +60,7 @@ def update(batches, loss, checkpointed=False, micro_batch_tokens=0, threads=1):
     model = tiny_model()
     if checkpointed:
         checkpoint_activations(model.blocks)
-    train = TrainConfig(loss=loss, loss_settings=LOSSES[loss], optimizer="adamw", eps=1e-3)
+    train = TrainConfig(loss={loss: LOSSES[loss]}, optimizer="adamw", eps=1e-3)
     optimizer = build_optimizer(model, train)
     objective = Objective(model, build_loss(train))
     run = Updater(objective, optimizer, CPU, torch.float32, 1.0, Ranks(), micro_batch_tokens, threads)

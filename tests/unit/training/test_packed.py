@@ -18,7 +18,7 @@ KINDS = [
     {"position": "alibi", "attention": {"window": 2}},
     {"decoder_start": "eos"},
     {"output_bias": True},
-    {"embedding_norm": True, "activation": "swiglu"},
+    {"embedding_norm": True, "feed_forward": "swiglu"},
     {"kind": "decoder"},
     {"norm_kind": "rms", "qk_norm": True, "num_kv_heads": 1, "num_encoder_layers": 2, "share_layers": True},
 ]  # fmt: skip

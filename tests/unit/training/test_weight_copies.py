@@ -9,7 +9,7 @@ from transformer_mt.training.update.step import Objective
 
 
 @pytest.mark.parametrize(
-    "keys", [{}, {"norm": "post", "position": "relative", "activation": "swiglu"}], ids=str
+    "keys", [{}, {"norm": "post", "position": "relative", "feed_forward": "swiglu"}], ids=str
 )
 def test_an_objective_with_copies_is_that_of_autocast(keys):
     """To the last bit: loss, and every gradient."""

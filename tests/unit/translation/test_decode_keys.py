@@ -81,8 +81,8 @@ def outputs(translator, sentences):
 
 
 def test_the_table_has_every_key():
-    """But stages are companions': tests/companions/test_stranger.py has one."""
-    assert TWO_VALUES.keys() | ONLY_SPEED | {"stages"} == DecodeConfig.model_fields.keys()
+    """But stages and rules are companions': tests/companions/test_stranger.py has them."""
+    assert TWO_VALUES.keys() | ONLY_SPEED | {"stages", "rules"} == DecodeConfig.model_fields.keys()
     for key, (first, second) in TWO_VALUES.items():
         a, b = DecodeConfig.model_validate(first), DecodeConfig.model_validate(second)
         assert [name for name in DecodeConfig.model_fields if getattr(a, name) != getattr(b, name)] == [key]

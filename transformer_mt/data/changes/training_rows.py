@@ -7,6 +7,7 @@ import numpy as np
 
 from transformer_mt.companion import shown
 from transformer_mt.config import Config
+from transformer_mt.config.build_part import part_settings
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.batches.rows import Rows
@@ -44,7 +45,9 @@ def training_rows(
     if data.terms.share:
         rows = TermAnnotation(rows, config, parts, tokenizer, links)
     for name in data.changes:
-        rows = _checked(load_part("change", name)(rows, config, tokenizer), name, tokenizer)
+        kind = load_part("change", name)
+        settings = part_settings(kind, name, "data.changes")
+        rows = _checked(kind(rows, config, tokenizer, **settings), name, tokenizer)
     if config.tokenizer.bpe_dropout:
         dropout = config.tokenizer.bpe_dropout
         is_changed = rows is not unchanged or in_windows

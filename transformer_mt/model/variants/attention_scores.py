@@ -5,6 +5,7 @@ Letters: B sentences, H heads, T queries, S keys, K head width. q (B, H, T, K) a
 """
 
 import math
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -12,15 +13,26 @@ from torch import Tensor, nn
 
 
 class Score(nn.Module):
-    """The base of all kinds."""
+    """The base of all kinds. A kind that has a section `Settings` is built with its values as `settings`."""
+
+    rotary: ClassVar[bool] = False
+    """Goes with rotary positions: depends on queries and keys by their dot products and lengths alone."""
+    relative: ClassVar[bool] = False
+    """Goes with relative positions: is linear in the keys."""
+    grouped_heads: ClassVar[bool] = False
+    """Goes with `model.num_kv_heads`: has no weights for the keys of each head."""
+    transformer: ClassVar[bool] = True
+    """Goes with `model.kind: transformer`, not only with recurrent."""
+    bounded: ClassVar[bool] = False
+    """Has weights for each of data.max_length source positions, and no more."""
 
     def __init__(self, num_heads: int = 1, head_width: int = 1) -> None:
         super().__init__()
 
     @classmethod
-    def of(cls, num_heads: int, head_width: int, max_length: int) -> "Score":
+    def of(cls, num_heads: int, head_width: int, max_length: int, **settings: Any) -> "Score":
         """Build a score for sources of up to `max_length` tokens."""
-        return cls(num_heads, head_width)
+        return cls(num_heads, head_width, **settings)
 
     def keys(self, k_BHSK: Tensor) -> Tensor:
         """The part of the score that depends only on the keys: computed once, cached during decoding."""
@@ -30,6 +42,8 @@ class Score(nn.Module):
 class ScaledDot(Score):
     """q · k / sqrt(K) (Vaswani et al. 2017, equation 1). The one kind that torch's fused kernels compute."""
 
+    rotary = relative = grouped_heads = True
+
     def forward(self, q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
         return q_BHTK @ k_BHSK.transpose(-2, -1) / math.sqrt(q_BHTK.size(-1))
 
@@ -38,6 +52,8 @@ class Dot(Score):
     """q · k (Luong et al. 2015, section 3.1, "dot"), without the scale that avoids small gradients of the
     softmax.
     """
+
+    rotary = relative = grouped_heads = True
 
     def forward(self, q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
         return q_BHTK @ k_BHSK.transpose(-2, -1)
@@ -88,6 +104,8 @@ class Cosine(Score):
     3).
     """
 
+    rotary = True
+
     def __init__(self, num_heads: int, head_width: int = 1) -> None:
         super().__init__()
         self.scale_H = nn.Parameter(torch.full((num_heads,), 10.0))
@@ -103,6 +121,8 @@ class Cosine(Score):
 class Euclidean(Score):
     """-|q - k|² / (2 sqrt(K)): the scaled dot product, less what the lengths of q and k bring to it."""
 
+    rotary = grouped_heads = True
+
     def forward(self, q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
         squares_q = q_BHTK.square().sum(dim=-1)[..., None]
         squares_k = k_BHSK.square().sum(dim=-1)[..., None, :]
@@ -114,6 +134,8 @@ class Concat(Score):
     """vᵀ tanh(W [q; k]) (Luong et al. 2015, section 3.1, "concat"), with v and W for each head: Bahdanau's
     function, whose two matrices are here the halves of one.
     """
+
+    transformer = False
 
     def __init__(self, num_heads: int, head_width: int) -> None:
         super().__init__()
@@ -134,6 +156,8 @@ class Concat(Score):
 class Location(Score):
     """W q: one score per source position, independent of the key there (Luong et al. 2015, equation 8)."""
 
+    transformer, bounded = False, True
+
     def __init__(self, num_heads: int, head_width: int, max_length: int) -> None:
         super().__init__()
         self.weight_HKL = nn.Parameter(torch.empty(num_heads, head_width, max_length))
@@ -141,7 +165,7 @@ class Location(Score):
             nn.init.xavier_uniform_(head)
 
     @classmethod
-    def of(cls, num_heads: int, head_width: int, max_length: int) -> "Location":
+    def of(cls, num_heads: int, head_width: int, max_length: int, **settings: Any) -> "Location":
         return cls(num_heads, head_width, max_length)
 
     def forward(self, q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:

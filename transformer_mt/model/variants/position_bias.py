@@ -4,12 +4,15 @@ method.
 Letters: B sentences, H heads, T queries, S keys, K head width.
 """
 
+from typing import Any, ClassVar
+
 import torch
 from torch import Tensor, nn
 
 from transformer_mt.model.kernels.cpu_code import uses_cpu_code
 from transformer_mt.model.masks import Positions
 from transformer_mt.model.variants.attention_scores import Score
+from transformer_mt.settings.section import Positive, Section
 
 
 class PositionBias(nn.Module):
@@ -17,10 +20,19 @@ class PositionBias(nn.Module):
     are added to the embeddings, or none.
     """
 
+    needs: ClassVar[str] = ""
+    """The class attribute that a Score must have to go with it."""
+    even_heads: ClassVar[bool] = False
+    """Needs heads of an even width."""
+    bounded: ClassVar[bool] = False
+    """Has weights for each of data.max_length positions, and no more."""
+
     @classmethod
-    def of(cls, num_heads: int, head_width: int, max_distance: int) -> "PositionBias":
-        """Build a position bias; `max_distance` is the value of `model.relative_distance`."""
-        return cls()
+    def of(cls, num_heads: int, head_width: int, **settings: Any) -> "PositionBias":
+        return cls(num_heads, head_width, **settings)
+
+    def __init__(self, num_heads: int = 1, head_width: int = 1) -> None:
+        super().__init__()
 
     def fusable(self, v_BHSK: Tensor) -> bool:
         """True if torch's fused kernels compute attention with it, and do it well."""
@@ -44,13 +56,11 @@ class Rotary(PositionBias):
     product depends on the distance alone (Su et al. 2021, equation 34).
     """
 
-    def __init__(self) -> None:
+    needs, even_heads = "rotary", True
+
+    def __init__(self, num_heads: int = 1, head_width: int = 1) -> None:
         super().__init__()
         self._turns = torch.empty(0)  # not a buffer: that would be rounded in a model in bfloat16
-
-    @classmethod
-    def of(cls, num_heads: int, head_width: int, max_distance: int) -> "Rotary":
-        return cls()
 
     def rotate(self, x_BHTK: Tensor, positions: Positions) -> Tensor:
         # Compiled, the formula is one kernel; the compiler knows no complex numbers, nor does every Mac.
@@ -91,13 +101,9 @@ class Alibi(PositionBias):
     In the encoder, keys lie on both sides of the query; the absolute distance is used.
     """
 
-    def __init__(self, num_heads: int) -> None:
+    def __init__(self, num_heads: int, head_width: int = 1) -> None:
         super().__init__()
         self.num_heads = num_heads
-
-    @classmethod
-    def of(cls, num_heads: int, head_width: int, max_distance: int) -> "Alibi":
-        return cls(num_heads)
 
     def fusable(self, v_BHSK: Tensor) -> bool:
         # On a CPU in bfloat16 the kernel with a bias is slower than the plain formula.
@@ -109,23 +115,27 @@ class Alibi(PositionBias):
 
 
 class Relative(PositionBias):
-    """A learned vector for each distance up to `most`, added to the keys and to the values (Shaw et al. 2018,
-    equations 3, 4).
+    """A learned vector for each distance, added to the keys and to the values (Shaw et al. 2018, equations 3,
+    4).
 
     Heads share the vectors, as in the paper.
     """
 
-    def __init__(self, head_width: int, most: int) -> None:
+    class Settings(Section):
+        """Keys of relative."""
+
+        distance: Positive = 16
+        """Larger distances are clipped to this one."""
+
+    needs = "relative"
+
+    def __init__(self, num_heads: int, head_width: int, settings: Settings) -> None:
         super().__init__()
-        self.most = most
+        self.most = most = settings.distance
         self.keys = nn.Parameter(torch.empty(2 * most + 1, head_width))
         self.values = nn.Parameter(torch.empty(2 * most + 1, head_width))
         for vectors in (self.keys, self.values):
             nn.init.xavier_uniform_(vectors)
-
-    @classmethod
-    def of(cls, num_heads: int, head_width: int, max_distance: int) -> "Relative":
-        return cls(head_width, max_distance)
 
     def fusable(self, v_BHSK: Tensor) -> bool:
         return False

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config import Config
+from transformer_mt.config.build_part import part_settings
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
 from transformer_mt.parts import is_ours, load_part
@@ -38,7 +39,9 @@ class Loggers:
         """Start or continue the logs after update `step`."""
         for name in self._names:
             try:
-                self._open[name] = load_part("logger", name)(folder, config, step)
+                kind = load_part("logger", name)
+                settings = part_settings(kind, name, "train.loggers")
+                self._open[name] = kind(folder, config, step, **settings)
             except Exception as error:  # whatever their packages raise: no key, no network, no disk
                 self._warn(name, error)
 
@@ -142,7 +145,7 @@ class WeightsAndBiases(Logger):
         self._wandb = wandb
         self._run: Any = wandb.init(
             project="transformer-mt", name=config.name, id=file.read_text(encoding="utf-8"), resume="allow",
-            dir=str(folder), config=config.model_dump(), settings=settings,
+            dir=str(folder), config=config.model_dump(mode="json"), settings=settings,
         )  # fmt: skip
         # A resumed training repeats updates, which wandb's own counter of steps forbids.
         self._run.define_metric("update")

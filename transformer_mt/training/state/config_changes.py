@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from transformer_mt.config import Config, TrainConfig
-from transformer_mt.config.custom_parts import custom_names
 from transformer_mt.config.keys import flat, marks
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say
@@ -38,26 +37,20 @@ def report_changes(old: Config, new: Config, folder: RunFolder) -> None:
             say(f"changed since the last checkpoint: `{inner}` from {old_value!r} to {new_value!r}")
 
 
-MONITOR = "`train.monitor`"
-
-
 def part_facts(config: Config) -> dict[str, str]:
-    """Digests of the files that parts of a training read, and names of parts that a program brings."""
-    return build_loss(config.train).facts() | custom_names()
+    """Digests of the files that parts of a training read."""
+    return build_loss(config.train).facts()
 
 
-def report_other_parts(before: Mapping[str, str], now: Mapping[str, str], folder: RunFolder) -> None:
-    """Report the parts that a program brings and that changed since the checkpoint. InputError for files with
-    another content: the run would end with other weights than one that was never interrupted.
+def refuse_other_files(before: Mapping[str, str], now: Mapping[str, str], folder: RunFolder) -> None:
+    """InputError if files that parts read have another content than at the checkpoint: the run would end with
+    other weights than one that was never interrupted.
     """
-    changed = [what for what in sorted(before.keys() & now.keys()) if before[what] != now[what]]
-    if files := [what for what in changed if not what.startswith("`")]:
-        lines = [f"{what} have changed since this run began" for what in files]
+    if changed := [what for what in sorted(before.keys() & now.keys()) if before[what] != now[what]]:
+        lines = [f"{what} have changed since this run began" for what in changed]
         raise InputError(
             "\n".join([*lines, f"{folder}: restore them, or start over with "]), Setting("fresh", True)
         )
-    for what in changed:
-        say(f"changed since the last checkpoint: {what} from {before[what]} to {now[what]}")
 
 
 def _differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
@@ -77,8 +70,9 @@ _WITHOUT_EFFECT = {"name", "train.export", "train.keep_checkpoints", "train.log_
 
 def changed_keys(old: Config, new: Config) -> list[str]:
     """The keys with other values on which weights or scores depend."""
-    before, after = flat(old.model_dump()), flat(new.model_dump())
-    changed = (key for key in after if before.get(key) != after[key] and key not in _WITHOUT_EFFECT)
+    before, after = (flat(config.model_dump(exclude={"parts"})) for config in (old, new))
+    every = [*after, *(key for key in before if key not in after)]
+    changed = (key for key in every if before.get(key) != after.get(key) and key not in _WITHOUT_EFFECT)
     return [key for key in changed if Mark.LOCATION not in marks(Config, key)]
 
 

@@ -21,12 +21,13 @@ from transformer_mt.messages import say
 from transformer_mt.model.build_model import build_model
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.settings.section import Mark
+from transformer_mt.settings.part import part_title
+from transformer_mt.settings.section import OF_RUN, Mark
 from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.parallel.sharding import full_weights, load_full_weights
 from transformer_mt.training.reporting.metrics_log import MetricsLog
 from transformer_mt.training.state.averaging import Averaging
-from transformer_mt.training.state.config_changes import MONITOR, changed_keys
+from transformer_mt.training.state.config_changes import changed_keys
 from transformer_mt.training.state.moving_average import MovingAverage
 from transformer_mt.training.state.progress import Progress
 from transformer_mt.training.state.random_state import random_states, restore_random_states
@@ -101,7 +102,7 @@ class Run:
             "parts": self.parts,
             "batches_per_update": None if train.update_tokens else self.ranks.size * train.accumulate,
             "micro_batch_tokens": self.updater.micro_batch_tokens,
-            "config": self.config.model_dump(),
+            "config": self.config.model_dump(mode="json"),
         }
 
     def save(self) -> None:
@@ -146,10 +147,13 @@ class Run:
         if self.updater.scaler.is_enabled() and state["scaler"]:  # another precision has none
             self.updater.scaler.load_state_dict(state["scaler"])
         self._keep_micro_batches(state)
-        self.changed = changed_keys(Config.model_validate(state["config"]), self.config)
+        before, now = Config.model_validate(state["config"], context=OF_RUN), self.config
+        self.changed = changed_keys(before, now)
         scores = [key for key in self.changed if Mark.AFFECTS_SCORES in marks(Config, key)]
-        before, now = (parts.get(MONITOR) for parts in (state.get("parts", {}), self.parts))
-        if scores := scores + ["the command of train.monitor"] * (before is not None and before != now):
+        commands = [one.parts.get(part_title("metric", one.train.monitor)) for one in (before, now)]
+        if None not in commands and commands[0] != commands[1]:
+            scores.append("the command of train.monitor")
+        if scores:
             say(f"scores before and after a change of {', '.join(scores)} are not comparable")
             say("the search for the best checkpoint starts again")
             self.progress.reset_scores()

@@ -4,13 +4,13 @@ import numpy as np
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from transformer_mt.companion import checked_class
 from transformer_mt.config import Config, TrainConfig
-from transformer_mt.config.custom_parts import brought_loss
+from transformer_mt.config.build_part import part_class, part_settings
 from transformer_mt.data.batches.batch import make_batch
 from transformer_mt.device import allow_tf32
 from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel
+from transformer_mt.parts import is_ours
 from transformer_mt.training.parallel.distributed import Ranks, wrap_distributed
 from transformer_mt.training.update.activation_checkpointing import checkpoint_activations
 from transformer_mt.training.update.captured import CapturedUpdater
@@ -71,6 +71,7 @@ def build_updater(
         reasons = {
             "in float16": dtype == torch.float16,
             f"with loss: {train.loss}": not loss.captured,
+            f"with optimizer: {train.optimizer}": not is_ours("optimizer", train.optimizer),
             "with log_gradients": train.log_gradients,
         }
         if what := next((reason for reason, holds in reasons.items() if holds), None):
@@ -93,8 +94,8 @@ def build_updater(
 
 def build_loss(config: TrainConfig) -> Loss:
     """The loss of `train.loss`."""
-    kind: type[Loss] = checked_class(brought_loss(config.loss), Loss, f"`train.loss: {config.loss}`")
-    return kind.of(config)
+    kind = part_class("loss", config.loss, "train.loss", Loss)
+    return kind.of(config, **part_settings(kind, config.loss, "train.loss"))
 
 
 def _order_buckets(objective: torch.nn.Module, device: torch.device) -> None:

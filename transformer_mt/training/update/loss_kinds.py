@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor, nn
 
 from transformer_mt.companion import shown
 from transformer_mt.config import Config, TrainConfig
-from transformer_mt.config.error_sentences import sentences
 from transformer_mt.data.batches.batch import Batch
 from transformer_mt.errors import InputError
 from transformer_mt.model.interface import NEVER
@@ -72,28 +70,21 @@ class Loss:
     """The loss of a batch: a name of `train.loss`. Companions and programs bring subclasses."""
 
     class Settings(Section):
-        """The keys of `train.loss_settings`."""
+        """The keys below the name of the loss."""
 
-    settings: Any
     packed: ClassVar[bool] = True
     """Whether batches may hold several sentences in a row."""
     captured: ClassVar[bool] = True
     """Whether an update may be recorded as a CUDA graph: nothing depends on a number that is read."""
 
-    def __init__(self, config: TrainConfig) -> None:
-        """InputError for settings that it does not have."""
-        self.config = config
-        try:
-            self.settings = self.Settings.model_validate(config.loss_settings)
-        except ValidationError as error:
-            lines = sentences(error, {}, self.Settings)
-            parts = [part for line in lines for part in ("\n", "train.loss_settings: ", *line)]
-            raise InputError(*parts[1:]) from None
+    def __init__(self, config: TrainConfig, settings: Any) -> None:
+        """`settings` are of the class's own `Settings`."""
+        self.config, self.settings = config, settings
 
     @classmethod
-    def of(cls, config: TrainConfig) -> "Loss":
+    def of(cls, config: TrainConfig, settings: Any) -> "Loss":
         """The loss of this config."""
-        return cls(config)
+        return cls(config, settings)
 
     def facts(self) -> dict[str, str]:
         """Digests of the files that it reads, by words that name them; those that are not there have none. A
@@ -138,7 +129,7 @@ class CrossEntropy(Loss):
         self._smoothing = smoothing
 
     @classmethod
-    def of(cls, config: TrainConfig) -> "CrossEntropy":
+    def of(cls, config: TrainConfig, settings: Any) -> "CrossEntropy":
         return cls(config.label_smoothing)
 
     def __call__(self, batch: Batch, forward: Forward) -> tuple[Tensor, Tensor]:

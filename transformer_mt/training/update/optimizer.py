@@ -1,7 +1,7 @@
 """Adam, AdamW and Muon, and their state as named tensors."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from transformer_mt.checkpoint import CheckpointError
 from transformer_mt.config import TrainConfig
+from transformer_mt.config.build_part import part_class, part_settings
 from transformer_mt.device import choose_precision
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.training.parallel.sharding import copy_full, on_cpu
@@ -43,38 +44,70 @@ class CombinedOptimizer(torch.optim.Optimizer):
 
 
 def build_optimizer(model: TranslationModel, config: TrainConfig) -> torch.optim.Optimizer:
-    """The optimizer over all parameters; only matrices are decayed, not biases and LayerNorms."""
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    matrices = [parameter for parameter in parameters if parameter.dim() > 1]
-    others = [parameter for parameter in parameters if parameter.dim() <= 1]
+    """The optimizer of `train.optimizer` over all parameters. A class has a classmethod `of(model, config)`,
+    as ours do, or gets `groups` and the learning rate.
+    """
+    key = "train.optimizer"
+    kind: Any = part_class("optimizer", config.optimizer, key, torch.optim.Optimizer)
+    settings = part_settings(kind, config.optimizer, key)
+    if hasattr(kind, "of"):
+        made: torch.optim.Optimizer = kind.of(model, config, **settings)
+        return made
+    made = kind(groups(model.parameters(), config), lr=config.learning_rate, **settings)
+    return made
+
+
+def groups(parameters: Iterable[nn.Parameter], config: TrainConfig) -> list[dict[str, Any]]:
+    """The trained parameters: matrices with weight decay, biases and norms without."""
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
+    matrices = {"params": [p for p in trained if p.dim() > 1], "weight_decay": config.weight_decay}
+    others = {"params": [p for p in trained if p.dim() <= 1], "weight_decay": 0.0}
+    return [group for group in (matrices, others) if group["params"]]
+
+
+def _adam_settings(groups: list[dict[str, Any]], config: TrainConfig) -> dict[str, Any]:
     beta_1, beta_2 = config.betas
-    settings: dict[str, Any] = {"lr": config.learning_rate, "betas": (beta_1, beta_2), "eps": config.eps}
-    settings["fused"] = parameters[0].device.type in ("cpu", "cuda", "mps")
-    if config.optimizer == "muon" and not config.lora.rank:  # thin matrices are AdamW's
+    fused = groups[0]["params"][0].device.type in ("cpu", "cuda", "mps")
+    return {"lr": config.learning_rate, "betas": (beta_1, beta_2), "eps": config.eps, "fused": fused}
+
+
+class AdamW(torch.optim.AdamW):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
+
+    @classmethod
+    def of(cls, model: nn.Module, config: TrainConfig) -> "AdamW":
+        of_model = groups(model.parameters(), config)
+        return cls(of_model, **_adam_settings(of_model, config))
+
+
+class Adam(torch.optim.Adam):
+    """Adam (paper, section 5.3), whose weight decay is added to the gradient."""
+
+    @classmethod
+    def of(cls, model: nn.Module, config: TrainConfig) -> "Adam":
+        of_model = groups(model.parameters(), config)
+        return cls(of_model, **_adam_settings(of_model, config))
+
+
+class MuonAndAdamW(CombinedOptimizer):
+    """Muon for the matrices of the layers, AdamW for the rest."""
+
+    @classmethod
+    def of(cls, model: TranslationModel, config: TrainConfig) -> torch.optim.Optimizer:
         # Only matrices that turn one activation into another: a row of an embedding, or of the output
-        # projection, is the vector of one piece, and most of them get no gradient in an update.
+        # projection, is the vector of one token, and most of them get no gradient in an update.
         modules = [module for block in model.blocks for module in block.modules()]
-        hidden = {id(module.weight) for module in modules if isinstance(module, nn.Linear)}
-        layers = [parameter for parameter in matrices if id(parameter) in hidden]
-        if not layers:
-            return torch.optim.AdamW(_groups(matrices, others, config.weight_decay), **settings)
+        weights = {id(module.weight) for module in modules if isinstance(module, nn.Linear)}
+        hidden = [p for p in model.parameters() if p.requires_grad and p.dim() > 1 and id(p) in weights]
+        if not hidden or config.lora.rank:  # thin matrices are AdamW's
+            return AdamW.of(model, config)
         # Without instructions for it, bfloat16 is many times slower than float32.
-        fast = choose_precision("auto", parameters[0].device) == torch.bfloat16
+        fast = choose_precision("auto", hidden[0].device) == torch.bfloat16
         dtype = torch.bfloat16 if fast else torch.float32
-        muon = Muon(layers, config.learning_rate, config.weight_decay, dtype, config.share_muon)
-        matrices = [parameter for parameter in matrices if id(parameter) not in hidden]
-        return CombinedOptimizer(
-            muon, torch.optim.AdamW(_groups(matrices, others, config.weight_decay), **settings)
-        )
-    kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
-    return kind(_groups(matrices, others, config.weight_decay), **settings)
-
-
-def _groups(
-    matrices: list[nn.Parameter], others: list[nn.Parameter], weight_decay: float
-) -> list[dict[str, Any]]:
-    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return [group for group in groups if group["params"]]
+        muon = Muon(hidden, config.learning_rate, config.weight_decay, dtype, config.share_muon)
+        ids = {id(parameter) for parameter in hidden}
+        rest = groups((p for p in model.parameters() if id(p) not in ids), config)
+        return cls(muon, torch.optim.AdamW(rest, **_adam_settings(rest, config)))
 
 
 def optimizer_tensors(

@@ -3,54 +3,71 @@ cannot get out of step.
 """
 
 import math
+from typing import Any
 
 from transformer_mt.config import TrainConfig
+from transformer_mt.config.build_part import part_class, part_settings
 
 
-def inverse_sqrt(step: int, peak: float, warmup: int) -> float:
-    """Linear to `peak` over the warm-up, then peak * sqrt(warmup / step) (paper, equation 3, scaled to its
-    peak).
-    """
-    if step < warmup:
-        return peak * step / warmup
-    return peak * math.sqrt(max(1, warmup) / step)
+class Schedule:
+    """The base of `train.schedule`: linear to the peak over the warm-up, then a share of the peak."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        self.peak, self.warmup, self.end = config.learning_rate, config.warmup, config.max_updates
+
+    def rate(self, step: int) -> float:
+        """The learning rate of update `step`."""
+        if step < self.warmup:
+            return self.peak * step / self.warmup
+        return self.peak * self.share(step)
+
+    def share(self, step: int) -> float:
+        """The share of the peak at an update after the warm-up."""
+        raise NotImplementedError
+
+    def decayed(self, step: int) -> float:
+        """The fraction of the way from the warm-up to the end. It is 1 only after the last update, so no
+        update has rate zero.
+        """
+        return min(1.0, max(0, step - self.warmup) / max(1, self.end + 1 - self.warmup))
 
 
-def linear(step: int, peak: float, warmup: int, end: int) -> float:
-    """Linear to `peak` over the warm-up, then linear to zero just after update `end`."""
-    return peak * min(_warmup_factor(step, warmup), 1 - _decay_progress(step, warmup, end))
+class InverseSqrt(Schedule):
+    """peak * sqrt(warmup / step) (paper, equation 3, scaled to its peak)."""
+
+    def share(self, step: int) -> float:
+        return math.sqrt(max(1, self.warmup) / step)
 
 
-def cosine(step: int, peak: float, warmup: int, end: int) -> float:
-    """Linear to `peak` over the warm-up, then half a cosine to zero just after update `end`."""
-    if step < warmup:
-        return peak * step / warmup
-    return peak * 0.5 * (1 + math.cos(math.pi * _decay_progress(step, warmup, end)))
+class Linear(Schedule):
+    """Linear to zero just after the last update."""
+
+    def share(self, step: int) -> float:
+        return 1 - self.decayed(step)
 
 
-def constant(step: int, peak: float, warmup: int) -> float:
-    """Linear to `peak` over the warm-up, then `peak`."""
-    return peak * _warmup_factor(step, warmup)
+class Cosine(Schedule):
+    """Half a cosine to zero just after the last update."""
+
+    def share(self, step: int) -> float:
+        return 0.5 * (1 + math.cos(math.pi * self.decayed(step)))
+
+
+class Constant(Schedule):
+    """The peak."""
+
+    def share(self, step: int) -> float:
+        return 1.0
 
 
 def learning_rate(step: int, config: TrainConfig) -> float:
     """The learning rate of update `step` under the config's schedule."""
-    peak, warmup, end = config.learning_rate, config.warmup, config.max_updates
-    match config.schedule:
-        case "inverse_sqrt":
-            return inverse_sqrt(step, peak, warmup)
-        case "linear":
-            return linear(step, peak, warmup, end)
-        case "cosine":
-            return cosine(step, peak, warmup, end)
-        case "constant":
-            return constant(step, peak, warmup)
+    return build_schedule(config).rate(step)
 
 
-def _warmup_factor(step: int, warmup: int) -> float:
-    return min(1.0, step / max(1, warmup))
-
-
-def _decay_progress(step: int, warmup: int, end: int) -> float:
-    """Completed fraction of the decay. It is 1 only after the last update, so no update has rate zero."""
-    return min(1.0, max(0, step - warmup) / max(1, end + 1 - warmup))
+def build_schedule(config: TrainConfig) -> Schedule:
+    """The schedule of `train.schedule`."""
+    key = "train.schedule"
+    kind: Any = part_class("schedule", config.schedule, key, Schedule)
+    schedule: Schedule = kind(config, **part_settings(kind, config.schedule, key))
+    return schedule

@@ -20,7 +20,7 @@ from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty, ranked
 from transformer_mt.translation.engines.engine import Ids, Request
 
 # Settings of which CTranslate2 supports one value only.
-_ONLY = {"search": "beam", "length_penalty_form": "plain", "banned": []}
+_ONLY = {"search": "beam", "length_penalty_form": "plain", "banned": [], "rules": []}
 
 # Larger batches are no faster on a CPU, and the cores would finish their last ones at different times.
 _TOKENS_OF_A_CORE = 1024

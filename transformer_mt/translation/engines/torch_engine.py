@@ -14,6 +14,7 @@ from torch import Tensor
 
 from transformer_mt.checkpoint import CheckpointError, load_model_weights
 from transformer_mt.config import Config, DecodeConfig
+from transformer_mt.config.build_part import part_class, part_settings
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.device import allow_tf32, choose_device, use_device
 from transformer_mt.errors import InputError, Setting, WorkError
@@ -156,6 +157,9 @@ class TorchEngine:
         if settings.banned:
             texts = self.tokenizer.as_written(settings.banned)
             rules.append(BannedText(texts, self.tokenizer.all_pieces_tgt, (PAD, UNK, BOS, EOS), self.device))
+        for name in settings.rules:
+            kind = part_class("rule", name, "decode.rules", Rule)
+            rules.append(kind(self.tokenizer, self.device, **part_settings(kind, name, "decode.rules")))
         return rules
 
     @torch.inference_mode()

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_mt.config import DecodeConfig
+from transformer_mt.config.build_part import part_settings
 from transformer_mt.parts import load_part
 from transformer_mt.terms.glossary import Glossary
 from transformer_mt.text.languages import is_natural
@@ -97,5 +98,10 @@ def build_stages(
         stages.append(Flags())
     if resources.calibration is not None:
         stages.append(Confidence(resources.calibration, planner.source_lang))
-    stages += [BroughtStage(load_part("stage", name)(), name) for name in settings.stages]
-    return stages
+    return [*stages, *map(brought_stage, settings.stages)]
+
+
+def brought_stage(name: str) -> Stage:
+    """The stage of others that `decode.stages` names. InputError if it is none."""
+    kind = load_part("stage", name)
+    return BroughtStage(kind(**part_settings(kind, name, "decode.stages")), name)

@@ -42,7 +42,7 @@ def compared(tmp_path, *words):
     "words",
     [
         ["model.position=rotary", "model.norm_kind=rms", "model.qk_norm=true", "model.num_kv_heads=1"],
-        ["model.position=relative", "model.norm=post", "model.activation=swiglu"],
+        ["model.position=relative", "model.norm=post", "model.feed_forward=swiglu"],
         ["model.position=alibi", "model.attention.window=2", "tokenizer.shared=false"],
         ["model.position=learned", "model.embedding_norm=true", "model.decoder_start=eos"],
         ["model.attention.cross=local_p", "model.attention.cross_window=2", "model.attention.score=additive"],

@@ -116,7 +116,7 @@ def test_a_wider_model_gets_fewer_updates(config, tmp_path, cli, no_pictures):
         (["--keys", "train.weight_decai"], "--keys must be among"),
         (["--keys", "train.batch_tokens", "train.batch_tokens=auto"], "train.batch_tokens must be a number"),
         (["--keys", "tokenizer.vocab_size", "train.monitor=loss"], "train.monitor must be a metric"),
-        (["train.monitor=external"], "train.monitor: external"),
+        (["train.monitor=words"], "train.monitor"),
         (["--hours", "0"], "must be a number of hours above 0, but is 0"),
         ([], "--hours or --trials must be given, or the search has no end"),
     ],

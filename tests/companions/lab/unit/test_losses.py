@@ -38,9 +38,7 @@ PLAIN = {  # from the papers, of logits
 
 def loss_of(name, **settings):
     teacher = {"teacher": "runs/t"} if name == "token_distillation" else {}
-    return build_loss(
-        TrainConfig(loss=name, loss_settings={**teacher, **settings}, label_smoothing=SMOOTHING)
-    )
+    return build_loss(TrainConfig(loss={name: {**teacher, **settings}}, label_smoothing=SMOOTHING))
 
 
 @pytest.mark.parametrize("chunk", [256, 3])
@@ -141,9 +139,9 @@ def test_only_tokens_of_sentences_are_cut_off_and_only_within_the_block():
 @pytest.mark.parametrize(
     "settings, message",
     [
-        ({"weigt": 1.0}, "train.loss_settings: `weigt` is not a key; did you mean `weight`?"),
-        ({"weight": -1.0}, "train.loss_settings: `weight` must be greater than or equal to 0, but is -1.0"),
-        ({"cut_off": "much"}, "train.loss_settings: `cut_off` must be a number, but is 'much'"),
+        ({"weigt": 1.0}, "train.loss.simcut: `weigt` is not a key; did you mean `weight`?"),
+        ({"weight": -1.0}, "train.loss.simcut: `weight` must be greater than or equal to 0, but is -1.0"),
+        ({"cut_off": "much"}, "train.loss.simcut: `cut_off` must be a number, but is 'much'"),
     ],
 )
 def test_wrong_settings_are_told_in_one_line(settings, message):

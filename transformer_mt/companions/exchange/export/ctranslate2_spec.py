@@ -48,8 +48,8 @@ def write_model(
     }
     shape: dict[str, Any] = {
         "pre_norm": c.norm == "pre",
-        "activation": activations[c.activation],
-        "ffn_glu": c.activation == "swiglu",
+        "activation": activations[c.feed_forward],
+        "ffn_glu": c.feed_forward == "swiglu",
         "layernorm_embedding": c.embedding_norm,
         "relative_position": c.position == "relative",
         "rms_norm": c.norm_kind == "rms",

@@ -13,7 +13,8 @@ def reasons_against(model: ModelConfig) -> list[str]:
     possible = {
         "kind": ("transformer",),
         "norm": ("pre", "post"),
-        "activation": ("relu", "gelu", "silu", "swiglu"),
+        "norm_kind": ("layer", "rms"),
+        "feed_forward": ("relu", "gelu", "silu", "swiglu"),
         "position": ("sinusoidal", "sinusoidal_fairseq", "learned", "relative", "rotary", "none"),
     }
     reasons = [

@@ -84,8 +84,8 @@ def _reasons_against(config: Config) -> list[str]:
         for key, (present, value) in needed.items()
         if present != value
     ]
-    if c.activation == "swiglu":
-        reasons.append("model.activation must be relu, gelu or silu, but is swiglu")
+    if c.feed_forward not in ("relu", "gelu", "silu"):
+        reasons.append(f"model.feed_forward must be relu, gelu or silu, but is {c.feed_forward}")
     return reasons
 
 
@@ -139,7 +139,7 @@ def _bert_config(run: TrainedRun, positions: int) -> dict[str, Any]:
         "num_hidden_layers": c.num_encoder_layers,
         "num_attention_heads": c.num_heads,
         "intermediate_size": c.d_ff,
-        "hidden_act": c.activation,
+        "hidden_act": c.feed_forward,
         "hidden_dropout_prob": c.dropout,
         "attention_probs_dropout_prob": c.attention_dropout,
         "max_position_embeddings": positions,
@@ -157,7 +157,7 @@ def _gpt2_config(run: TrainedRun, positions: int) -> dict[str, Any]:
         "n_head": c.num_heads,
         "n_inner": c.d_ff,
         "n_positions": positions,
-        "activation_function": c.activation,
+        "activation_function": c.feed_forward,
         "resid_pdrop": c.dropout,
         "embd_pdrop": c.dropout,
         "attn_pdrop": c.attention_dropout,

@@ -117,8 +117,10 @@ class ToHuggingFace:
             for key, (present, value, where) in needed.items()
             if present != value
         ]
-        if model.activation == "swiglu":
-            reasons.append("model.activation must be relu, gelu or silu, but is swiglu")
+        if model.feed_forward not in ("relu", "gelu", "silu"):
+            reasons.append(f"model.feed_forward must be relu, gelu or silu, but is {model.feed_forward}")
+        if model.norm not in ("pre", "post"):
+            reasons.append(f"model.norm must be pre or post, but is {model.norm}")
         scores = model.attention.scores().model_dump()
         reasons += [
             f"model.attention.score must be scaled_dot, but is {score} ({side})"
@@ -221,7 +223,7 @@ def model_config(c: ModelConfig, tokenizer: Tokenizer, positions: int) -> dict[s
         "model_type": kind,
         "vocab_size": sizes[0],
         "d_model": c.d_model,
-        "activation_function": "swish" if c.activation == "silu" else c.activation,
+        "activation_function": "swish" if c.feed_forward == "silu" else c.feed_forward,
         "dropout": c.dropout,
         "attention_dropout": c.attention_dropout,
         "activation_dropout": c.ffn_dropout,

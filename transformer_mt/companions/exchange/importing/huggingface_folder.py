@@ -22,6 +22,7 @@ from transformer_mt.companions.exchange.layouts.huggingface import BIAS, POSITIO
 from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.data.vocabulary.numbering import BOS, PAD, Numbering
 from transformer_mt.errors import InputError
+from transformer_mt.settings.part import PartName
 
 _NORMS = {"marian": "post", "pegasus": "pre", "m2m_100": "pre"}
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
@@ -102,9 +103,9 @@ def _model(folder: Path, config: dict[str, Any], shared: bool, has_bias: bool) -
         dropout=float(config.get("dropout", 0.1)),
         attention_dropout=float(config.get("attention_dropout", 0.0)),
         ffn_dropout=float(config.get("activation_dropout", 0.0)),
-        norm=_NORMS[kind],  # type: ignore[arg-type]
-        activation=_ACTIVATIONS[activation],  # type: ignore[arg-type]
-        position="sinusoidal_fairseq" if kind == "m2m_100" else "sinusoidal",
+        norm=PartName(_NORMS[kind]),
+        feed_forward=PartName(_ACTIVATIONS[activation]),
+        position=PartName("sinusoidal_fairseq" if kind == "m2m_100" else "sinusoidal"),
         tie_embeddings=is_tied,
         output_bias=has_bias,
         decoder_start="eos" if kind == "m2m_100" else "bos",

@@ -28,7 +28,7 @@ from transformer_mt.runs.folder import RunFolder
 
 _FORMAT = 2  # of the runs in the cache
 _SAME = (
-    "d_model", "d_ff", "num_heads", "norm", "activation", "position", "relative_distance", "embedding_norm",
+    "d_model", "d_ff", "num_heads", "norm", "feed_forward", "position", "embedding_norm",
     "tie_embeddings", "attention", "norm_kind", "qk_norm", "num_kv_heads", "share_layers",
 )  # fmt: skip
 """Keys of `model` that a half must have as the whole."""

@@ -20,6 +20,7 @@ from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.data.vocabulary.numbering import Numbering
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer, processor_of
 from transformer_mt.errors import InputError
+from transformer_mt.settings.part import PartName
 
 _OPTIONS = "special:model.yml"
 _ACTIVATIONS = {"relu": "relu", "swish": "silu"}
@@ -61,8 +62,8 @@ def read_marian_npz(path: Path) -> ForeignModel:
         num_heads=options["transformer-heads"],
         num_encoder_layers=options["enc-depth"],
         num_decoder_layers=options["dec-depth"],
-        norm=norm,  # type: ignore[arg-type]
-        activation=_ACTIVATIONS[options["transformer-ffn-activation"]],  # type: ignore[arg-type]
+        norm=PartName(norm),
+        feed_forward=PartName(_ACTIVATIONS[options["transformer-ffn-activation"]]),
         tie_embeddings=is_tied,
         output_bias=True,
     )

@@ -193,16 +193,18 @@ def _run_with(path: Path) -> "RunFolder | None":
 def _metrics(
     arguments: argparse.Namespace, config: "Config | None"
 ) -> "Callable[[EvaluationSet], list[Metric]]":
-    from transformer_mt.config.evaluate_section import METRICS, EvaluateConfig, metric_name
+    from transformer_mt.config.evaluate_section import EvaluateConfig, metric_name
     from transformer_mt.evaluation.metrics import build_metrics, metrics_by_test
+    from transformer_mt.parts import names_of
 
     target_lang = arguments.target_lang or (config.data.target_lang if config else None)
     if not target_lang:
         raise InputError("no system is a model with a target language; give --target-lang LANG")
     names = [metric_name(name.strip()) for name in (arguments.metrics or "").split(",") if name.strip()]
     for name in names:
-        if name not in METRICS:
-            raise InputError(f"--metrics must be of {', '.join(METRICS)}, but has {name}")
+        known = [name for names in names_of("metric") for name in names]
+        if name not in known:
+            raise InputError(f"--metrics must be of {', '.join(known)}, but has {name}")
     rules = config.evaluate if config else EvaluateConfig()
     names = list(dict.fromkeys(names))
     metrics = build_metrics(rules, target_lang, names)

@@ -28,7 +28,7 @@ def folder(request, tmp_path):
     if request.param == "random weights":
         write_marian(tmp_path / "opus-mt-en-de", scale=1.0)
         return tmp_path
-    config = {**TINY, "name": "public", "model": {**TINY["model"], "norm": "post", "activation": "silu"}}
+    config = {**TINY, "name": "public", "model": {**TINY["model"], "norm": "post", "feed_forward": "silu"}}
     config["train"] = {**TINY["train"], **LEARNS}
     (tmp_path / "public.yaml").write_text(yaml.safe_dump(config))
     assert run_command("train", "public.yaml", cwd=tmp_path).status == 0

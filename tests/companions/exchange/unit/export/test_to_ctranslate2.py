@@ -32,15 +32,15 @@ from transformer_mt.translation.engines.torch_engine import TorchEngine, load_mo
 KINDS = [
     {},
     {"norm": "post"},
-    {"activation": "gelu"},
-    {"activation": "swiglu", "norm": "post"},
-    {"activation": "silu", "output_bias": True},
+    {"feed_forward": "gelu"},
+    {"feed_forward": "swiglu", "norm": "post"},
+    {"feed_forward": "silu", "output_bias": True},
     {"position": "learned"},
     {"position": "learned", "embedding_norm": True},
     {"embedding_norm": True, "norm": "post"},
     {"position": "none"},
     {"position": "rotary"},
-    {"position": "relative", "relative_distance": 3},
+    {"position": {"relative": {"distance": 3}}},
     {"norm_kind": "rms", "embedding_norm": True},
     {"num_kv_heads": 2, "position": "rotary"},
     {"num_kv_heads": 1, "norm": "post", "norm_kind": "rms", "share_layers": True},
@@ -248,9 +248,9 @@ def test_what_ctranslate2_cannot_run_is_said_before_weights_move(tokenizers, tmp
         }
     )
     assert reasons_against(config.model) == []
-    odd = config.model.model_copy(update={"position": "alibi", "activation": "tanh"})
+    odd = config.model.model_copy(update={"position": "alibi", "feed_forward": "tanh"})
     assert reasons_against(odd) == [
-        "model.activation must be relu or gelu or silu or swiglu, but is tanh",
+        "model.feed_forward must be relu or gelu or silu or swiglu, but is tanh",
         "model.position must be sinusoidal or sinusoidal_fairseq or learned or relative or rotary or none, "
         "but is alibi",
     ]

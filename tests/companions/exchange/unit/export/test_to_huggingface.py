@@ -20,12 +20,12 @@ from transformer_mt.translation.engines.torch_engine import load_model
 
 KINDS = [
     (True, {"position": "sinusoidal"}),
-    (True, {"activation": "gelu", "num_encoder_layers": 2}),
+    (True, {"feed_forward": "gelu", "num_encoder_layers": 2}),
     (True, {"norm": "post"}),
-    (False, {"norm": "post", "activation": "gelu", "num_decoder_layers": 2}),
+    (False, {"norm": "post", "feed_forward": "gelu", "num_decoder_layers": 2}),
     (True, {"norm": "post", "tie_embeddings": False}),
     (False, {"norm": "post", "tie_embeddings": False}),
-    (True, {"norm": "post", "activation": "silu", "output_bias": True}),
+    (True, {"norm": "post", "feed_forward": "silu", "output_bias": True}),
     (True, {"output_bias": True}),
     (True, {"position": "learned", "embedding_norm": True, "norm": "post", "output_bias": True}),
     (True, {"position": "learned", "embedding_norm": True}),
@@ -89,19 +89,19 @@ def test_an_export_that_computes_otherwise_is_not_kept(tiny_run, tmp_path):
 
 
 def test_what_transformers_cannot_hold_is_refused_with_all_reasons(untrained_run, tmp_path):
-    run = untrained_run(False, position="rotary", activation="swiglu", tie_embeddings=False)
+    run = untrained_run(False, position="rotary", feed_forward="swiglu", tie_embeddings=False)
     with pytest.raises(InputError) as error:
         export(RunFolder(run), tmp_path / "hf", ToHuggingFace(), None)
     assert str(error.value).split("\n") == [
         "Hugging Face cannot hold this model: model.position must be sinusoidal, but is rotary",
         "Hugging Face cannot hold this model: tokenizer.shared must be true with norm: pre, but is false",
         "Hugging Face cannot hold this model: model.tie_embeddings must be true with norm: pre, but is false",
-        "Hugging Face cannot hold this model: model.activation must be relu, gelu or silu, but is swiglu",
+        "Hugging Face cannot hold this model: model.feed_forward must be relu, gelu or silu, but is swiglu",
         ToHuggingFace.advice,
     ]
     config = RunFolder(run).config()
     attention = AttentionConfig(score=ScoresConfig(cross="additive"), window=3, cross="local_m", hard=True)
-    odd = {"attention": attention, "position": "sinusoidal", "activation": "relu", "norm": "post"}
+    odd = {"attention": attention, "position": "sinusoidal", "feed_forward": "relu", "norm": "post"}
     odd |= {"norm_kind": "rms", "qk_norm": True, "num_kv_heads": 2, "share_layers": True}
     odd_config = config.model_copy(update={"model": config.model.model_copy(update=odd)})
     assert ToHuggingFace().reasons_against(odd_config) == [
@@ -114,7 +114,7 @@ def test_what_transformers_cannot_hold_is_refused_with_all_reasons(untrained_run
         "model.share_layers must be false, but is true",
         "model.attention.score must be scaled_dot, but is additive (cross)",
     ]
-    unlike_bart = {"position": "learned", "norm": "post", "activation": "gelu"}
+    unlike_bart = {"position": "learned", "norm": "post", "feed_forward": "gelu"}
     unlike_bart_config = config.model_copy(update={"model": config.model.model_copy(update=unlike_bart)})
     assert ToHuggingFace().reasons_against(unlike_bart_config) == [
         "model.embedding_norm must be true with position: learned, but is false",

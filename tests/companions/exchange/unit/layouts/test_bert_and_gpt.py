@@ -14,7 +14,7 @@ from transformer_mt.model.build_model import build_model
 SIZES = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 3, "num_decoder_layers": 3}
 BERT = {"kind": "encoder", "norm": "post", "position": "learned", "embedding_norm": True}
 GPT2 = {"kind": "decoder", "norm": "pre", "position": "learned"}
-VARIANTS = [{"activation": "gelu"}, {"activation": "relu"}, {"tie_embeddings": False}]
+VARIANTS = [{"feed_forward": "gelu"}, {"feed_forward": "relu"}, {"tie_embeddings": False}]
 
 
 def built(**changes):
@@ -44,7 +44,7 @@ def test_an_encoder_is_bert(variant):
             num_hidden_layers=3,
             num_attention_heads=2,
             intermediate_size=32,
-            hidden_act=config.activation,
+            hidden_act=config.feed_forward,
             max_position_embeddings=13,
             layer_norm_eps=1e-5,
             tie_word_embeddings=False,
@@ -70,7 +70,7 @@ def test_a_decoder_is_gpt2(variant):
             n_head=2,
             n_inner=32,
             n_positions=12,
-            activation_function=config.activation,
+            activation_function=config.feed_forward,
             tie_word_embeddings=False,
             bos_token_id=2,
             eos_token_id=3,

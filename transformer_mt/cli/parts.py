@@ -1,0 +1,79 @@
+"""transformer-mt parts: the registry as tables, which the page of the reference has, too."""
+
+import argparse
+import inspect
+import textwrap
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from pydantic_core import PydanticUndefined
+
+from transformer_mt.cli.options.arguments import Parser
+from transformer_mt.companion import Kind, companions, resolve
+from transformer_mt.errors import UserError
+from transformer_mt.markdown import table
+from transformer_mt.parts import KINDS, load_part, names_of, origin_of
+
+FACTS = ("settings", "goes with", "from")
+
+
+def add_arguments(parser: Parser) -> None:
+    parser.description = "List the kinds of parts that a config can name, or the parts of a kind."
+    parser.add_argument("kind", metavar="KIND", nargs="?", choices=list(KINDS), help=", ".join(KINDS))
+    parser.set_defaults(command=_parts)
+
+
+def _parts(arguments: argparse.Namespace) -> int:
+    if arguments.kind is None:
+        rows = [(kind, facts.key, ", ".join(_names(kind))) for kind, facts in KINDS.items()]
+        print(table(rows, ["kind", "named by", "parts"]))
+        return 0
+    for name, meaning, *facts in members(arguments.kind):
+        print(name)
+        titled = [f"{title}: {fact}" for title, fact in zip(FACTS, facts, strict=True) if fact]
+        for text in filter(None, [meaning, *titled]):
+            print(textwrap.fill(text, 100, initial_indent="    ", subsequent_indent="      "))
+    return 0
+
+
+def _names(kind: Kind) -> list[str]:
+    return [name for names in names_of(kind) for name in names]
+
+
+def members(kind: Kind) -> list[tuple[str, str, str, str, str]]:
+    """(name, meaning, settings, what it goes with, where it comes from) of each part of a kind."""
+    return [(name, *_facts(kind, name)) for name in _names(kind)]
+
+
+def _facts(kind: Kind, name: str) -> tuple[str, str, str, str]:
+    owner = next((one for one, each in companions().items() if name in each.kinds.get(kind, {})), "")
+    origin = f"companion {owner}" if owner and not origin_of(kind, name) else origin_of(kind, name)
+    try:
+        part = load_part(kind, name)
+    except UserError as error:  # a package that is broken, or lacks an extra
+        return f"cannot be loaded: {error}", "", "", origin
+    meaning = (inspect.getdoc(part) or "").split("\n\n")[0]
+    return " ".join(meaning.split()), "; ".join(_settings(part)), ", ".join(_goes_with(kind, part)), origin
+
+
+def _settings(part: Any) -> Iterator[str]:
+    section = getattr(part, "Settings", None)
+    for name, field in section.model_fields.items() if section else ():
+        default = "" if field.default is PydanticUndefined else f" ({field.default})"
+        yield f"{name}{default}: {' '.join((field.description or '').split()).rstrip('.')}"
+
+
+def class_attributes(kind: Kind) -> list[str]:
+    """The class attributes of the kind's base, which say what a part goes with."""
+    if not KINDS[kind].base.startswith("transformer_mt"):
+        return []
+    own = inspect.get_annotations(resolve(KINDS[kind].base))
+    flags = (ClassVar[bool], ClassVar[str])
+    return [name for name, annotation in own.items() if annotation in flags and name.islower()]
+
+
+def _goes_with(kind: Kind, part: Any) -> Iterator[str]:
+    """The attributes that are true of the part, or name something."""
+    for name in class_attributes(kind):
+        if value := getattr(part, name, None):
+            yield name if value is True else f"{name} {value}"

@@ -1,0 +1,43 @@
+"""From the name of a part in a config to the part."""
+
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from transformer_mt.companion import Kind, shown
+from transformer_mt.config.error_sentences import sentences
+from transformer_mt.errors import InputError
+from transformer_mt.parts import load_part
+from transformer_mt.settings.part import PartName
+
+T = TypeVar("T")
+
+
+def part_class(kind: Kind, name: str, key: str, base: type[T] | tuple[type[T], ...]) -> type[T]:
+    """The class that the value of a key names. InputError unless it is a subclass of `base`, or of one of
+    several.
+    """
+    part = load_part(kind, name)
+    if not (isinstance(part, type) and issubclass(part, base)):
+        bases = base if isinstance(base, tuple) else (base,)
+        names = " or ".join(f"{one.__module__}.{one.__qualname__}" for one in bases)
+        raise InputError(f"`{key}: {name}` must be a subclass of {names}, but is {shown(part)}")
+    return part
+
+
+def part_settings(part: Any, name: PartName | str, key: str) -> dict[str, Any]:
+    """The argument `settings` of a part that has a section `Settings`; nothing for one without. InputError
+    for settings that it does not have.
+    """
+    given = getattr(name, "settings", {})
+    section: type[BaseModel] | None = getattr(part, "Settings", None)
+    if section is None:
+        if given:
+            raise InputError(f"`{key}.{name}` must be left out: {name} has no settings")
+        return {}
+    try:
+        return {"settings": section.model_validate(given)}
+    except ValidationError as error:
+        lines = sentences(error, {}, section)
+        parts = [part for line in lines for part in ("\n", f"{key}.{name}: ", *line)]
+        raise InputError(*parts[1:]) from None
