@@ -37,8 +37,8 @@ Kind = Literal[
 ]  # fmt: skip
 """Kinds of things that the YAML or an option names and a companion may bring."""
 Hook = Literal[
-    "open_model", "open_teacher", "after_training", "after_evaluation", "document_formats", "open_store",
-    "prepared_data",
+    "open_model", "open_teacher", "after_training", "after_evaluation", "evaluate_text", "document_formats",
+    "open_store", "prepared_data",
 ]  # fmt: skip
 Group = Literal["start", "train", "use", "research"]
 """The headings of `transformer-mt --help`."""
@@ -77,6 +77,7 @@ class Companion:
       (companions/lab/teacher.py)
     - after_training(run, is_asked): after `train`; with `is_asked` a command needs what it makes
     - after_evaluation(arguments, evaluation, tests): after the scores of `evaluate` (cli/evaluate.py)
+    - evaluate_text(arguments, run, config): `evaluate` of a model that translates nothing (cli/evaluate.py)
     - document_formats: files that `translate -i` reads, a DocumentFormats (text/file_formats.py)
     - open_store(url) -> Store: prepared data at a URL (data/preparation/store.py)
     - prepared_data(config, tokenizer, inherited) -> PreparedData | None: data that were prepared in

@@ -153,7 +153,7 @@ def killed_at_the_end(patch: pytest.MonkeyPatch) -> None:
 
 def update_seconds(patch: pytest.MonkeyPatch, seconds: Callable[..., float]) -> None:
     """Let an update of the model of a new config take `seconds(config)`, until the test ends."""
-    from transformer_mt.new_config import write
+    from transformer_mt.companions.wizard import write
 
     patch.setattr(write, "seconds_per_update", lambda config, *_: seconds(config))
 
@@ -162,7 +162,7 @@ def pairs_in_files(patch: pytest.MonkeyPatch, number: int) -> None:
     """Let the user's files have so many pairs, until the test ends."""
     from dataclasses import replace
 
-    from transformer_mt.new_config import user_files
+    from transformer_mt.companions.wizard import user_files
 
     read = user_files._read
     patch.setattr(user_files, "_read", lambda *words: replace(read(*words), pairs=number))

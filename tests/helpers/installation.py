@@ -11,7 +11,10 @@ from tests.conftest import ROOT
 from tests.helpers.command import Result
 
 _END = "--- end of a command"
-OURS = ("browser", "cluster", "documents", "exchange", "inspection", "lab", "serving", "teacher")
+OURS = (
+    "browser", "cluster", "documents", "exchange", "inspection", "lab", "language_models", "serving",
+    "teacher", "wizard",
+)  # fmt: skip
 
 
 class Installation:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from transformer_mt.cli.options.arguments import Parser
-from transformer_mt.cli.options.flags import given
 from transformer_mt.cli.options.model_options import ModelRequest, add_model, add_search, load_translator
 from transformer_mt.cli.options.ranks import translating_together
 from transformer_mt.cli.options.references import add_references
@@ -32,11 +31,6 @@ if TYPE_CHECKING:
     from transformer_mt.runs.folder import RunFolder
     from transformer_mt.translation.expected_quality import Expected
 
-_OF_TRANSLATIONS = (
-    "source", "reference", "external", "robust", "tag", "ensemble", "engine", "dtype", "glossary", "memory",
-    "links", "to", "from",
-)  # fmt: skip
-_NOT_GIVEN: tuple[object, ...] = (None, False, [], "auto")
 _ABOUT = (
     "Translate the config's test sets or the given files, and print the metrics of evaluate.metrics with "
     "signatures."
@@ -77,7 +71,12 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     folder = request.run()
     config = folder.config()
     if not config.data.directions:
-        return _evaluate_text(arguments, folder, config)
+        for evaluate_text in hooks("evaluate_text"):
+            evaluate_text(arguments, folder, config)
+            return 0
+        raise InputError(
+            f"{folder}: it translates nothing; to score texts, the companion language_models must be here"
+        )
     if arguments.links and len(arguments.source) != 1:
         raise InputError(Setting("links"), " requires one ", Setting("source"), " and ", Setting("reference"))
     external = external_metrics(arguments, metric_names(config.evaluate, config.data.target_lang))
@@ -104,35 +103,6 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _evaluate_text(arguments: argparse.Namespace, folder: "RunFolder", config: "Config") -> int:
-    """Print and save the test scores of an encoder-only or decoder-only model, which cannot translate."""
-    from transformer_mt.corpora.evaluation_sets import EvaluationSet, read_set
-    from transformer_mt.evaluation.seen_share import SystemRecord
-    from transformer_mt.language_models.loaded_model import LoadedModel
-    from transformer_mt.language_models.scores import save_scores, text_scores
-
-    of_translations = [name for name in _OF_TRANSLATIONS if vars(arguments).get(name) not in _NOT_GIVEN]
-    of_translations += [f"decode.{key}" for key in given(arguments, "decode.")]
-    if of_translations:
-        raise InputError(
-            f"{folder}: ", Setting(of_translations[0]), " must be left out: it translates nothing"
-        )
-    if not config.data.test:
-        raise InputError(f"{folder}: its config must have data.test to be evaluated, but has none")
-    loaded = LoadedModel.load(folder.path, (config.model.kind,), arguments.device)
-    record = SystemRecord([folder])
-    for number, corpus in enumerate(config.data.test):
-        sentences = list(read_set(corpus, config.data.languages, folder.path, "test"))
-        test = EvaluationSet(f"test-{number}", corpus.describe(), sentences)
-        seen = record.share(test)
-        rows = [(text, target) for text, targets in sentences for target in targets]
-        scores = text_scores(loaded, corpus, rows)
-        save_scores(folder, test, seen, scores)
-        _print_scores(arguments, test, seen, scores, f"{corpus.describe()}, {len(rows):,} texts")
-    _update_report(folder, config)
-    return 0
-
-
 def _score(
     arguments: argparse.Namespace,
     run: "RunEvaluation",
@@ -144,18 +114,18 @@ def _score(
     for test, evaluation in run.evaluations(tests, external, hand):
         what = f"{test.title}, {evaluation.search}, by {run.translator.engine_in_words}"
         without = evaluation.expected, evaluation.withheld
-        _print_scores(arguments, test, evaluation.seen, evaluation.scores, what, *without)
+        print_scores(arguments, test, evaluation.seen, evaluation.scores, what, *without)
     try:
         for after_evaluation in hooks("after_evaluation"):
             after_evaluation(arguments, run, tests)
     finally:  # the scores are there, even if a table failed
         if not run.not_saved:
-            _update_report(run.folder, run.config)
+            update_report(run.folder, run.config)
     if run.not_saved:  # at the end: the folder of a shared model may be read-only
         raise run.not_saved
 
 
-def _print_scores(
+def print_scores(
     arguments: argparse.Namespace,
     test: "EvaluationSet",
     seen: "SeenShare | None",
@@ -185,7 +155,7 @@ def _print_scores(
         print("\n  ".join(lines), flush=True)
 
 
-def _update_report(folder: "RunFolder", config: "Config") -> None:
+def update_report(folder: "RunFolder", config: "Config") -> None:
     """Write the scores into the report of the run, if the folder is that of a run."""
     if folder.metrics_file.exists():
         from transformer_mt.training.reporting.run_report import write_report

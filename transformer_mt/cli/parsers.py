@@ -12,7 +12,6 @@ from transformer_mt.version import __version__
 COMMANDS = {
     name: Command(f"transformer_mt.cli.{name}", meaning, group)
     for name, meaning, group in (
-        ("new", "write a config for your files", "start"),
         ("config", "look at a config", "start"),
         ("train", "train a model, or resume its training", "train"),
         ("translate", "translate text", "use"),
@@ -20,9 +19,6 @@ COMMANDS = {
         ("score", "log-probabilities of given translations", "use"),
         ("completion", "print a shell's completion", "use"),
         ("parts", "list what a config can name", "research"),
-        ("fill", "fill in masked words (BERT)", "research"),
-        ("complete", "continue texts (GPT)", "research"),
-        ("classify", "label texts", "research"),
     )
 }
 """The commands of the core."""

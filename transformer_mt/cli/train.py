@@ -10,7 +10,6 @@ from contextlib import contextmanager
 
 from transformer_mt.cli.options.allocator import start_with_tcmalloc
 from transformer_mt.cli.options.arguments import Parser, positive
-from transformer_mt.cli.print_plan import print_plan
 from transformer_mt.errors import Interrupted, WorkError
 from transformer_mt.messages import say
 from transformer_mt.parts import register, unregister
@@ -44,11 +43,6 @@ def add_arguments(parser: Parser) -> None:
         default=1,
         help="processes on this machine, one per GPU, run by torchrun",
     )
-    parser.add_argument(
-        "--plan",
-        action="store_true",
-        help="do not train: measure time and memory on this machine, and advise",
-    )
     parser.set_defaults(command=_train, is_process=False)  # whether it may start its own process again
 
 
@@ -62,8 +56,6 @@ def _train(arguments: argparse.Namespace) -> int:
 
         # Before torch is imported: a typo is reported at once
         config = load_config(arguments.config, [*arguments.overrides, *settings])
-        if arguments.plan:
-            return print_plan(config, arguments.gpus)
         if arguments.is_process:
             start_with_tcmalloc()
         if arguments.gpus > 1 and "WORLD_SIZE" not in os.environ:

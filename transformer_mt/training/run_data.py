@@ -6,7 +6,7 @@ import torch
 
 from transformer_mt.checkpoint import Checkpoint
 from transformer_mt.config import Config
-from transformer_mt.config.resolve import DataFacts, updates_of_epochs
+from transformer_mt.config.resolve import DataFacts, Known, updates_of_epochs
 from transformer_mt.corpora.evaluation_sets import evenly_spaced
 from transformer_mt.corpora.seen_sentences import Sentences
 from transformer_mt.data.batches.batching import TrainingBatches
@@ -14,15 +14,19 @@ from transformer_mt.data.batches.prefetch import BatchPrefetcher
 from transformer_mt.data.changes.change import Change
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.preparation.prepared_data import PreparedData
+from transformer_mt.data.vocabulary.given_tokenizer import settle
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.device import keep_freed_memory
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.evaluation.sacrebleu_metrics import build_bleu
 from transformer_mt.messages import say
+from transformer_mt.runs.folder import RunFolder
 from transformer_mt.settings.section import OF_RUN
 from transformer_mt.training.batch_budget import find_budget
 from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.training.record_seen import seen_before
 from transformer_mt.training.state.config_changes import is_other_update_size, note_other_update_size
+from transformer_mt.training.state.parent import Parent
 from transformer_mt.training.state.progress import Progress
 
 _SAMPLED_REFERENCES = 1000
@@ -131,3 +135,15 @@ def last_update(config: Config, batches: BatchPrefetcher, progress: Progress) ->
     """
     epochs = config.train.max_epochs - progress.resized_at_epoch
     return progress.resized_at_step + updates_of_epochs(epochs, batches.updates_per_epoch)
+
+
+def prepared(config: Config) -> tuple[Config, PreparedData]:
+    """Prepare the data as a training does, or find them prepared. Returns also the config with the keys that
+    its parent or its vocabulary decides.
+    """
+    parent = Parent.of(config)
+    known = Known(parent=parent.config if parent else None)
+    _, config, tokenizer = settle(config, known, parent=parent.folder.tokenizer() if parent else None)
+    folder = parent.folder if parent else None
+    seen = seen_before(config, RunFolder(""), folder, is_resumed=False)
+    return config, prepare(config, tokenizer, seen.inherited)

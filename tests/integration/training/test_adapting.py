@@ -6,12 +6,12 @@ from safetensors.torch import load_file
 
 from tests.conftest import train_interrupted
 from transformer_mt import Translator, load_config, train
+from transformer_mt.companions.wizard.update_memory import update_memory
 from transformer_mt.config.resolve import changed
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.batch_budget import longest_batch
-from transformer_mt.training.planning.update_memory import update_memory
 
 LORA = {"lora": {"rank": 4, "alpha": 8.0}}
 KINDS = {

@@ -7,4 +7,6 @@ In: a config. Out: findings with estimates and examples, as Markdown and HTML. B
 from transformer_mt.companion import Command, Companion
 
 _COMMANDS = "transformer_mt.companions.inspection.commands"
-companion = Companion(commands={"inspect": Command(_COMMANDS, "inspect the data before training", "start")})
+companion = Companion(
+    requires=["wizard"], commands={"inspect": Command(_COMMANDS, "inspect the data before training", "start")}
+)

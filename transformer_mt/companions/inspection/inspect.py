@@ -23,6 +23,7 @@ from transformer_mt.companions.inspection.finding import Example, Finding, alway
 from transformer_mt.companions.inspection.misaligned import find_misaligned
 from transformer_mt.companions.inspection.shifted_lines import find_shifts
 from transformer_mt.companions.inspection.term_checks import TermsCheck
+from transformer_mt.companions.wizard.sizing import weight_decay
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.block_sample import Block, BlockSample
 from transformer_mt.corpora.corpus import Corpus
@@ -36,7 +37,6 @@ from transformer_mt.data.vocabulary.lost_letters import lost_letters_notes
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
-from transformer_mt.new_config.sizing import weight_decay
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.runs.open_model import parent_of
 from transformer_mt.settings.filter import FilterConfig

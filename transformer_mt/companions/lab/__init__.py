@@ -9,7 +9,7 @@ from transformer_mt.companion import Command, Companion
 
 _HERE = "transformer_mt.companions.lab"
 companion = Companion(
-    requires=["exchange"],
+    requires=["exchange", "language_models", "wizard"],
     commands={
         "backtranslate": Command(
             f"{_HERE}.commands.backtranslate", "back-translate monolingual text", "train"

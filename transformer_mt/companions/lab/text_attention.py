@@ -3,9 +3,9 @@
 import torch
 
 from transformer_mt.companions.lab.attention_maps import AttentionMaps
+from transformer_mt.companions.language_models.loaded_model import LoadedModel
 from transformer_mt.data.vocabulary.numbering import BOS, EOS
 from transformer_mt.errors import InputError
-from transformer_mt.language_models.loaded_model import LoadedModel
 from transformer_mt.model.recorder import AttentionRecorder
 
 

@@ -18,6 +18,8 @@ from typing import Any
 
 from transformer_mt import checkpoint
 from transformer_mt.api import train
+from transformer_mt.companions.wizard.lengths import lengths_of
+from transformer_mt.companions.wizard.plan import plan_training
 from transformer_mt.config import Config
 from transformer_mt.config.dump import as_overrides, given_settings
 from transformer_mt.config.keys import searched_keys
@@ -26,8 +28,6 @@ from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.locks import FolderLock, lock_folder
 from transformer_mt.messages import say
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.training.planning.lengths import lengths_of
-from transformer_mt.training.planning.plan import plan_training
 
 SEEDS = 3
 """Trainings of the config and of the winner, by which they are compared."""

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from itertools import islice
 
 from transformer_mt.cli.options.arguments import Parser
-from transformer_mt.cli.options.text_options import add_texts, texts_of
+from transformer_mt.companions.language_models.commands.text_options import add_texts, texts_of
 from transformer_mt.files import to_json
 
 _ABOUT = (
@@ -23,8 +23,8 @@ def add_arguments(parser: Parser) -> None:
 
 
 def _classify(arguments: argparse.Namespace) -> int:
+    from transformer_mt.companions.language_models.loaded_model import LoadedModel
     from transformer_mt.evaluation.classifier import Classifier
-    from transformer_mt.language_models.loaded_model import LoadedModel
 
     loaded = LoadedModel.load(arguments.model, ("encoder",), arguments.device)
     classifier = Classifier(loaded.model, loaded.tokenizer, loaded.config)

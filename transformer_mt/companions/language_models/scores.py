@@ -1,5 +1,6 @@
 """Scores of models that translate nothing: perplexity, masked pieces, labels."""
 
+import argparse
 import math
 import tempfile
 from collections.abc import Sequence
@@ -9,24 +10,33 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-from transformer_mt.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.cli.evaluate import print_scores, update_report
+from transformer_mt.cli.options.flags import given
+from transformer_mt.companions.language_models.loaded_model import LoadedModel
+from transformer_mt.config import Config
+from transformer_mt.corpora.evaluation_sets import EvaluationSet, read_set
 from transformer_mt.corpora.held_out import AnySet
 from transformer_mt.data.batches.batching import validation_batches
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs, write_chunks
 from transformer_mt.data.changes.training_rows import held_out_rows
 from transformer_mt.data.preparation.encode import encoded_chunks
-from transformer_mt.errors import WorkError
+from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.classifier import Classifier
 from transformer_mt.evaluation.metric import Score
-from transformer_mt.evaluation.seen_share import SeenShare
+from transformer_mt.evaluation.seen_share import SeenShare, SystemRecord
 from transformer_mt.files import to_json, write_text
-from transformer_mt.language_models.loaded_model import LoadedModel
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.settings.objective import Objective
 from transformer_mt.text.pair import Pair
 from transformer_mt.version import RESULTS
 
 _BATCH_TOKENS = 4096
+_OF_TRANSLATIONS = (
+    "source", "reference", "external", "robust", "tag", "ensemble", "engine", "dtype", "glossary", "memory",
+    "links", "to", "from",
+)  # fmt: skip
+"""Options of `evaluate` that only a model which translates has."""
+_NOT_GIVEN: tuple[object, ...] = (None, False, [], "auto")
 
 
 def text_scores(loaded: LoadedModel, corpus: AnySet, rows: Sequence[Pair]) -> list[Score]:
@@ -95,3 +105,26 @@ def _predicted(loaded: LoadedModel, texts: EncodedPairs, objective: Objective) -
         right += int((logits_RV.argmax(dim=-1) == targets_R).sum())
         pieces += batch.num_tokens
     return nll, right, pieces
+
+
+def evaluate_text(arguments: argparse.Namespace, folder: RunFolder, config: Config) -> None:
+    """Print and save the test scores of an encoder-only or decoder-only model, which cannot translate."""
+    of_translations = [name for name in _OF_TRANSLATIONS if vars(arguments).get(name) not in _NOT_GIVEN]
+    of_translations += [f"decode.{key}" for key in given(arguments, "decode.")]
+    if of_translations:
+        raise InputError(
+            f"{folder}: ", Setting(of_translations[0]), " must be left out: it translates nothing"
+        )
+    if not config.data.test:
+        raise InputError(f"{folder}: its config must have data.test to be evaluated, but has none")
+    loaded = LoadedModel.load(folder.path, (config.model.kind,), arguments.device)
+    record = SystemRecord([folder])
+    for number, corpus in enumerate(config.data.test):
+        sentences = list(read_set(corpus, config.data.languages, folder.path, "test"))
+        test = EvaluationSet(f"test-{number}", corpus.describe(), sentences)
+        seen = record.share(test)
+        rows = [(text, target) for text, targets in sentences for target in targets]
+        scores = text_scores(loaded, corpus, rows)
+        save_scores(folder, test, seen, scores)
+        print_scores(arguments, test, seen, scores, f"{corpus.describe()}, {len(rows):,} texts")
+    update_report(folder, config)

@@ -7,6 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
+from transformer_mt.companions.wizard.adapting import adapting_config
+from transformer_mt.companions.wizard.denoising_config import FEW_PAIRS, denoising_file, write_denoising
+from transformer_mt.companions.wizard.sizing import (
+    UNSEGMENTED_LEAST,
+    Size,
+    shortened,
+    size_for,
+    smaller,
+    suited,
+    weight_decay,
+)
+from transformer_mt.companions.wizard.speed import seconds_per_update
+from transformer_mt.companions.wizard.user_files import BATCH_FILL, Data, held_out_set, read_files, sides_of
 from transformer_mt.config import Config
 from transformer_mt.config.dump import flow
 from transformer_mt.config.load import load_config
@@ -18,23 +31,10 @@ from transformer_mt.data.vocabulary.tokenizer import Tokenizer, VocabularySizeEr
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
 from transformer_mt.messages import say
-from transformer_mt.new_config.adapting import adapting_config
-from transformer_mt.new_config.denoising_config import FEW_PAIRS, denoising_file, write_denoising
-from transformer_mt.new_config.sizing import (
-    UNSEGMENTED_LEAST,
-    Size,
-    shortened,
-    size_for,
-    smaller,
-    suited,
-    weight_decay,
-)
-from transformer_mt.new_config.user_files import BATCH_FILL, Data, held_out_set, read_files, sides_of
 from transformer_mt.other_programs import OtherPrograms
 from transformer_mt.progress_bar import duration
 from transformer_mt.settings.language import check_language
 from transformer_mt.text.unsegmented import count_unsegmented, has_no_word_spaces
-from transformer_mt.training.planning.speed import seconds_per_update
 
 _HOUR = 3600.0
 # A vocabulary has at most one piece for this many words of the text: rarer pieces are learnt badly.

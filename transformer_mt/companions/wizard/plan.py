@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from transformer_mt.companions.wizard.lengths import Lengths
+from transformer_mt.companions.wizard.speed import seconds_per_update
+from transformer_mt.companions.wizard.update_memory import UpdateMemory, update_memory
 from transformer_mt.config import Config
 from transformer_mt.config.resolve import changed, updates_of_epochs, with_packing
 from transformer_mt.data.batches.batching import plan_epoch
@@ -13,9 +16,6 @@ from transformer_mt.device import choose_device, choose_precision
 from transformer_mt.errors import InputError
 from transformer_mt.memory import free_memory, peak_memory, reset_peak
 from transformer_mt.training.batch_budget import largest_budget, trial_batch
-from transformer_mt.training.planning.lengths import Lengths
-from transformer_mt.training.planning.speed import seconds_per_update
-from transformer_mt.training.planning.update_memory import UpdateMemory, update_memory
 from transformer_mt.training.update.compiled import is_compiled
 
 # Pairs whose lengths are enough to make typical batches of.

@@ -15,15 +15,15 @@ import pytest
 from tests.helpers.companions import needs
 from tests.helpers.faults import pairs_in_files, update_seconds
 from transformer_mt.cli import main
+from transformer_mt.companions.wizard import speed
+from transformer_mt.companions.wizard import write as write_module
+from transformer_mt.companions.wizard.guess_corpora import guess_corpora
+from transformer_mt.companions.wizard.sizing import PURPOSES, SIZES, size_for, smaller, suited
+from transformer_mt.companions.wizard.write import new_config
 from transformer_mt.config import DataConfig
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError
-from transformer_mt.new_config import write as write_module
-from transformer_mt.new_config.guess_corpora import guess_corpora
-from transformer_mt.new_config.sizing import PURPOSES, SIZES, size_for, smaller, suited
-from transformer_mt.new_config.write import new_config
-from transformer_mt.training.planning import speed
 
 PAIRS = list(toy.generate("train", 400))
 

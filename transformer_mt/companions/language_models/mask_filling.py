@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import torch
 
+from transformer_mt.companions.language_models.loaded_model import LoadedModel
 from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD, UNK
 from transformer_mt.errors import InputError
-from transformer_mt.language_models.loaded_model import LoadedModel
 from transformer_mt.settings.objective import MASK
 
 _MARK = re.compile(r"\[MASK\]|<mask>")

@@ -3,10 +3,10 @@
 import shlex
 from pathlib import Path
 
+from transformer_mt.companions.wizard.user_files import Data
 from transformer_mt.config.dump import flow
 from transformer_mt.corpora.file import FileCorpus
 from transformer_mt.files import write_text
-from transformer_mt.new_config.user_files import Data
 
 FEW_PAIRS = 20_000
 """So many are few. Measured with 6,600 (docs/measurements/low_resource.md)."""

@@ -4,7 +4,7 @@ import argparse
 
 from transformer_mt.cli.options.arguments import Parser
 from transformer_mt.cli.options.flags import add_flags, check_searches, given
-from transformer_mt.cli.options.text_options import add_texts, texts_of
+from transformer_mt.companions.language_models.commands.text_options import add_texts, texts_of
 from transformer_mt.config.decode_section import DecodeConfig
 from transformer_mt.errors import InputError
 from transformer_mt.files import to_json
@@ -40,8 +40,8 @@ def _complete(arguments: argparse.Namespace) -> int:
             f"--n-best must be 1 to {decode.num_hypotheses}, the search's hypotheses, but is "
             f"{arguments.n_best}"
         )
-    from transformer_mt.language_models.loaded_model import LoadedModel
-    from transformer_mt.language_models.text_completion import Completer
+    from transformer_mt.companions.language_models.loaded_model import LoadedModel
+    from transformer_mt.companions.language_models.text_completion import Completer
 
     completer = Completer(LoadedModel.load(arguments.model, ("decoder",), arguments.device), decode)
     for number, text in enumerate(texts_of(arguments), start=1):

@@ -5,15 +5,15 @@ import pytest
 import torch
 
 from tests.conftest import TINY
+from transformer_mt.companions.wizard import plan as plan_module
+from transformer_mt.companions.wizard.lengths import Lengths
+from transformer_mt.companions.wizard.plan import plan_training
+from transformer_mt.companions.wizard.speed import typical_batches
+from transformer_mt.companions.wizard.update_memory import update_memory
 from transformer_mt.config import Config
 from transformer_mt.config.resolve import updates_of_epochs
 from transformer_mt.errors import InputError
 from transformer_mt.training.batch_budget import longest_batch
-from transformer_mt.training.planning import plan as plan_module
-from transformer_mt.training.planning.lengths import Lengths
-from transformer_mt.training.planning.plan import plan_training
-from transformer_mt.training.planning.speed import typical_batches
-from transformer_mt.training.planning.update_memory import update_memory
 
 VOCABULARY = 8000
 

@@ -5,14 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from transformer_mt.config import Config
-from transformer_mt.config.resolve import Known
 from transformer_mt.data.batches.mixture import Mixture
-from transformer_mt.data.preparation.prepare import prepare
-from transformer_mt.data.preparation.prepared_data import PreparedData
-from transformer_mt.data.vocabulary.given_tokenizer import settle
-from transformer_mt.runs.folder import RunFolder
-from transformer_mt.training.record_seen import seen_before
-from transformer_mt.training.state.parent import Parent
+from transformer_mt.training.run_data import prepared
 
 
 @dataclass(frozen=True)
@@ -26,18 +20,6 @@ class Lengths:
     """Pieces of the larger vocabulary, where there are two."""
     copies: float = 1.0
     """Pairs of the epoch for each pair here, where these are a sample."""
-
-
-def prepared(config: Config) -> tuple[Config, PreparedData]:
-    """Prepare the data as a training does, or find them prepared. Returns also the config with the keys that
-    its parent or its vocabulary decides.
-    """
-    parent = Parent.of(config)
-    known = Known(parent=parent.config if parent else None)
-    _, config, tokenizer = settle(config, known, parent=parent.folder.tokenizer() if parent else None)
-    folder = parent.folder if parent else None
-    seen = seen_before(config, RunFolder(""), folder, is_resumed=False)
-    return config, prepare(config, tokenizer, seen.inherited)
 
 
 def lengths_of(config: Config) -> tuple[Config, Lengths]:

@@ -4,7 +4,7 @@ import argparse
 from dataclasses import asdict
 
 from transformer_mt.cli.options.arguments import Parser
-from transformer_mt.cli.options.text_options import add_texts, texts_of
+from transformer_mt.companions.language_models.commands.text_options import add_texts, texts_of
 from transformer_mt.errors import InputError
 from transformer_mt.files import to_json
 
@@ -27,8 +27,8 @@ def add_arguments(parser: Parser) -> None:
 def _fill(arguments: argparse.Namespace) -> int:
     if arguments.top < 1:
         raise InputError(f"--top must be at least 1, but is {arguments.top}")
-    from transformer_mt.language_models.loaded_model import LoadedModel
-    from transformer_mt.language_models.mask_filling import MaskFiller
+    from transformer_mt.companions.language_models.loaded_model import LoadedModel
+    from transformer_mt.companions.language_models.mask_filling import MaskFiller
 
     filler = MaskFiller(LoadedModel.load(arguments.model, ("encoder",), arguments.device))
     for number, text in enumerate(texts_of(arguments), start=1):

@@ -1,8 +1,8 @@
 """GPT's own task: a text continued."""
 
+from transformer_mt.companions.language_models.loaded_model import LoadedModel
 from transformer_mt.config import DecodeConfig
 from transformer_mt.errors import InputError, Setting
-from transformer_mt.language_models.loaded_model import LoadedModel
 from transformer_mt.translation.engines.engine import Request
 from transformer_mt.translation.engines.torch_engine import TorchEngine
 

@@ -6,10 +6,10 @@ import shutil
 import pytest
 import yaml
 
+from tests.companions.language_models.integration.conftest import BERT, train_on_text
 from tests.conftest import TINY
 from tests.helpers.command import run_command
 from tests.helpers.companions import needs
-from tests.integration.language_models.conftest import BERT, train_on_text
 from transformer_mt.corpora import toy
 from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences, keys_of
 
@@ -156,8 +156,8 @@ def test_the_perplexity_of_text_is_that_of_the_full_pass(gpt, cli):
     import torch
     import torch.nn.functional as F
 
+    from transformer_mt.companions.language_models.loaded_model import LoadedModel
     from transformer_mt.data.vocabulary.numbering import BOS, EOS
-    from transformer_mt.language_models.loaded_model import LoadedModel
 
     loaded = LoadedModel.load(gpt, ("decoder",), "cpu")
     nll = pieces = 0

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import yaml
 
+from transformer_mt.companions.wizard.guess_corpora import Guess, guess_corpora
 from transformer_mt.config import DataConfig
 from transformer_mt.corpora.block_sample import BlockSample
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
-from transformer_mt.new_config.guess_corpora import Guess, guess_corpora
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.terms.glossary_file import read_glossary
 

@@ -5,10 +5,10 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+from tests.companions.language_models.integration.conftest import BERT, train_on_text
 from tests.conftest import TINY
 from tests.helpers.command import run_command
 from tests.helpers.companions import needs
-from tests.integration.language_models.conftest import BERT, train_on_text
 from transformer_mt.config.load import load_config
 from transformer_mt.config.public_model import Halves
 from transformer_mt.runs.folder import RunFolder

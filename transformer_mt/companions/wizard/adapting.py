@@ -4,6 +4,7 @@ import shlex
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from transformer_mt.companions.wizard.user_files import BATCH_FILL, Data, held_out_set, sides_of
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.dump import flow
 from transformer_mt.config.load import load_config
@@ -13,7 +14,6 @@ from transformer_mt.corpora.toy import ToyCorpus
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.files import write_text
-from transformer_mt.new_config.user_files import BATCH_FILL, Data, held_out_set, sides_of
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.runs.open_model import parent_of
 

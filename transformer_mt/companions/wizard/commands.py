@@ -1,0 +1,114 @@
+"""transformer-mt new, and transformer-mt train --plan"""
+
+import argparse
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tabulate import tabulate
+
+from transformer_mt.cli.options.arguments import Parser
+from transformer_mt.companions.wizard.sizing import PURPOSES
+from transformer_mt.config.load import load_config
+from transformer_mt.errors import InputError
+from transformer_mt.messages import say
+from transformer_mt.other_programs import OtherPrograms
+from transformer_mt.progress_bar import duration
+
+if TYPE_CHECKING:
+    from transformer_mt.companions.wizard.plan import Plan
+
+_FORMATS = """\
+files: two line-aligned text files, .tsv, .csv, .jsonl, .parquet, .tmx, or .zip in OPUS's Moses format, in any
+mixture; each may be compressed (.gz, .bz2, .xz, .zst)."""
+
+
+def add_arguments(parser: Parser) -> None:
+    parser.description = "Inspect files of sentence pairs and write a config sized for them and this machine."
+    parser.epilog = _FORMATS
+    parser.add_argument("source_lang", metavar="SRC", help="language code of the source: en")
+    parser.add_argument("target_lang", metavar="TGT", help="language code of the target: de")
+    parser.add_argument("files", metavar="FILE", nargs="+", help="files of sentence pairs")
+    parser.add_argument("--out", metavar="YAML", help="the config to write (default: SRC_TGT.yaml)")
+    parser.add_argument(
+        "--from", dest="parent", metavar="MODEL",
+        help="adapt this model: a run's folder, a public model's, or a name on the hub",
+    )  # fmt: skip
+    parser.add_argument(
+        "--glossary", metavar="FILE", help="train for glossaries such as this one: TSV, CSV or TBX"
+    )
+    parser.add_argument(
+        "--for", dest="purpose", metavar="EXPORT", choices=PURPOSES,
+        help=f"the export that a new model must fit: {', '.join(PURPOSES)} (default: ctranslate2)",
+    )  # fmt: skip
+    parser.set_defaults(command=_new)
+
+
+def _new(arguments: argparse.Namespace) -> int:
+    from transformer_mt.companions.wizard.write import new_config
+
+    out = Path(arguments.out or f"{arguments.source_lang}_{arguments.target_lang}.yaml")
+    languages = arguments.source_lang, arguments.target_lang
+    if arguments.parent and arguments.purpose:
+        raise InputError("--for and --from must not be given together: an adapted model keeps its sizes")
+    purpose = arguments.purpose or "ctranslate2"
+    new_config(*languages, arguments.files, out, arguments.parent, arguments.glossary, purpose)
+    config = shlex.quote(str(out))
+    say(f"next: transformer-mt inspect {config}; transformer-mt train {config}")
+    return 0
+
+
+def add_plan(parser: Parser) -> None:
+    parser.add_argument(
+        "--plan", dest="command", action="store_const", const=_plan, default=argparse.SUPPRESS,
+        help="do not train: measure time and memory on this machine, and advise",
+    )  # fmt: skip
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    """Print how long the training takes here and in how much memory."""
+    config = load_config(arguments.config, arguments.overrides)
+    if arguments.gpus > 1 or int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        raise InputError("--plan must run in one process; leave out --gpus and torchrun")
+    say(f"{config.name}: loading PyTorch")  # takes seconds
+    from transformer_mt.companions.wizard.lengths import lengths_of
+    from transformer_mt.companions.wizard.plan import plan_training
+
+    config, lengths = lengths_of(config)
+    say("measuring this machine")
+    others = OtherPrograms()
+    plan = plan_training(config, lengths)
+    print(tabulate(_rows(plan, others), tablefmt="plain"))
+    for change in plan.changes:
+        print(f"\n{change.keys}\n  {change.reason}")
+    return 0
+
+
+def _rows(plan: "Plan", others: OtherPrograms) -> list[tuple[str, str]]:
+    of_state, time = plan.state_bytes / 1e9, "not measured: the model does not fit this machine"
+    if plan.seconds is not None:
+        total = duration(plan.seconds * plan.updates)
+        how = "measured without torch.compile" if plan.is_compiled else "measured"
+        time = f"{total}, {plan.seconds:.3g} s an update, {how}; without validations"
+        time += others.note(plan.seconds * plan.updates)
+    return [
+        ("parameters", f"{plan.parameters:,}"),
+        ("epoch", f"{plan.pairs:,.0f} pairs"),
+        (
+            "update",
+            f"{plan.update_tokens:,} padded tokens, of them {plan.target_tokens:,.0f} target tokens; "
+            f"{'packed' if plan.packed else 'padded'}, {plan.padding:.0%} padding",
+        ),
+        (
+            "training",
+            f"{plan.updates:,} updates, {plan.epochs:.1f} epochs, "
+            f"{plan.updates * plan.target_tokens:,.0f} target tokens",
+        ),
+        (
+            "memory",
+            f"{plan.peak_bytes / 1e9:.1f} GB of {plan.available_bytes / 1e9:.1f}, of them {of_state:.1f} for "
+            "weights, gradients and moments",
+        ),
+        ("time", time),
+    ]
