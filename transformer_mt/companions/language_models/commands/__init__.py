@@ -1,0 +1,1 @@
+"""fill, complete and classify, and the options they share."""
