@@ -95,10 +95,10 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         tests = [replace(test, languages=(translator.source_lang, translator.target_lang)) for test in tests]
     else:
         tests = select_by_language(tests, translator.directions, arguments.to, vars(arguments)["from"])
-    with translating_together(translator) as is_mine:
-        if is_mine:
+    with translating_together(translator) as leading:
+        if leading is not None:
             others, is_usual = request.other_runs(), request.is_usual
-            run = RunEvaluation(folder, config, translator, weights, arguments.tag, others, is_usual)
+            run = RunEvaluation(folder, config, leading, weights, arguments.tag, others, is_usual)
             _score(arguments, run, tests, external, hand)
     return 0
 

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from transformer_mt.cli.options.arguments import Parser, positive
 from transformer_mt.cli.options.model_options import add_model, add_search, load_translator
-from transformer_mt.cli.options.ranks import has_ranks, join_ranks
+from transformer_mt.cli.options.ranks import translating_together
 from transformer_mt.cli.options.references import add_references
 from transformer_mt.cli.translating import resume
 from transformer_mt.cli.translating.memory_out import memory_out
@@ -116,39 +116,42 @@ def _translate(arguments: argparse.Namespace) -> int:
 
 
 def _translate_lines(request: TranslateRequest) -> None:
-    from transformer_mt.translation.expected_quality import ExpectedQuality
-
     with ExitStack() as files:
         chunks = _chunks(request, files)
         options = _options(request)
-        translator = load_translator(request.model, options)
-        translator.check(options)
-        prefixes = _prefixes(request)
-        done = _lines_done(request, translator) if request.resume else 0
-        work = _work(chunks, prefixes, request, done)
-        if has_ranks():
-            from transformer_mt.training.parallel.distributed import refuse_lost_rank
+        loaded = load_translator(request.model, options)
+        loaded.check(options)
+        with translating_together(loaded) as translator:
+            if translator is not None:
+                _translate_chunks(request, translator, options, chunks, files)
 
-            try:
-                _with_ranks(request, translator, options, work, files)
-            except RuntimeError as error:
-                refuse_lost_rank(error)
-                raise
-            return
-        # Read the first lines before the output is opened and truncated: the input may be binary.
-        first_task = next(work, None)
-        remember = memory_out(request, translator, files)
-        output, end = _open_output(request, translator, files), _line_end(request)
-        bar, quality = _progress(request, done, files), ExpectedQuality(translator.resources.calibration)
-        for task in chain([first_task] if first_task else [], work):
-            results = translator.stream(task.lines, task.options(options))
-            for number, result in enumerate(results, start=task.first):
-                _write(_format(number, result, request), number, result.problems, output, end)
-                output.flush()  # a caller may wait for this line
-                quality.add(result)
-                if "unchanged" not in result.flags:
-                    remember(result.source, result.translation)
-                bar(1)
+
+def _translate_chunks(
+    request: TranslateRequest,
+    translator: "Translator",
+    options: "Options",
+    chunks: Iterator[list[bytes]],
+    files: ExitStack,
+) -> None:
+    from transformer_mt.translation.expected_quality import ExpectedQuality
+
+    prefixes = _prefixes(request)
+    done = _lines_done(request, translator) if request.resume else 0
+    work = _work(chunks, prefixes, request, done)
+    # Read the first lines before the output is opened and truncated: the input may be binary.
+    first_task = next(work, None)
+    remember = memory_out(request, translator, files)
+    output, end = _open_output(request, translator, files), _line_end(request)
+    bar, quality = _progress(request, done, files), ExpectedQuality(translator.resources.calibration)
+    for task in chain([first_task] if first_task else [], work):
+        results = translator.stream(task.lines, task.options(options))
+        for number, result in enumerate(results, start=task.first):
+            _write(_format(number, result, request), number, result.problems, output, end)
+            output.flush()  # a caller may wait for this line
+            quality.add(result)
+            if "unchanged" not in result.flags:
+                remember(result.source, result.translation)
+            bar(1)
     if request.json and (expected := quality.expected):
         say(f"{expected} of these {expected.sentences:,} lines, by their confidence")
     elif request.json and quality.withheld:
@@ -327,33 +330,3 @@ def _format(number: int, result: "Translation", request: TranslateRequest) -> st
     if request.n_best > 1:
         return "\n".join(f"{number}\t{c.score:.4f}\t{c.translation}" for c in result.n_best)
     return result.translation
-
-
-def _with_ranks(
-    request: TranslateRequest,
-    translator: "Translator",
-    options: "Options",
-    work: Iterator[Task],
-    files: ExitStack,
-) -> None:
-    """Under torchrun rank 0 reads and writes; each rank translates its share of the lines."""
-    ranks = join_ranks(translator)
-    if ranks.is_rank_zero:  # reject binary input before the output is opened and truncated
-        work = chain([task] if (task := next(work, None)) else [], work)
-    output, end = _open_output(request, translator, files) if ranks.is_rank_zero else None, _line_end(request)
-    while sent := ranks.broadcast(next(work, None) if ranks.is_rank_zero else None):
-        task = Task(*sent)
-        share = ranks.share(len(task.lines))
-        lines, line_options = task.lines[share.start : share.stop], task.options(options).of_lines(share)
-        results = enumerate(translator.stream(lines, line_options), start=task.first + share.start)
-        formatted = [
-            (number, _format(number, result, request), result.problems) for number, result in results
-        ]
-        everyones = ranks.gather(formatted)
-        if output is not None:
-            for number, text, problems in chain.from_iterable(everyones):
-                _write(text, number, problems, output, end)
-            output.flush()
-    if output is not None and request.output:
-        resume.end(Path(request.output))
-    ranks.leave()  # not after an error: see loop.train

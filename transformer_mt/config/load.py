@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 import typing
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,8 @@ _YAML_PROBLEMS = {
 Kind = typing.TypeVar("Kind", bound=BaseModel)
 
 
-def load_config(
-    path: str | Path, overrides: list[str] | tuple[str, ...] = (), of_run: bool = False
-) -> Config:
-    """Load the Config in the YAML file at `path`, follow `extends` and apply `key=value` overrides. `of_run`:
-    the file was written by a training (OF_RUN).
+def load_config(path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -> Config:
+    """Load the Config in the YAML file at `path`, follow `extends` and apply `key=value` overrides.
 
     Raises InputError with one line per mistake.
     """
@@ -47,13 +45,19 @@ def load_config(
         raise InputError(f"load_config() must get the path of a YAML file, but got {path!r}")
     if isinstance(overrides, str):
         raise InputError(f"overrides must be a list of key=value texts, but are one text: {overrides!r}")
-    return load_yaml(Config, path, overrides, OF_RUN if of_run else None)
+    return load_yaml(Config, path, overrides)
+
+
+def load_config_of_run(path: Path, settings: Mapping[str, Any]) -> Config:
+    """Load the Config that a training wrote, with other values of some dotted keys."""
+    return load_yaml(Config, path, settings=settings, context=OF_RUN)
 
 
 def load_yaml(
     kind: type[Kind],
     path: str | Path,
     overrides: list[str] | tuple[str, ...] = (),
+    settings: Mapping[str, Any] = {},
     context: dict[str, bool] | None = None,
 ) -> Kind:
     """The same for any YAML file with a `name`; `kind` says which keys it may have."""
@@ -68,7 +72,9 @@ def load_yaml(
         )
     values = _copy_of(values)
     for override in overrides:
-        _apply(values, where, override)
+        _set(values, where, *_parsed(override))
+    for dotted, value in settings.items():
+        _set(values, where, dotted, value)
     if "name" not in values and not re.fullmatch(NAME_PATTERN, path.stem):
         raise InputError(
             f"{path}: the name of the file is the run's name, which must be letters, digits "
@@ -231,8 +237,8 @@ def _forget_below(where: dict[str, str], dotted: str) -> None:
         del where[key]
 
 
-def _apply(values: dict[str, Any], where: dict[str, str], override: str) -> None:
-    """Set one `key=value` in `values`; the key may go into sections and lists (`data.test.0.split`)."""
+def _parsed(override: str) -> tuple[str, Any]:
+    """The dotted key and the value of one `key=value`."""
     dotted, equals, text = override.partition("=")
     dotted = dotted.strip()
     if not equals or not dotted:
@@ -246,6 +252,11 @@ def _apply(values: dict[str, Any], where: dict[str, str], override: str) -> None
         ) from None
     if not _is_unicode(written):
         raise InputError(f"`{dotted}`: the value must be valid Unicode text, but holds half a surrogate pair")
+    return dotted, value
+
+
+def _set(values: dict[str, Any], where: dict[str, str], dotted: str, value: Any) -> None:
+    """Set a key in `values`; it may go into sections and lists (`data.test.0.split`)."""
     *parents, last = dotted.split(".")
     node: Any = values
     for depth, part in enumerate(parents):

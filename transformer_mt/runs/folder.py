@@ -6,7 +6,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformer_mt.config import Config, load_config
+from transformer_mt.config import Config
+from transformer_mt.config.load import load_config_of_run
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer, tokenizer_files
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import digest, read_objects
@@ -109,8 +110,8 @@ class RunFolder:
             raise InputError(f"{self}: no such folder; a model is the folder of a run; {(near or [hint])[0]}")
         if not self.config_file.exists():
             raise InputError(f"{self}: must be a run's folder, but holds no {self.config_file.name}")
-        overrides = [f"decode.{key}={_yaml(value)}" for key, value in (decode or {}).items()]
-        return load_config(self.config_file, overrides, of_run=True)
+        settings = {f"decode.{key}": value for key, value in (decode or {}).items()}
+        return load_config_of_run(self.config_file, settings)
 
     def tokenizer(self) -> Tokenizer:
         """The vocabulary. InputError if there is none."""
@@ -224,12 +225,3 @@ def makers_of(file: Path) -> list[RunFolder]:
 @lru_cache(maxsize=64)
 def _digest(file: Path, size: int, changed: tuple[int, int]) -> str:
     return digest(file)
-
-
-def _yaml(value: Any) -> str:
-    """Write a value as YAML that reads back as the same value."""
-    return (
-        str(value)
-        if isinstance(value, int | float) and not isinstance(value, bool)
-        else json.dumps(value, ensure_ascii=False)
-    )

@@ -12,7 +12,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.translation.assembly import each_once, line_result
 from transformer_mt.translation.direction import Direction, can_translate, find_direction
-from transformer_mt.translation.engines.choice import load_model_to_search
+from transformer_mt.translation.engines.choice import Check, load_model_to_search
 from transformer_mt.translation.engines.engine import Engine, EngineRequest, Ids
 from transformer_mt.translation.engines.prompted import cross_attention, token_log_probs
 from transformer_mt.translation.line_workers import num_workers, translate_in_workers
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 class Translator:
     """A trained model with its vocabulary and the settings of its search: an engine, and the stages that
-    lines pass before and after it (stages/build_stages.py). It never changes; `towards` and its like give
+    lines pass before and after it (stages/build_stages.py). It never changes: `towards` and its like give
     others.
     """
 
@@ -171,9 +171,10 @@ class Translator:
         request: EngineRequest,
         decode: Mapping[str, Any] | None = None,
         ensemble: Sequence[RunFolder] = (),
+        check: Check | None = None,
     ) -> "Translator":
-        """The translator of a run or an export, with the engine of `choose_engine`."""
-        loaded = load_model_to_search(run, request, decode, ensemble)
+        """The translator of a run or an export (`load_model_to_search`)."""
+        loaded = load_model_to_search(run, request, decode, ensemble, check)
         config, *others = loaded.configs
         calibration = None if others else Calibration.load(loaded.run)
         if calibration and not calibration.fits(len(loaded.tokenizer.all_pieces_src)):

@@ -135,12 +135,15 @@ def load_translator(
     target languages of which none is named, unless `any_direction` will do.
     """
     run, others = request.run(), request.other_runs()
-    settings = _settings(dict(request.decode), run)
-    if options is not None:
-        options.check(settings)
     from transformer_mt.translation.translator import Translator
 
-    translator = Translator.of_run(run, request.engine, request.decode, others)
+    def check(settings: DecodeConfig) -> None:
+        # A config may have settings for other searches; one that is given must have an effect.
+        check_searches(DecodeConfig, _DECODE, dict(request.decode), settings.search)
+        if options is not None:
+            options.check(settings)
+
+    translator = Translator.of_run(run, request.engine, request.decode, others, check)
     if translator.engine.name == "torch" and translator.engine.is_on_cpu:
         from transformer_mt.device import keep_freed_memory
 
@@ -177,12 +180,3 @@ def _in_direction(
     if direction not in translator.directions:
         say(f"note: the model was not trained to translate {direction[0]} to {direction[1]}")
     return translator
-
-
-def _settings(decode: dict[str, Any], run: "RunFolder") -> DecodeConfig:
-    """The model's settings, overridden by those given. InputError if a given setting has no effect with this
-    search; the config may contain settings for other searches.
-    """
-    settings = run.config(decode).decode
-    check_searches(DecodeConfig, _DECODE, decode, settings.search)
-    return settings

@@ -30,12 +30,12 @@ def join_ranks(translator: "Translator") -> "Ranks":
 
 
 @contextmanager
-def translating_together(translator: "Translator") -> Iterator[bool]:
-    """Within it the translator of rank 0 searches with all ranks. The value is True on rank 0, which runs the
-    command. On the others it is False, and comes when rank 0 is done.
+def translating_together(translator: "Translator") -> Iterator["Translator | None"]:
+    """Give rank 0, which runs the command, a translator that searches with all ranks. On the others the value
+    is None, and comes when rank 0 is done.
     """
     if not has_ranks():
-        yield True
+        yield translator
         return
     from transformer_mt.training.parallel.distributed import refuse_lost_rank
     from transformer_mt.translation.engines.divided_engine import DividedEngine
@@ -44,12 +44,11 @@ def translating_together(translator: "Translator") -> Iterator[bool]:
     engine = DividedEngine(translator.engine, ranks)
     try:
         if ranks.is_rank_zero:
-            translator.engine = engine
-            yield True
+            yield translator.with_engine(engine)
             engine.let_go()
         else:
             engine.follow()
-            yield False
+            yield None
     except RuntimeError as error:
         refuse_lost_rank(error)
         raise

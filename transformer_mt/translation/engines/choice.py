@@ -4,7 +4,7 @@ import importlib.util
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,33 +39,27 @@ class LoadedModel:
     run: RunFolder
 
 
-@dataclass(frozen=True)
-class EngineChoice:
-    """The engine that searches."""
-
-    name: str
-    """torch or ctranslate2."""
-    export: RunFolder | None
-    """The folder that CTranslate2 reads."""
-    config: Config
-    """The model's, with the settings of the search."""
-    device: str
-    dtype: str | None
+Check = Callable[[DecodeConfig], None]
+"""Raises InputError for settings of the search that do not go together with a request."""
 
 
-def choose_engine(
+def load_model_to_search(
     run: RunFolder,
     request: EngineRequest,
     decode: Mapping[str, Any] | None = None,
     ensemble: Sequence[RunFolder] = (),
-) -> EngineChoice:
-    """The engine for a run or an export: CTranslate2 for exports and, with `auto` on a CPU, for a run with
-    an export of its own that translates alike; else torch. InputError for what does not go together.
+    check: Check | None = None,
+) -> LoadedModel:
+    """The model of a run or an export with its engine: CTranslate2 for exports and, with `auto` on a CPU, for
+    a run with an export of its own that translates alike; else torch. InputError for what does not go
+    together, and what `check` refuses, before the model is read.
     """
     folder, asked, device, dtype = run.path, request.engine, request.device, request.dtype
     if asked == "ctranslate2" and not run.is_export:
         decode = {"stop_early": True, **(decode or {})}  # CTranslate2 always stops early
     config = run.config(dict(decode or {}))
+    if check is not None:
+        check(config.decode)
     check_translates(config, folder)
     if ensemble and asked == "ctranslate2":
         raise InputError(
@@ -76,47 +70,37 @@ def choose_engine(
         raise InputError(
             f"{wrong.path}: must be a run's folder to translate in an ensemble, but is an export"
         )
+    if run.is_export and asked == "torch":
+        raise InputError(
+            f"{folder}: an exported model must have ", Setting("engine", "ctranslate2"),
+            ", but is asked for torch",
+        )  # fmt: skip
+    # After a prefix CTranslate2's beam may keep other hypotheses than torch's.
+    needs_torch = request.has_rules or (request.has_prefixes and config.decode.beam > 1)
+    export: RunFolder | None = None
     if run.is_export:
-        if asked == "torch":
-            raise InputError(
-                f"{folder}: an exported model must have ", Setting("engine", "ctranslate2"),
-                ", but is asked for torch",
-            )  # fmt: skip
-        return EngineChoice("ctranslate2", run, config, device, dtype)
-    if asked == "ctranslate2":
+        export = run
+    elif asked == "ctranslate2":
         check_settings(config.decode)
         choose_device_name(device, dtype)
-        if run.own_export is None:
+        export = run.own_export
+        if export is None:
             raise InputError(
                 f"{folder}: must be an exported model for CTranslate2, but is a run without an export; "
                 f"export it with: transformer-mt export {shlex.quote(str(folder))} DIR"
             )
-        return EngineChoice("ctranslate2", run.own_export, config, device, dtype)
-    # After a prefix CTranslate2's beam may keep other hypotheses than torch's.
-    needs_torch = request.has_rules or (request.has_prefixes and config.decode.beam > 1)
-    if asked == "auto" and not (ensemble or needs_torch):
+    elif asked == "auto" and not (ensemble or needs_torch):
         export = _own_export(run, config.decode, device, dtype)
         if export is not None:
-            return EngineChoice("ctranslate2", export, config, "cpu", None)
-    return EngineChoice("torch", None, config, device, dtype or "float32")
-
-
-def load_model_to_search(
-    run: RunFolder,
-    request: EngineRequest,
-    decode: Mapping[str, Any] | None = None,
-    ensemble: Sequence[RunFolder] = (),
-) -> LoadedModel:
-    """The model of a run or an export with the engine of `choose_engine`."""
-    chosen = choose_engine(run, request, decode, ensemble)
-    if chosen.export is not None:
+            device, dtype = "cpu", None
+    if export is not None:
         tokenizer = run.tokenizer()
-        engine = CTranslate2Engine.load(chosen.export.path, tokenizer, chosen.device, chosen.dtype)
-        return LoadedModel(engine, tokenizer, [chosen.config], run)
+        engine = CTranslate2Engine.load(export.path, tokenizer, device, dtype)
+        return LoadedModel(engine, tokenizer, [config], run)
     from transformer_mt.translation.engines.torch_engine import TorchEngine  # its import takes a second
 
-    configs = [chosen.config, *(other.config() for other in ensemble)]
-    searcher = TorchEngine.load([run, *ensemble], configs, chosen.device, chosen.dtype or "float32")
+    configs = [config, *(other.config() for other in ensemble)]
+    searcher = TorchEngine.load([run, *ensemble], configs, device, dtype or "float32")
     return LoadedModel(searcher, searcher.tokenizer, configs, run)
 
 

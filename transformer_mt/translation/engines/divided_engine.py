@@ -27,7 +27,11 @@ class DividedEngine(RemoteEngine):
     def search(
         self, requests: Sequence[Request], settings: DecodeConfig, n_best: int
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        task: list[Any] = [[asdict(request) for request in requests], settings.model_dump(), n_best]
+        task: list[Any] = [
+            [asdict(request) for request in requests],
+            settings.model_dump(mode="json"),
+            n_best,
+        ]
         self._ranks.broadcast(task)
         for share in self._search_share(*task):
             for i, hypotheses in share:
