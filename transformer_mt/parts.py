@@ -52,9 +52,9 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
     },
     "schedule": {
         "inverse_sqrt": f"{_TRAINING}.update.schedule:InverseSqrt",
-        "linear": f"{_TRAINING}.update.schedule:Linear",
-        "cosine": f"{_TRAINING}.update.schedule:Cosine",
-        "constant": f"{_TRAINING}.update.schedule:Constant",
+        "linear": f"{_TRAINING}.update.schedule:LinearDecay",
+        "cosine": f"{_TRAINING}.update.schedule:CosineDecay",
+        "constant": f"{_TRAINING}.update.schedule:ConstantRate",
     },
     "metric": {
         "BLEU": f"{_EVALUATION}.sacrebleu_metrics:bleu",
@@ -86,7 +86,9 @@ class KindFacts(NamedTuple):
 
 
 KINDS: Mapping[Kind, KindFacts] = {
-    "attention_score": KindFacts("model.attention.score", "num_heads, head_width", f"{_SCORES}:Score"),
+    "attention_score": KindFacts(
+        "model.attention.score", "num_heads, head_width", f"{_SCORES}:AttentionScore"
+    ),
     "position": KindFacts("model.position", "num_heads, head_width", f"{_BIAS}:PositionBias"),
     "norm": KindFacts("model.norm_kind", "width", "torch.nn:Module"),
     "feed_forward": KindFacts("model.feed_forward", "d_model, d_ff, dropout", "torch.nn:Module"),

@@ -13,7 +13,7 @@ PARTS = """
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.data.changes.change import Change
 from transformer_mt.evaluation.metric import MeanMetric
-from transformer_mt.model.variants.attention_scores import Score
+from transformer_mt.model.variants.attention_scores import AttentionScore
 from transformer_mt.model.variants.position_bias import PositionBias
 from transformer_mt.settings.section import Section
 from transformer_mt.training.update.loss_kinds import Loss
@@ -92,17 +92,17 @@ USED = {
     "loss a function": (kinds(loss="odd"), "def odd(batch, forward): pass\n", {"train": {"loss": "odd"}},
                         "must be a subclass of transformer_mt.training.update.loss_kinds.Loss, but is odd_parts.odd"),
     "score of a mean": (kinds(attention_score="Odd"), PARTS +
-                        "class Odd(Score):\n    def __init__(self, heads, width): super().__init__()\n"
+                        "class Odd(AttentionScore):\n    def __init__(self, heads, width): super().__init__()\n"
                         "    def forward(self, q, k): return (q @ k.mT).mean(1)\n",
                         {"model": {"attention": {"score": "odd"}}},
                         "odd_parts.Odd must give scores [batch, heads, queries, keys], here [1, 2, 2, 3] numbers, "
                         "but gives [1, 2, 3]"),
     "score detached": (kinds(attention_score="Odd"), PARTS +
-                       "class Odd(Score):\n    def __init__(self, heads, width): super().__init__()\n"
+                       "class Odd(AttentionScore):\n    def __init__(self, heads, width): super().__init__()\n"
                        "    def forward(self, q, k): return (q @ k.mT).detach()\n",
                        {"model": {"attention": {"score": "odd"}}}, "scores with a gradient"),
     "score a function": (kinds(attention_score="Odd"), "def Odd(heads, width): return None\n",
-                         {"model": {"attention": {"score": "odd"}}}, "must be a subclass of transformer_mt.model.variants.attention_scores.Score, but is odd_parts.Odd"),
+                         {"model": {"attention": {"score": "odd"}}}, "must be a subclass of transformer_mt.model.variants.attention_scores.AttentionScore, but is odd_parts.Odd"),
     "position": (kinds(position="Odd"), PARTS +
                  "class Odd(PositionBias):\n    def __init__(self, heads, width): super().__init__()\n"
                  "    def rotate(self, x, positions): return x[..., :1]\n",

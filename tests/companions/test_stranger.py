@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -51,8 +52,9 @@ def installation(tmp_path_factory):
     """A scratch environment with our package and theirs."""
     folder = tmp_path_factory.mktemp("environment")
     made = Installation(folder)
+    source = shutil.copytree(STRANGER, tmp_path_factory.mktemp("source") / "stranger")  # pip builds in it
     words = ["install", "-q", "--no-index", "--no-deps", "--no-build-isolation", "--target", str(folder)]
-    subprocess.run([sys.executable, "-m", "pip", *words, str(STRANGER)], check=True, capture_output=True)
+    subprocess.run([sys.executable, "-m", "pip", *words, str(source)], check=True, capture_output=True)
     return made
 
 

@@ -10,7 +10,7 @@ from transformer_mt.text.lines import read_lines
 from transformer_mt.text.pair import Pair
 
 
-class Memory:
+class TranslationMemory:
     """Pairs of texts. Of several translations of one text the last one counts."""
 
     def __init__(self, pairs: Iterable[Pair], languages: tuple[str, str]) -> None:
@@ -33,11 +33,11 @@ def _key(text: str) -> str:
     return " ".join(text.split())
 
 
-def read_memory(file: str | Path, languages: tuple[str, str]) -> Memory:
+def read_memory(file: str | Path, languages: tuple[str, str]) -> TranslationMemory:
     """The pairs of a file: TMX, or any other format of corpora; a table whose first row does not name the
     languages has source and target in its first two columns. InputError names what cannot be read.
     """
-    return Memory(_pairs(file, languages), languages)
+    return TranslationMemory(_pairs(file, languages), languages)
 
 
 def _pairs(file: str | Path, languages: tuple[str, str]) -> Iterable[Pair]:

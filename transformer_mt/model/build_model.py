@@ -27,7 +27,7 @@ from transformer_mt.model.transformer import (
     Residual,
     Transformer,
 )
-from transformer_mt.model.variants.attention_scores import ScaledDot, Score
+from transformer_mt.model.variants.attention_scores import AttentionScore, ScaledDot
 from transformer_mt.model.variants.position_bias import PositionBias
 from transformer_mt.model.variants.recurrent import (
     BahdanauDecoder,
@@ -189,9 +189,9 @@ def _position_bias(c: ModelConfig) -> PositionBias | None:
     return bias if is_ours("position", c.position) else _checked_position(bias, c.num_heads, head_width)
 
 
-def _score(name: PartName, num_heads: int, head_width: int, max_length: int = 0) -> Score:
+def _score(name: PartName, num_heads: int, head_width: int, max_length: int = 0) -> AttentionScore:
     key = "model.attention.score"
-    kind = part_class("attention_score", name, key, Score)
+    kind = part_class("attention_score", name, key, AttentionScore)
     score = kind.of(num_heads, head_width, max_length, **part_settings(kind, name, key))
     return score if is_ours("attention_score", name) else _checked_score(score, num_heads, head_width)
 
@@ -206,7 +206,7 @@ _TRIED = 2, 3
 """Queries and keys of the trial of a part that others bring."""
 
 
-def _checked_score(score: Score, num_heads: int, head_width: int) -> Score:
+def _checked_score(score: AttentionScore, num_heads: int, head_width: int) -> AttentionScore:
     """The score that a companion or a program brings, tried once. InputError if its result has another shape
     or no gradient: the model would learn something else, without a word.
     """

@@ -57,7 +57,7 @@ class Selection(Protocol):
         """
         ...
 
-    def choose(self, scores: Tensor, history: Tensor) -> "Choice":
+    def choose(self, scores: Tensor, history: Tensor) -> "Continuations":
         """From the scores (B, W, V) of all continuations."""
         ...
 
@@ -67,7 +67,7 @@ class Selection(Protocol):
 
 
 @dataclass(frozen=True)
-class Choice:
+class Continuations:
     """The continuations of a step that are kept. -inf is the score of those that are none."""
 
     end_scores: Tensor
@@ -97,14 +97,16 @@ class BestFirst:
     def restrict(self, history: Tensor, log_probs: Tensor, raw: Tensor) -> None:
         """Nothing is impossible."""
 
-    def choose(self, scores: Tensor, history: Tensor) -> Choice:
+    def choose(self, scores: Tensor, history: Tensor) -> Continuations:
         B, W, V = scores.shape
         best, index = top_k(scores.view(B, W * V), self._looked_at)
         parent, token = index // V, index % V
         is_end = token == self._eos
         ends = best.masked_fill(~is_end, -torch.inf)[:, : self._beam]
         kept, rank = best.masked_fill(is_end, -torch.inf).topk(self._beam)
-        return Choice(ends, parent[:, : self._beam], kept, parent.gather(1, rank), token.gather(1, rank))
+        return Continuations(
+            ends, parent[:, : self._beam], kept, parent.gather(1, rank), token.gather(1, rank)
+        )
 
     def keep(self, rows: Tensor) -> None:
         """Nothing is remembered."""
@@ -235,7 +237,7 @@ class _Beam:
         scores += self._totals[:, :, None]
         return scores
 
-    def _keep(self, length: int, choice: Choice, log_probs: Tensor) -> None:
+    def _keep(self, length: int, choice: Continuations, log_probs: Tensor) -> None:
         """Record the hypotheses that end, and continue with the chosen unfinished ones."""
         (B, W), V = self._totals.shape, log_probs.size(-1)
         of_end, self._totals = choice.end_scores, choice.scores

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_mt.search.beam import Choice
+from transformer_mt.search.beam import Continuations
 from transformer_mt.search.top_k import top_k
 
 
@@ -47,7 +47,7 @@ class Allotted:
         log_probs[:, self._inside_words] += torch.where(after_phrase, -torch.inf, 0.0)[:, None]
         log_probs.scatter_(1, column, torch.where(forced >= 0, of_column, log_probs.gather(1, column)))
 
-    def choose(self, scores: Tensor, history: Tensor) -> Choice:
+    def choose(self, scores: Tensor, history: Tensor) -> Continuations:
         B, W, V = scores.shape
         begun, is_met = self._phrases.state(history)
         # 1. Hypotheses that have all phrases of their sentence may end.
@@ -67,7 +67,7 @@ class Allotted:
         # 3. Divide the beam among banks: hypotheses with equal numbers of phrase tokens.
         longer = torch.cat([_of_rows(history, parent), token[:, :, None]], dim=2)  # (B, K, t + 1)
         chosen = _shared_out(best, self._phrases.progress(*self._phrases.state(longer)), self._beam)
-        return Choice(
+        return Continuations(
             F.pad(ends, pad, value=-torch.inf), F.pad(rows, pad),
             best.gather(1, chosen), parent.gather(1, chosen), token.gather(1, chosen),
         )  # fmt: skip

@@ -13,7 +13,7 @@ Languages = tuple[str, str]
 """Of the source and of the target."""
 
 
-class Change(Protocol):
+class TextChange(Protocol):
     """One way in which a pair is changed."""
 
     def __call__(self, src: str, tgt: str, rng: Random) -> Pair: ...

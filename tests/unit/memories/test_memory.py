@@ -3,7 +3,7 @@
 import pytest
 
 from transformer_mt.errors import InputError
-from transformer_mt.memories.translation_memory import Memory, read_memory
+from transformer_mt.memories.translation_memory import TranslationMemory, read_memory
 
 PAIRS = [
     ("Press the green button.", "Drücken Sie die grüne Taste."),
@@ -16,7 +16,7 @@ PAIRS = [
 
 @pytest.fixture(scope="module")
 def memory():
-    return Memory(PAIRS, ("en", "de"))
+    return TranslationMemory(PAIRS, ("en", "de"))
 
 
 def test_the_same_text_has_its_last_translation_whatever_the_white_space(memory):

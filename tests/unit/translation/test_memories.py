@@ -3,10 +3,10 @@
 import pytest
 
 from transformer_mt import Translator
-from transformer_mt.memories.translation_memory import Memory
+from transformer_mt.memories.translation_memory import TranslationMemory
 
 PAIRS = [("The dog sleeps in the garden.", "Im Garten schläft der Hund!"), ("A dog. A cat.", "Hund; Katze.")]
-MEMORY_OF_PAIRS = Memory(PAIRS, ("en", "de"))
+MEMORY_OF_PAIRS = TranslationMemory(PAIRS, ("en", "de"))
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_a_line_is_looked_for_before_its_sentences(remembering, plain):
 
 def test_a_bullet_of_the_memory_is_part_of_its_text(plain):
     pairs = [("- The dog sleeps.", "* Der Hund ruht."), ("1. The cat sleeps.", "1. Die Katze ruht.")]
-    remembering = plain.with_resources(memory=Memory(pairs, ("en", "de")))
+    remembering = plain.with_resources(memory=TranslationMemory(pairs, ("en", "de")))
     results = remembering.translate([f" {source} " for source, _ in pairs])
     assert [result.translation for result in results] == [f" {target} " for _, target in pairs]
     assert all(result.flags == ["memory"] for result in results)
@@ -63,7 +63,7 @@ def test_what_a_memory_had_is_aligned_as_a_whole(remembering):
 
 
 def test_another_direction_has_no_memory(plain):
-    other = plain.with_resources(memory=Memory(PAIRS, ("de", "en")))
+    other = plain.with_resources(memory=TranslationMemory(PAIRS, ("de", "en")))
     assert other.translate([PAIRS[0][0]]) == plain.translate([PAIRS[0][0]])
 
 

@@ -29,7 +29,7 @@ _FLAGS = re.compile(r"^\(\?([aiLmsux]+)\)")
 
 
 @dataclass(frozen=True)
-class Part:
+class DocumentPart:
     """A part of a translated document: a text, with what stands before it in the document."""
 
     written: str
@@ -90,7 +90,7 @@ def translate_pieces(
     protect: str | None = None,
     done: int = 0,
     retry: bool = False,
-) -> Iterator[Part]:
+) -> Iterator[DocumentPart]:
     """The parts of the translated document in order, one for each of its texts, and what stands after them.
     The first `done` are left out.
     """
@@ -109,14 +109,14 @@ def translate_pieces(
             written, unplaced = write(text, [result.n_best[0] for result in of_text])
             if text.text.strip() and not of_text[0].translation.strip():
                 lost = [f"the text was lost: its translation is empty: {text.text!r}"]
-                yield Part(markup[i] + written, lost, of_text)
+                yield DocumentPart(markup[i] + written, lost, of_text)
                 continue
             unplaced += _lost_parts(text, of_text[0])
             problems = [problem for result in of_text for problem in [*result.problems, *warnings_of(result)]]
-            yield Part(markup[i] + written, [*problems, *unplaced], of_text)
+            yield DocumentPart(markup[i] + written, [*problems, *unplaced], of_text)
         start += len(chunk)
     if done <= len(texts):
-        yield Part(markup[-1])
+        yield DocumentPart(markup[-1])
 
 
 class _RepeatedTexts:

@@ -24,7 +24,7 @@ FLAGS = {
 
 
 @dataclass(frozen=True)
-class Part:
+class ScoredPart:
     """Some sentences of a test set."""
 
     label: str
@@ -44,12 +44,12 @@ def count_words(sentences: Iterable[str]) -> Counter[str]:
     return counts
 
 
-def parts_by_length(test: EvaluationSet) -> list[Part]:
+def parts_by_length(test: EvaluationSet) -> list[ScoredPart]:
     """The sentences by the number of words of the source."""
     return _parts([len(words_of(src)) for src in test.sources], _LENGTHS)
 
 
-def parts_by_rarest_word(test: EvaluationSet, counts: Counter[str]) -> list[Part]:
+def parts_by_rarest_word(test: EvaluationSet, counts: Counter[str]) -> list[ScoredPart]:
     """The sentences by the count of the source's rarest word that has a letter."""
     rarest = []
     for src in test.sources:
@@ -58,7 +58,7 @@ def parts_by_rarest_word(test: EvaluationSet, counts: Counter[str]) -> list[Part
     return _parts(rarest, _COUNTS)
 
 
-def part_scores(comparison: Comparison, test: EvaluationSet, part: Part) -> dict[str, list[float]]:
+def part_scores(comparison: Comparison, test: EvaluationSet, part: ScoredPart) -> dict[str, list[float]]:
     """For each metric the score of each system on the part, the mean over its runs."""
     of_parts = {}
     for metric in comparison.metrics:
@@ -82,7 +82,7 @@ def flags_of(source: str, translation: str) -> list[str]:
     return list(text_flags(source, translation, len(words_of(source)), words_of(translation)))
 
 
-def _parts(values: Sequence[int], starts: Sequence[int]) -> list[Part]:
+def _parts(values: Sequence[int], starts: Sequence[int]) -> list[ScoredPart]:
     parts = []
     for start, end in pairwise([*starts, math.inf]):
         rows = [i for i, value in enumerate(values) if start <= value < end]
@@ -90,5 +90,5 @@ def _parts(values: Sequence[int], starts: Sequence[int]) -> list[Part]:
         if end == math.inf:
             label = f"{start} or more"
         if rows:
-            parts.append(Part(label, rows))
+            parts.append(ScoredPart(label, rows))
     return parts

@@ -54,7 +54,7 @@ _INT8 = "int8"  # the folder of the exported student, inside its run's folder
 
 
 @dataclass(frozen=True)
-class Row:
+class StudentRow:
     """One model of the comparison."""
 
     name: str
@@ -68,7 +68,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Plan:
+class DistillationPlan:
     """The corpora that the student learns from."""
 
     teachers: Sequence[Path]
@@ -85,7 +85,7 @@ class Plan:
         return not is_described(self.teachers[0])
 
 
-def distill(plan: Plan, config: Config, out: Path | None, fresh: bool = False) -> str:
+def distill(plan: DistillationPlan, config: Config, out: Path | None, fresh: bool = False) -> str:
     """Train and export the student; the table of teacher, student and int8 student, also in its
     distillation.md.
 
@@ -124,7 +124,7 @@ def distill(plan: Plan, config: Config, out: Path | None, fresh: bool = False) -
     return text
 
 
-def _check_student(plan: Plan, config: Config) -> None:
+def _check_student(plan: DistillationPlan, config: Config) -> None:
     """InputError, before any work, if the student cannot learn from its teachers or cannot become int8."""
     import_ctranslate2()
     build_metrics(config.evaluate, config.data.target_lang, _MEASURED)  # an extra that is missing
@@ -163,7 +163,7 @@ def _test_set(data: DataConfig) -> EvaluationSet:
     return EvaluationSet(name, corpus.describe(), sentences, corpus.tag, data.languages_of(corpus))
 
 
-def _more_text(plan: Plan) -> TextSource | None:
+def _more_text(plan: DistillationPlan) -> TextSource | None:
     """The lines that are translated besides the sources of the training corpora."""
     if not plan.texts:
         return None
@@ -188,7 +188,9 @@ def _export(folder: Path) -> WorkError | None:
     return None
 
 
-def _measure_alone(name: str, folders: Sequence[Path], test: EvaluationSet, rules: EvaluateConfig) -> Row:
+def _measure_alone(
+    name: str, folders: Sequence[Path], test: EvaluationSet, rules: EvaluateConfig
+) -> StudentRow:
     """A row of the table, measured in a process of its own, as `translate` would be: what training left in
     this one's memory halves the speed.
     """
@@ -203,7 +205,7 @@ def _measure_alone(name: str, folders: Sequence[Path], test: EvaluationSet, rule
             ) from None
 
 
-def _check_folder(folder: Path, plan: Plan) -> None:
+def _check_folder(folder: Path, plan: DistillationPlan) -> None:
     """InputError, before any translation, if the folder is a teacher's or that of another training."""
     for teacher in plan.teachers:
         if teacher.resolve() == folder.resolve():
@@ -230,7 +232,7 @@ def _is_export_of(run: RunFolder, exported: RunFolder) -> bool:
 
 
 def _distilled_entries(
-    plan: Plan, more_text: TextSource | None, config: Config, folder: Path, ranks: Ranks
+    plan: DistillationPlan, more_text: TextSource | None, config: Config, folder: Path, ranks: Ranks
 ) -> list[Corpus]:
     """The student's training entries: the teachers' translations of the sources of the config's entries and
     of `more_text`, and where asked the entries themselves.
@@ -266,7 +268,7 @@ def _distilled_entries(
 
 
 def _translate(
-    plan: Plan,
+    plan: DistillationPlan,
     config: Config,
     text: TextSource,
     tag: str | None,
@@ -287,7 +289,7 @@ def _translate(
     return task.languages
 
 
-def _measure(name: str, folders: Sequence[Path], test: EvaluationSet, rules: EvaluateConfig) -> Row:
+def _measure(name: str, folders: Sequence[Path], test: EvaluationSet, rules: EvaluateConfig) -> StudentRow:
     """A row of the table; several models translate together."""
     keep_freed_memory(one_heap=True)
     first, *others = folders
@@ -303,7 +305,7 @@ def _measure(name: str, folders: Sequence[Path], test: EvaluationSet, rules: Eva
 
 def _timed(
     name: str, translator: Translator, test: EvaluationSet, rules: EvaluateConfig, megabytes: float, seen: str
-) -> Row:
+) -> StudentRow:
     """The speed and the scores of the translator, with the test set's tag before each source."""
     options = Options(tag=known_tag(test.tag, translator))
     few = range(min(32, len(test.sources)))  # what is done once is not measured
@@ -315,10 +317,10 @@ def _timed(
     translations = [result.translation for result in results]
     bleu, chrf = corpus_scores(metrics, test.sources, translations, test.references)
     searched = f"{name}: {translator.decode.in_words} by {translator.engine_in_words}"
-    return Row(name, bleu, chrf, searched, megabytes, len(results) / seconds, seen)
+    return StudentRow(name, bleu, chrf, searched, megabytes, len(results) / seconds, seen)
 
 
-def _table(rows: Sequence[Row]) -> str:
+def _table(rows: Sequence[StudentRow]) -> str:
     cells = [
         (
             row.name, row.seen, f"{row.bleu.value:.2f}", f"{row.chrf.value:.2f}", f"{row.megabytes:.1f}",

@@ -48,9 +48,9 @@ def _names_sets(arguments: argparse.Namespace) -> bool:
 def _print_robustness(
     evaluation: RunEvaluation, tests: Sequence[EvaluationSet], is_kept: bool, as_json: bool
 ) -> None:
-    from transformer_mt.companions.lab.robustness import Row, as_table, measure
+    from transformer_mt.companions.lab.robustness import NoiseRow, as_table, measure
 
-    rows: list[Row] = []
+    rows: list[NoiseRow] = []
     for test in tests:
         if seen := evaluation.record.share(test).in_words:
             test = replace(test, corpus=f"{test.corpus} ({seen})")

@@ -20,7 +20,7 @@ from transformer_mt.data.vocabulary.tokenizer import BOS, EOS
 from transformer_mt.errors import InputError
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.runs.open_model import open_model
-from transformer_mt.search.beam import BeamSettings, BestFirst, Choice, beam_search
+from transformer_mt.search.beam import BeamSettings, BestFirst, Continuations, beam_search
 from transformer_mt.training.update.loss_kinds import CrossEntropy
 from transformer_mt.training.update.step import Objective
 from transformer_mt.translation.engines.torch_engine import TorchEngine, load_model
@@ -79,7 +79,7 @@ def beam_steps(
     tokens: list[list[int]] = [[]]
 
     class Watched(BestFirst):
-        def choose(self, scores: Tensor, history: Tensor) -> Choice:
+        def choose(self, scores: Tensor, history: Tensor) -> Continuations:
             choice = super().choose(scores, history)
             of_ends = choice.end_parent[0].tolist(), [EOS] * width, choice.end_scores[0].tolist()
             of_kept = choice.parent[0].tolist(), choice.token[0].tolist(), choice.scores[0].tolist()

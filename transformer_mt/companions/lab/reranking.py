@@ -23,7 +23,7 @@ class Line(NamedTuple):
     candidates: list[str]
 
 
-class Choice(NamedTuple):
+class RankedLine(NamedTuple):
     """The candidate of a line that was chosen."""
 
     source: str
@@ -53,7 +53,7 @@ def read_candidates(files: Sequence[Path]) -> list[Line]:
     return lines
 
 
-def choices(lines: Sequence[Line], metric: Metric, by_risk: bool) -> Iterator[Choice]:
+def choices(lines: Sequence[Line], metric: Metric, by_risk: bool) -> Iterator[RankedLine]:
     """The choice of each line. The score of a candidate is the metric's without a reference, or `by_risk`
     its mean with each other candidate as the reference.
     """
@@ -68,9 +68,9 @@ def choices(lines: Sequence[Line], metric: Metric, by_risk: bool) -> Iterator[Ch
         scores = map(metric.sentence_value, metric.statistics(*zip(*rows)).tolist()) if rows else iter(())
         for source, texts in block:
             if len(texts) == 1:
-                yield Choice(source, texts[0], None)
+                yield RankedLine(source, texts[0], None)
                 continue
             comparisons = len(texts) - 1 if by_risk else 1
             means = [sum(islice(scores, comparisons)) / comparisons for _ in texts]
             best = max(range(len(texts)), key=means.__getitem__)
-            yield Choice(source, texts[best], means[best])
+            yield RankedLine(source, texts[best], means[best])

@@ -13,7 +13,7 @@ from transformer_mt.evaluation.metric import Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
 from transformer_mt.markdown import table
 from transformer_mt.messages import say
-from transformer_mt.text.text_changes import Change, NoFinalMark, TitleCase, Typos, UpperCase
+from transformer_mt.text.text_changes import NoFinalMark, TextChange, TitleCase, Typos, UpperCase
 from transformer_mt.text.unsegmented import joined
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
@@ -23,7 +23,7 @@ _COUNTED_FLAGS = {"copied", "repeating", "length_ratio", "truncated", "no_hypoth
 
 
 @dataclass(frozen=True)
-class Row:
+class NoiseRow:
     """A test set in one form."""
 
     corpus: str
@@ -42,7 +42,7 @@ class Row:
 
 def measure(
     translator: Translator, test: EvaluationSet, rules: EvaluateConfig, tag: str | None
-) -> Iterator[Row]:
+) -> Iterator[NoiseRow]:
     """The scores of the test set as it is, and in each form."""
     if test.languages:
         translator = translator.for_set(test.languages)
@@ -55,7 +55,7 @@ def measure(
         translations = [result.translation for result in results]
         scores = corpus_scores(metrics, sources, translations, references) if all(references) else []
         wrong = sum(bool(_COUNTED_FLAGS & set(result.flags)) for result in results)
-        yield Row(test.corpus, form, len(sentences), scores, wrong / max(1, len(results)))
+        yield NoiseRow(test.corpus, form, len(sentences), scores, wrong / max(1, len(results)))
 
 
 def forms(test: EvaluationSet, languages: tuple[str, str]) -> dict[str, list[EvaluationSentence]]:
@@ -63,7 +63,7 @@ def forms(test: EvaluationSet, languages: tuple[str, str]) -> dict[str, list[Eva
     names variants in which nothing differs, and says in how many sentences something does, if not in most.
     """
     sentences_of = {"as it is": test.sentences}
-    changes: dict[str, Change] = {
+    changes: dict[str, TextChange] = {
         "in capitals": UpperCase(languages),
         "in title case": TitleCase(languages),
         "with typos": Typos(),
@@ -83,7 +83,7 @@ def forms(test: EvaluationSet, languages: tuple[str, str]) -> dict[str, list[Eva
     return {name: sentences for name, sentences in sentences_of.items() if sentences}
 
 
-def _changed(change: Change, sentence: EvaluationSentence, number: int) -> EvaluationSentence:
+def _changed(change: TextChange, sentence: EvaluationSentence, number: int) -> EvaluationSentence:
     src, references = sentence
     changed = [change(src, reference, Random(number)) for reference in references]
     return changed[0][0], tuple(reference for _, reference in changed)
@@ -100,7 +100,7 @@ def _words(test: EvaluationSet) -> list[str]:
     return [word for word, _ in counts.most_common(_MOST_WORDS)]
 
 
-def as_table(rows: list[Row]) -> str:
+def as_table(rows: list[NoiseRow]) -> str:
     """A Markdown table, and what its columns are."""
     names = list(dict.fromkeys(score.name for row in rows for score in row.scores))
     cells = []

@@ -21,7 +21,7 @@ from transformer_mt.runs.folder import RunFolder, facts_of
 
 
 @dataclass(frozen=True)
-class Row:
+class VariantRow:
     """One variant."""
 
     variant: str
@@ -108,7 +108,7 @@ def _row(
     done: dict[Job, list[dict[str, Any]]],
     metric: tuple[str, str],
     comparison: Comparison | None,
-) -> Row | None:
+) -> VariantRow | None:
     jobs_of_variant = [job for job in done if job.variant == variant]
     if not jobs_of_variant:
         return None
@@ -116,7 +116,7 @@ def _row(
         [entry["tokens_per_second"] for entry in done[job] if entry["event"] == "train"]
         for job in jobs_of_variant
     ]
-    return Row(
+    return VariantRow(
         variant,
         [job.seed for job in jobs_of_variant],
         [entry for entry in done[jobs_of_variant[0]] if entry["event"] == "start"][-1]["parameters"],
@@ -137,7 +137,7 @@ def _kept(entries: Sequence[dict[str, Any]], metric: tuple[str, str]) -> float |
 
 
 def _table(
-    rows: Sequence[Row],
+    rows: Sequence[VariantRow],
     sweep: Sweep,
     done: dict[Job, list[dict[str, Any]]],
     metric: tuple[str, str],

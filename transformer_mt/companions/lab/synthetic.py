@@ -21,7 +21,7 @@ from transformer_mt.companions.lab.teacher import Row, Teacher
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.evaluation_sets import read_set
-from transformer_mt.data.cleaning.cleaning_rules import Rule, rules_of
+from transformer_mt.data.cleaning.cleaning_rules import CleaningRule, rules_of
 from transformer_mt.data.preparation.training_pairs import training_pairs
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.files import digest, fsync
@@ -256,7 +256,7 @@ def _translated(step: SyntheticCorpusTask, lines: Sequence[str], ranks: Ranks) -
 
 
 def _write_kept(
-    part: Path, out: Path, step: SyntheticCorpusTask, rules: Sequence[Rule], counts: Counter[str]
+    part: Path, out: Path, step: SyntheticCorpusTask, rules: Sequence[CleaningRule], counts: Counter[str]
 ) -> None:
     """The chosen rows of `part` as `out`, whole or not at all."""
     choice = step.choice
@@ -296,7 +296,7 @@ def _rows(part: Path) -> Iterator[Row]:
     return map(json.loads, read_lines(part))
 
 
-def _reason(row: Row, step: SyntheticCorpusTask, rules: Sequence[Rule]) -> str | None:
+def _reason(row: Row, step: SyntheticCorpusTask, rules: Sequence[CleaningRule]) -> str | None:
     """Why the row is no pair to learn from; None if it is one."""
     src, tgt = (row[language].strip() for language in step.languages)
     if wrong := next((flag for flag in row["flags"] if flag in step.choice.flags), None):

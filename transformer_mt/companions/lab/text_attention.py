@@ -3,13 +3,13 @@
 import torch
 
 from transformer_mt.companions.lab.attention_maps import AttentionMaps
-from transformer_mt.companions.language_models.loaded_model import LoadedModel
+from transformer_mt.companions.language_models.loaded_model import TextModel
 from transformer_mt.data.vocabulary.numbering import BOS, EOS
 from transformer_mt.errors import InputError
 from transformer_mt.model.recorder import AttentionRecorder
 
 
-def look_at_text(loaded: LoadedModel, text: str) -> AttentionMaps:
+def look_at_text(loaded: TextModel, text: str) -> AttentionMaps:
     """The attentions of reading a text. InputError if it is empty or too long."""
     tokenizer, most = loaded.tokenizer, loaded.config.data.max_length - 1
     ids = tokenizer.encode_src([text], num_threads=1)[0]

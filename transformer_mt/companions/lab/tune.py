@@ -40,7 +40,7 @@ _CHANGE_TIME = {
 """With these keys an update takes another time: the number of updates is changed to make up for it."""
 
 
-class Search:
+class Tuning:
     """A study in a folder. Several processes, on machines that share the folder, may work on it."""
 
     def __init__(

@@ -8,7 +8,7 @@ from transformer_mt.companions.lab.comparison import Comparison, System, compare
 from transformer_mt.companions.lab.comparison_table import as_markdown
 from transformer_mt.companions.lab.sweep_table import spread
 from transformer_mt.companions.lab.translated import translated
-from transformer_mt.companions.lab.tune import RUNGS, SEEDS, Search
+from transformer_mt.companions.lab.tune import RUNGS, SEEDS, Tuning
 from transformer_mt.config.dump import as_overrides, flow, given_settings
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora.evaluation_sets import EvaluationSet, evenly_spaced, read_set
@@ -20,7 +20,7 @@ from transformer_mt.markdown import table
 from transformer_mt.runs.folder import RunFolder
 
 
-def finish(search: Search) -> str:
+def finish(search: Tuning) -> str:
     """Train the start and the winner with more seeds, write tune.md, tune.png and tuned.yaml into the study's
     folder, and return the page. WorkError if another process still trains the config itself.
     """
@@ -72,7 +72,7 @@ def finish(search: Search) -> str:
     return page
 
 
-def _compared(search: Search, runs: Mapping[str, list[RunFolder]]) -> Comparison | None:
+def _compared(search: Tuning, runs: Mapping[str, list[RunFolder]]) -> Comparison | None:
     """Both on the validation sets, with all their seeds; None for models that translate nothing."""
     data, train = search.config.data, search.config.train
     if not data.directions:
@@ -100,7 +100,7 @@ def _significance(comparison: Comparison | None, monitor: str) -> str:
     return f"; p = {', '.join(p)} of {metric} with beam search" if p else ""
 
 
-def _importance(search: Search) -> dict[str, str]:
+def _importance(search: Tuning) -> dict[str, str]:
     """The importance of each key by the trainings of the first rung, which all trials have; empty if there
     are too few, or with one key.
     """
@@ -119,7 +119,7 @@ def _importance(search: Search) -> dict[str, str]:
     return {key: f"{value:.0%}" for key, value in values.items()}
 
 
-def _trials(search: Search) -> str:
+def _trials(search: Tuning) -> str:
     """The table of all trials, the best first."""
     rows = []
     for trial in search.study.get_trials(deepcopy=False):

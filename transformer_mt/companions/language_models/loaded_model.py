@@ -15,7 +15,7 @@ from transformer_mt.translation.engines.torch_engine import load_model
 
 
 @dataclass(frozen=True)
-class LoadedModel:
+class TextModel:
     """A model on its device."""
 
     model: TranslationModel
@@ -24,7 +24,7 @@ class LoadedModel:
     device: torch.device
 
     @classmethod
-    def load(cls, folder: str | Path, kinds: tuple[str, ...], device: str = "auto") -> "LoadedModel":
+    def load(cls, folder: str | Path, kinds: tuple[str, ...], device: str = "auto") -> "TextModel":
         """The model in a run's folder. InputError if its `model.kind` is none of these."""
         run = RunFolder(folder)
         config = run.config()

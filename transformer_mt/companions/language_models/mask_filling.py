@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from transformer_mt.companions.language_models.loaded_model import LoadedModel
+from transformer_mt.companions.language_models.loaded_model import TextModel
 from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD, UNK
 from transformer_mt.errors import InputError
 from transformer_mt.settings.objective import MASK
@@ -14,7 +14,7 @@ _MARK = re.compile(r"\[MASK\]|<mask>")
 
 
 @dataclass(frozen=True)
-class Guess:
+class Filling:
     """A piece for one mask."""
 
     piece: str
@@ -27,14 +27,14 @@ class Filled:
 
     text: str
     """With the most probable piece at each mask."""
-    guesses: list[list[Guess]]
+    guesses: list[list[Filling]]
     """For each mask its pieces, the most probable first."""
 
 
 class MaskFiller:
     """Fills `[MASK]` in texts; several masks of a text are filled independently of each other."""
 
-    def __init__(self, loaded: LoadedModel) -> None:
+    def __init__(self, loaded: TextModel) -> None:
         self._model, self._tokenizer, self._device = loaded.model, loaded.tokenizer, loaded.device
         self._most = loaded.config.data.max_length - 1
         if MASK not in loaded.tokenizer.control_ids:
@@ -62,7 +62,7 @@ class MaskFiller:
         for position in where:
             probabilities, best = logits_SV[position + 1].softmax(dim=-1).topk(min(top, logits_SV.size(1)))
             pieces = self._tokenizer.pieces_src(best.tolist())
-            guesses.append([Guess(*guess) for guess in zip(pieces, probabilities.tolist())])
+            guesses.append([Filling(*guess) for guess in zip(pieces, probabilities.tolist())])
             ids[position] = int(best[0])
         return Filled(self._tokenizer.src.decode(ids), guesses)
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 from transformer_mt.cli.evaluate import print_scores, update_report
 from transformer_mt.cli.options.flags import given
-from transformer_mt.companions.language_models.loaded_model import LoadedModel
+from transformer_mt.companions.language_models.loaded_model import TextModel
 from transformer_mt.config import Config
 from transformer_mt.corpora.evaluation_sets import EvaluationSet, read_set
 from transformer_mt.corpora.held_out import AnySet
@@ -39,7 +39,7 @@ _OF_TRANSLATIONS = (
 _NOT_GIVEN: tuple[object, ...] = (None, False, [], "auto")
 
 
-def text_scores(loaded: LoadedModel, corpus: AnySet, rows: Sequence[Pair]) -> list[Score]:
+def text_scores(loaded: TextModel, corpus: AnySet, rows: Sequence[Pair]) -> list[Score]:
     """The scores of a test set: of labels their accuracy; of plain text the perplexity of what is predicted,
     and of masked pieces their accuracy, of the next pieces the bits for each character. Texts that are too
     long for the model are left out. The masks are always the same.
@@ -89,7 +89,7 @@ def save_scores(run: RunFolder, test: EvaluationSet, seen: SeenShare, scores: Se
 
 
 @torch.inference_mode()
-def _predicted(loaded: LoadedModel, texts: EncodedPairs, objective: Objective) -> tuple[float, int, int]:
+def _predicted(loaded: TextModel, texts: EncodedPairs, objective: Objective) -> tuple[float, int, int]:
     """The negative log-likelihood of all predicted tokens, how many are right, and their number."""
     nll, right, pieces = 0.0, 0, 0
     alone = loaded.config.data.masked_lm.model_copy(update={"next_sentence": False})
@@ -117,7 +117,7 @@ def evaluate_text(arguments: argparse.Namespace, folder: RunFolder, config: Conf
         )
     if not config.data.test:
         raise InputError(f"{folder}: its config must have data.test to be evaluated, but has none")
-    loaded = LoadedModel.load(folder.path, (config.model.kind,), arguments.device)
+    loaded = TextModel.load(folder.path, (config.model.kind,), arguments.device)
     record = SystemRecord([folder])
     for number, corpus in enumerate(config.data.test):
         sentences = list(read_set(corpus, config.data.languages, folder.path, "test"))

@@ -1,6 +1,6 @@
 """GPT's own task: a text continued."""
 
-from transformer_mt.companions.language_models.loaded_model import LoadedModel
+from transformer_mt.companions.language_models.loaded_model import TextModel
 from transformer_mt.config import DecodeConfig
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.translation.engines.engine import Request
@@ -13,7 +13,7 @@ MOST = 50
 class Completer:
     """Continues texts by the searches that translations are found by."""
 
-    def __init__(self, loaded: LoadedModel, decode: DecodeConfig) -> None:
+    def __init__(self, loaded: TextModel, decode: DecodeConfig) -> None:
         self._engine = TorchEngine(loaded.model, loaded.tokenizer)
         self._tokenizer, self._decode = loaded.tokenizer, decode
         self._positions = loaded.config.data.max_length

@@ -17,7 +17,7 @@ from transformer_mt.other_programs import OtherPrograms
 from transformer_mt.progress_bar import duration
 
 if TYPE_CHECKING:
-    from transformer_mt.companions.wizard.plan import Plan
+    from transformer_mt.companions.wizard.plan import TrainingPlan
 
 _FORMATS = """\
 files: two line-aligned text files, .tsv, .csv, .jsonl, .parquet, .tmx, or .zip in OPUS's Moses format, in any
@@ -85,7 +85,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _rows(plan: "Plan", others: OtherPrograms) -> list[tuple[str, str]]:
+def _rows(plan: "TrainingPlan", others: OtherPrograms) -> list[tuple[str, str]]:
     of_state, time = plan.state_bytes / 1e9, "not measured: the model does not fit this machine"
     if plan.seconds is not None:
         total = duration(plan.seconds * plan.updates)

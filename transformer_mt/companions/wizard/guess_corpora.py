@@ -23,7 +23,7 @@ _NAMES = {"src": 0, "source": 0, "tgt": 1, "trg": 1, "target": 1}
 
 
 @dataclass
-class Guess:
+class GuessedCorpora:
     """A corpus, and what was assumed about it."""
 
     corpus: FileCorpus | FilesCorpus
@@ -42,10 +42,10 @@ class _Text:
     """The shares of its lines that may be in each language; None if its name says the language."""
 
 
-def guess_corpora(files: Sequence[str], source_lang: str, target_lang: str) -> list[Guess]:
+def guess_corpora(files: Sequence[str], source_lang: str, target_lang: str) -> list[GuessedCorpora]:
     """The corpora in the files, in the order in which they are named. InputError if a file cannot be used."""
     languages = source_lang, target_lang
-    guesses: dict[int, Guess] = {}
+    guesses: dict[int, GuessedCorpora] = {}
     texts: list[str] = []
     named: set[Path] = set()
     for number, path in enumerate(files):
@@ -61,7 +61,7 @@ def guess_corpora(files: Sequence[str], source_lang: str, target_lang: str) -> l
         if suffix in _TABLES:
             guesses[number] = _table(path, suffix, languages)
         elif suffix in (".tmx", ".zip"):
-            guesses[number] = Guess(
+            guesses[number] = GuessedCorpora(
                 FileCorpus(file=path), f"the pairs of {path} are its units in {' and '.join(languages)}"
             )
         else:
@@ -73,7 +73,9 @@ def guess_corpora(files: Sequence[str], source_lang: str, target_lang: str) -> l
             f"line n of {tgt.path} ({target_lang}) translates line n of {src.path} ({source_lang}); the "
             f"languages are taken from {by}"
         )
-        guesses[files.index(first.path)] = Guess(FilesCorpus(source=src.path, target=tgt.path), assumed)
+        guesses[files.index(first.path)] = GuessedCorpora(
+            FilesCorpus(source=src.path, target=tgt.path), assumed
+        )
     return [guesses[number] for number in sorted(guesses)]
 
 
@@ -150,7 +152,7 @@ def _share_in(lines: Sequence[str], language: str) -> float:
 # Tables
 
 
-def _table(path: str, suffix: str, languages: tuple[str, str]) -> Guess:
+def _table(path: str, suffix: str, languages: tuple[str, str]) -> GuessedCorpora:
     delimiter = _delimiter(path) if suffix in (".tsv", ".csv") else None
     rows = _rows(path, suffix, delimiter)
     if not rows:
@@ -159,9 +161,9 @@ def _table(path: str, suffix: str, languages: tuple[str, str]) -> Guess:
         # The columns are the two languages by default.
         columns = None if named == list(languages) else named
         assumed = f"the pairs of {path} are its columns {named[0]} and {named[1]}, by their names"
-        return Guess(_corpus(path, columns, delimiter), assumed)
+        return GuessedCorpora(_corpus(path, columns, delimiter), assumed)
     if not delimiter and isinstance(rows[0].get("translation"), dict):
-        return Guess(
+        return GuessedCorpora(
             _corpus(path, None, None), f"the pairs of {path} are {' and '.join(languages)} of `translation`"
         )
     chosen, shares = _by_text(rows[1:] or rows, languages)
@@ -192,7 +194,7 @@ def _table(path: str, suffix: str, languages: tuple[str, str]) -> Guess:
         else:
             header = " (no header)"
     assumed = f"the pairs of {path} are its columns {chosen[0]} and {chosen[1]}, by their text{header}"
-    return Guess(_corpus(path, chosen, delimiter), assumed)
+    return GuessedCorpora(_corpus(path, chosen, delimiter), assumed)
 
 
 def _corpus(path: str, columns: list[str] | list[int] | None, delimiter: str | None) -> FileCorpus:

@@ -24,7 +24,7 @@ _DAY = 86_400.0
 
 
 @dataclass(frozen=True)
-class Change:
+class Advice:
     """A change of the config that the plan suggests, and why."""
 
     keys: str
@@ -32,7 +32,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """A training before it begins."""
 
     pairs: float
@@ -57,11 +57,11 @@ class Plan:
     """Seconds of an update; None for what does not fit this machine, and cannot be measured."""
     is_compiled: bool
     """Whether the training will be compiled, which is not measured."""
-    changes: list[Change]
+    changes: list[Advice]
     """Suggested changes of the config."""
 
 
-def plan_training(config: Config, lengths: Lengths) -> Plan:
+def plan_training(config: Config, lengths: Lengths) -> TrainingPlan:
     """The plan for one process on this machine, whose speed is measured."""
     if config.train.parallel == "fsdp":
         raise InputError("train.parallel must be ddp on one device, but is fsdp")
@@ -81,7 +81,7 @@ class _Planner:
         self.dtype = choose_precision(config.train.precision, self.device)
         self.available = free_memory(self.device)
 
-    def plan(self) -> Plan:
+    def plan(self) -> TrainingPlan:
         train = self.train
         per_epoch, target_tokens, padding = self._updates()
         updates = train.max_updates
@@ -92,7 +92,7 @@ class _Planner:
         pass_tokens = min(update_tokens, int(train.batch_tokens), train.micro_batch_tokens or update_tokens)
         memory = self._memory(pass_tokens)
         seconds, peak = self._measured(memory, update_tokens, pass_tokens)
-        return Plan(
+        return TrainingPlan(
             pairs=len(self.lengths.src) * self.lengths.copies,
             update_tokens=update_tokens,
             target_tokens=target_tokens,
@@ -173,18 +173,18 @@ class _Planner:
 
     def _memory_changes(
         self, memory: UpdateMemory, peak: float, update_tokens: int, pass_tokens: int
-    ) -> Iterator[Change]:
+    ) -> Iterator[Advice]:
         train = self.train
         if memory.state_bytes > self.available:
-            yield Change("model.d_model", "the model is too large: shrink it or add devices")
+            yield Advice("model.d_model", "the model is too large: shrink it or add devices")
             return
         if peak > self.available:
             if fitting := self._fitting_tokens(memory, peak, pass_tokens):
-                yield Change(f"train.micro_batch_tokens={fitting}", "fits the memory, with the same updates")
+                yield Advice(f"train.micro_batch_tokens={fitting}", "fits the memory, with the same updates")
             elif not train.activation_checkpointing:
-                yield Change("train.activation_checkpointing=true", "one sentence does not fit the memory")
+                yield Advice("train.activation_checkpointing=true", "one sentence does not fit the memory")
             else:
-                yield Change("data.max_length", "one sentence does not fit the memory: shorter ones may")
+                yield Advice("data.max_length", "one sentence does not fit the memory: shorter ones may")
         elif (
             pass_tokens < update_tokens
             and (fitting := self._fitting_tokens(memory, peak, pass_tokens)) >= 2 * pass_tokens
@@ -193,10 +193,10 @@ class _Planner:
             now, then = (-(-update_tokens // size) for size in (pass_tokens, tokens))
             fewer = f"fits the memory; the {now} passes of an update become {then}"
             if train.update_tokens:
-                yield Change(f"train.batch_tokens={tokens}", fewer)
+                yield Advice(f"train.batch_tokens={tokens}", fewer)
             elif tokens == update_tokens and not train.micro_batch_tokens:
-                yield Change(f"train.batch_tokens={tokens} train.accumulate=1", fewer)
+                yield Advice(f"train.batch_tokens={tokens} train.accumulate=1", fewer)
 
-    def _speed_changes(self, seconds: float | None, updates: int) -> Iterator[Change]:
+    def _speed_changes(self, seconds: float | None, updates: int) -> Iterator[Advice]:
         if seconds is not None and self.device.type == "cpu" and seconds * updates > _DAY:
-            yield Change(f"train.max_updates={int(_DAY / seconds)}", "one day on this CPU")
+            yield Advice(f"train.max_updates={int(_DAY / seconds)}", "one day on this CPU")

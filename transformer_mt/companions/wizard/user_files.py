@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from transformer_mt.companions.wizard.guess_corpora import Guess, guess_corpora
+from transformer_mt.companions.wizard.guess_corpora import GuessedCorpora, guess_corpora
 from transformer_mt.config import DataConfig
 from transformer_mt.corpora.block_sample import BlockSample
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
@@ -34,7 +34,7 @@ class Data:
 
     source_lang: str
     target_lang: str
-    guesses: list[Guess]
+    guesses: list[GuessedCorpora]
     pairs: int
     sample: list[tuple[str, str]]
     share_before: float
@@ -78,7 +78,7 @@ def held_out_set(data: Data) -> tuple[str, float]:
     return f"{{from_train: {{share: {written}, max: {_HELD_OUT}}}}}", share * data.pairs
 
 
-def _share_before(guesses: Sequence[Guess], folder: Path) -> float:
+def _share_before(guesses: Sequence[GuessedCorpora], folder: Path) -> float:
     files = {Path(file).resolve() for guess in guesses for file in guess.corpus.local_files()}
     shares = {0.0: Path()}
     for path in (*folder.glob("*.yaml"), *folder.glob("runs/*/config.yaml")):
@@ -112,7 +112,7 @@ def sides_of(pairs: Sequence[tuple[str, str]], tokenizer: Tokenizer) -> Iterator
     )
 
 
-def _read(source_lang: str, target_lang: str, guesses: list[Guess], folder: Path) -> Data:
+def _read(source_lang: str, target_lang: str, guesses: list[GuessedCorpora], folder: Path) -> Data:
     """Count the pairs, and take a sample."""
     first = guesses[0].corpus
     config = DataConfig(source_lang=source_lang, target_lang=target_lang, train=first, valid=first)

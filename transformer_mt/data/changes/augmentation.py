@@ -17,10 +17,10 @@ from transformer_mt.data.changes.row_random import random_bits, uniforms
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.text.pair import Pair
 from transformer_mt.text.text_changes import (
-    Change,
     FinalMark,
     Languages,
     LowerCase,
+    TextChange,
     TitleCase,
     Typos,
     UpperCase,
@@ -34,7 +34,7 @@ _MOST_BEFORE = 2
 
 def unchanged_by(config: AugmentConfig, pairs: Sequence[Pair], languages: Languages) -> Iterator[str]:
     """A note for each change that is asked for and does nothing to most of the pairs."""
-    of: dict[str, Change] = {
+    of: dict[str, TextChange] = {
         "upper": UpperCase(languages), "title": TitleCase(languages), "lower": LowerCase(languages),
         "punctuation": FinalMark(languages), "typos": Typos(),
     }  # fmt: skip
@@ -66,8 +66,10 @@ class Augmentation(ChangeOfSome):
         self._bounds = np.cumsum([config.upper, config.title, config.lower])
         self._ends = np.cumsum([size for size, _ in corpora])
         languages = [one for _, one in corpora] or [("", "")]
-        self._cases: list[list[Change]] = [[UpperCase(of), TitleCase(of), LowerCase(of)] for of in languages]
-        self._changes: list[list[Change]] = [[FinalMark(of), Typos()] for of in languages]
+        self._cases: list[list[TextChange]] = [
+            [UpperCase(of), TitleCase(of), LowerCase(of)] for of in languages
+        ]
+        self._changes: list[list[TextChange]] = [[FinalMark(of), Typos()] for of in languages]
         self._probabilities = (config.punctuation, config.typos)
         self._control_ids = set(tokenizer.control_ids.values())
         # With two vocabularies only the source's has control tokens; on the target side their ids are text.

@@ -15,7 +15,7 @@ from transformer_mt.text.pair import Pair
 from transformer_mt.text.scripts import script_share
 
 
-class Rule(Protocol):
+class CleaningRule(Protocol):
     """Says of a pair whether it is dropped; both sides are stripped and not empty."""
 
     reason: str
@@ -147,9 +147,9 @@ class EncodingRule:
         return any(is_escaped(text) or is_wrongly_decoded(text) for text in (src, tgt))
 
 
-def rules_of(chosen: FilterConfig, languages: tuple[str, str]) -> list[Rule]:
+def rules_of(chosen: FilterConfig, languages: tuple[str, str]) -> list[CleaningRule]:
     """The rules that look at one pair at a time, the quickest first."""
-    rules: list[tuple[object, Callable[[], Rule]]] = [
+    rules: list[tuple[object, Callable[[], CleaningRule]]] = [
         (chosen.copy, CopyRule),
         (chosen.markup, MarkupRule),
         (chosen.encoding, EncodingRule),

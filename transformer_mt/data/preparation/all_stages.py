@@ -25,7 +25,12 @@ from transformer_mt.data.preparation.clean import Clean
 from transformer_mt.data.preparation.encode import encoded_chunks, file_of
 from transformer_mt.data.preparation.encode_blocks import EncodeBlocks, EncodedBlock
 from transformer_mt.data.preparation.evaluation_keys import evaluation_keys, validation_sentences
-from transformer_mt.data.preparation.preparation_stage import LocalEngine, PreparationEngine, Stage, run_stage
+from transformer_mt.data.preparation.preparation_stage import (
+    LocalEngine,
+    PreparationEngine,
+    PreparationStage,
+    run_stage,
+)
 from transformer_mt.data.preparation.reasons import Duplicates, HeldOutRows, Reasons
 from transformer_mt.data.preparation.sample import Sample, learnt_tokenizer, several_sentences
 from transformer_mt.data.preparation.split import Split, TextBlocks
@@ -136,7 +141,7 @@ class Build:
         }
         self._store.write(FACTS_FILE, json.dumps(facts).encode())
 
-    def _run_stage(self, stage: Stage) -> None:
+    def _run_stage(self, stage: PreparationStage) -> None:
         run_stage(stage, self._engine, self._store)
 
     def _validation(self, number: int) -> tuple[list[EvaluationSentence], list[bool]]:

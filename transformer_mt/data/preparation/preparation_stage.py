@@ -15,7 +15,7 @@ from transformer_mt.progress_bar import show_progress
 _SAID_FROM = 1_000_000  # rows; smaller stages are too quick to be logged
 
 
-class Stage(Protocol):
+class PreparationStage(Protocol):
     """One kind of work, in tasks that depend on the results of earlier stages only. A task always writes
     files with the same bytes, in any process and when it is repeated.
     """
@@ -66,7 +66,7 @@ class LocalEngine:
             yield number
 
 
-def run_stage(stage: Stage, engine: PreparationEngine, store: Store) -> None:
+def run_stage(stage: PreparationStage, engine: PreparationEngine, store: Store) -> None:
     """Do the tasks of a stage that are not done yet."""
 
     def task(number: int) -> None:

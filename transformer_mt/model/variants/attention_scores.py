@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-class Score(nn.Module):
+class AttentionScore(nn.Module):
     """The base of all kinds. A kind that has a section `Settings` is built with its values as `settings`."""
 
     rotary: ClassVar[bool] = False
@@ -30,7 +30,7 @@ class Score(nn.Module):
         super().__init__()
 
     @classmethod
-    def of(cls, num_heads: int, head_width: int, max_length: int, **settings: Any) -> "Score":
+    def of(cls, num_heads: int, head_width: int, max_length: int, **settings: Any) -> "AttentionScore":
         """Build a score for sources of up to `max_length` tokens."""
         return cls(num_heads, head_width, **settings)
 
@@ -39,7 +39,7 @@ class Score(nn.Module):
         return k_BHSK
 
 
-class ScaledDot(Score):
+class ScaledDot(AttentionScore):
     """q · k / sqrt(K) (Vaswani et al. 2017, equation 1). The one kind that torch's fused kernels compute."""
 
     rotary = relative = grouped_heads = True
@@ -48,7 +48,7 @@ class ScaledDot(Score):
         return q_BHTK @ k_BHSK.transpose(-2, -1) / math.sqrt(q_BHTK.size(-1))
 
 
-class Dot(Score):
+class Dot(AttentionScore):
     """q · k (Luong et al. 2015, section 3.1, "dot"), without the scale that avoids small gradients of the
     softmax.
     """
@@ -59,7 +59,7 @@ class Dot(Score):
         return q_BHTK @ k_BHSK.transpose(-2, -1)
 
 
-class General(Score):
+class General(AttentionScore):
     """qᵀ W k (Luong et al. 2015, section 3.1, "general"), with a W for each head."""
 
     def __init__(self, num_heads: int, head_width: int) -> None:
@@ -72,7 +72,7 @@ class General(Score):
         return q_BHTK @ self.weight_HKK.to(q_BHTK.dtype) @ k_BHSK.transpose(-2, -1)
 
 
-class Additive(Score):
+class Additive(AttentionScore):
     """vᵀ tanh(W_q q + W_k k) (Bahdanau et al. 2015, appendix A.1.2), with v, W_q and W_k for each head."""
 
     def __init__(self, num_heads: int, head_width: int) -> None:
@@ -99,7 +99,7 @@ def _additive_score(v_HK: Tensor, q_BHTK: Tensor, k_BHSK: Tensor) -> Tensor:
     return (together @ v).squeeze(-1)
 
 
-class Cosine(Score):
+class Cosine(AttentionScore):
     """g · cos(q, k), with a learned g for each head instead of 1 / sqrt(K) (Henry et al. 2020, equation
     3).
     """
@@ -118,7 +118,7 @@ class Cosine(Score):
         return self.scale_H.to(q.dtype)[:, None, None] * (q @ k.transpose(-2, -1))
 
 
-class Euclidean(Score):
+class Euclidean(AttentionScore):
     """-|q - k|² / (2 sqrt(K)): the scaled dot product, less what the lengths of q and k bring to it."""
 
     rotary = grouped_heads = True
@@ -130,7 +130,7 @@ class Euclidean(Score):
         return (dots - (squares_q + squares_k) / 2) / math.sqrt(q_BHTK.size(-1))
 
 
-class Concat(Score):
+class Concat(AttentionScore):
     """vᵀ tanh(W [q; k]) (Luong et al. 2015, section 3.1, "concat"), with v and W for each head: Bahdanau's
     function, whose two matrices are here the halves of one.
     """
@@ -153,7 +153,7 @@ class Concat(Score):
         return _additive_score(self.v_HK, q_BHTK @ self.weight_HKK[:, : q_BHTK.size(-1)].to(q_BHTK.dtype), k)
 
 
-class Location(Score):
+class Location(AttentionScore):
     """W q: one score per source position, independent of the key there (Luong et al. 2015, equation 8)."""
 
     transformer, bounded = False, True

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from transformer_mt.model.kernels.cpu_code import uses_cpu_code
 from transformer_mt.model.masks import Positions
-from transformer_mt.model.variants.attention_scores import Score
+from transformer_mt.model.variants.attention_scores import AttentionScore
 from transformer_mt.settings.section import Positive, Section
 
 
@@ -42,7 +42,7 @@ class PositionBias(nn.Module):
         """The queries or keys at `positions.queries`, transformed before the score is computed."""
         return x_BHTK
 
-    def score_bias(self, score: Score, q_BHTK: Tensor, positions: Positions) -> Tensor | None:
+    def score_bias(self, score: AttentionScore, q_BHTK: Tensor, positions: Positions) -> Tensor | None:
         """The term added to the scores: broadcastable to (B, H, T, S)."""
         return None
 
@@ -109,7 +109,7 @@ class Alibi(PositionBias):
         # On a CPU in bfloat16 the kernel with a bias is slower than the plain formula.
         return v_BHSK.dtype != torch.bfloat16 or not uses_cpu_code(v_BHSK)
 
-    def score_bias(self, score: Score, q_BHTK: Tensor, positions: Positions) -> Tensor:
+    def score_bias(self, score: AttentionScore, q_BHTK: Tensor, positions: Positions) -> Tensor:
         slopes_H = 2.0 ** (-8.0 * torch.arange(1, self.num_heads + 1, device=q_BHTK.device) / self.num_heads)
         return -slopes_H[:, None, None] * (positions.queries[:, None] - positions.keys).abs()
 
@@ -140,7 +140,7 @@ class Relative(PositionBias):
     def fusable(self, v_BHSK: Tensor) -> bool:
         return False
 
-    def score_bias(self, score: Score, q_BHTK: Tensor, positions: Positions) -> Tensor:
+    def score_bias(self, score: AttentionScore, q_BHTK: Tensor, positions: Positions) -> Tensor:
         # score(q, k + a) = score(q, k) + score(q, a): a dot product, scaled or not, is linear in k.
         by_distance = score(q_BHTK, self.keys.to(q_BHTK.dtype))  # (B, H, T, 2 most + 1)
         return by_distance.gather(3, self._distances(positions).expand(*q_BHTK.shape[:2], -1, -1))

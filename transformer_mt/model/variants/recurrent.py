@@ -16,7 +16,7 @@ from transformer_mt.model.kernels.dropout import Dropout
 from transformer_mt.model.masks import Packing, Positions, attend_to
 from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.model.transformer import Embedding, initialise
-from transformer_mt.model.variants.attention_scores import Score
+from transformer_mt.model.variants.attention_scores import AttentionScore
 from transformer_mt.model.variants.variants import PredictedCentre, VariantAttention
 
 
@@ -29,7 +29,7 @@ class SourceAttention(VariantAttention):
         self,
         d_model: int,
         dropout: float,
-        score: Score,
+        score: AttentionScore,
         window: int,
         centre: PredictedCentre | None,
         hard: bool,

@@ -13,7 +13,7 @@ from transformer_mt.model.kernels.dropout import dropout as drop
 from transformer_mt.model.kernels.fast_attention import fast_attention, fused_attention
 from transformer_mt.model.masks import Positions, causal_mask, window_mask
 from transformer_mt.model.recorder import AttentionRecorder
-from transformer_mt.model.variants.attention_scores import ScaledDot, Score
+from transformer_mt.model.variants.attention_scores import AttentionScore, ScaledDot
 from transformer_mt.model.variants.position_bias import PositionBias
 
 
@@ -38,7 +38,7 @@ class VariantAttention(MultiHeadAttention):
         d_model: int,
         num_heads: int,
         dropout: float = 0.0,
-        score: Score | None = None,
+        score: AttentionScore | None = None,
         position_bias: PositionBias | None = None,
         window: int = 0,
         centre: PredictedCentre | None = None,

@@ -39,21 +39,21 @@ class InverseSqrt(Schedule):
         return math.sqrt(max(1, self.warmup) / step)
 
 
-class Linear(Schedule):
+class LinearDecay(Schedule):
     """Linear to zero just after the last update."""
 
     def share(self, step: int) -> float:
         return 1 - self.decayed(step)
 
 
-class Cosine(Schedule):
+class CosineDecay(Schedule):
     """Half a cosine to zero just after the last update."""
 
     def share(self, step: int) -> float:
         return 0.5 * (1 + math.cos(math.pi * self.decayed(step)))
 
 
-class Constant(Schedule):
+class ConstantRate(Schedule):
     """The peak."""
 
     def share(self, step: int) -> float:

@@ -18,12 +18,12 @@ from transformer_mt.translation.stages.line_edges import Edges
 from transformer_mt.translation.stages.problem_flags import Flags
 from transformer_mt.translation.stages.protected_text import Protection
 from transformer_mt.translation.stages.required_terms import Terms
-from transformer_mt.translation.stages.sentence_splitting import Sentences
+from transformer_mt.translation.stages.sentence_splitting import SentenceSplitting
 from transformer_mt.translation.stages.stage import BroughtStage, Stage
 from transformer_mt.translation.stages.unchanged import Unchanged
 
 if TYPE_CHECKING:
-    from transformer_mt.memories.translation_memory import Memory
+    from transformer_mt.memories.translation_memory import TranslationMemory
 
 Direction = tuple[str, str]
 """Source and target language."""
@@ -37,7 +37,7 @@ class Resources:
     """The map from probabilities to confidence."""
     glossary: Glossary | None = None
     """Terms that translations must have."""
-    memory: "Memory | None" = None
+    memory: "TranslationMemory | None" = None
     """Translations to use again."""
 
     def with_files(
@@ -80,7 +80,7 @@ def build_stages(
     if natural:
         stages.append(Edges(planner.source_lang))
     if settings.split_sentences is not False:
-        stages.append(Sentences(planner.splitter, planner.target_lang))
+        stages.append(SentenceSplitting(planner.splitter, planner.target_lang))
     # Not within one language: there the task may be to change capitals.
     if settings.lowercase_capitals and natural and len(set(direction)) == 2:
         stages.append(Capitals(*direction))

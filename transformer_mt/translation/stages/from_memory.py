@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from transformer_mt.memories.translation_memory import Memory
+from transformer_mt.memories.translation_memory import TranslationMemory
 from transformer_mt.translation.stages.stage import Stage
 from transformer_mt.translation.units import Segment, SourceLine
 
@@ -12,7 +12,7 @@ FLAG = "memory"
 class FromMemory(Stage):
     """Takes lines, and sentences of lines, from a memory. A line with a prefix is searched for."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: TranslationMemory) -> None:
         self._memory = memory
 
     def divide(self, line: SourceLine) -> None:

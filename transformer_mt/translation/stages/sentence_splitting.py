@@ -9,7 +9,7 @@ from transformer_mt.translation.stages.stage import Stage
 from transformer_mt.translation.units import Segment, SourceLine, Spans
 
 
-class Sentences(Stage):
+class SentenceSplitting(Stage):
     """Divides lines into sentences, but not what must pass unchanged."""
 
     def __init__(self, splitter: Splitter, target_lang: str) -> None:

@@ -42,7 +42,7 @@ def test_a_student_is_trained_on_the_translations_of_its_teacher(
     instead_of_training(monkeypatch, train)
     config = load_config(write_config(), ["data.train={toy: train, size: 40}", "name=student"])
     with pytest.raises(TrainingStarts):
-        distill.distill(distill.Plan([tiny_run]), config, tmp_path / "student")
+        distill.distill(distill.DistillationPlan([tiny_run]), config, tmp_path / "student")
     ((corpus,),) = trained_on
     with open(corpus.file, encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
@@ -75,7 +75,7 @@ def test_a_student_keeps_the_names_weights_and_tags_of_its_corpora(
     entries = [{"toy": "train", "size": 20}, tagged]
     config = load_config(write_config(data={"train": entries}), ["name=student"])
     with pytest.raises(TrainingStarts):
-        distill.distill(distill.Plan([tiny_run]), config, tmp_path / "student")
+        distill.distill(distill.DistillationPlan([tiny_run]), config, tmp_path / "student")
     first, second = trained_on
     assert (first.tag, first.weight, second.tag, second.weight, second.name) == (None, 1, "<bt>", 0.5, "back")
     for corpus, (split, size) in ((first, ("train", 20)), (second, ("valid", 10))):
@@ -92,7 +92,7 @@ def test_what_the_students_rules_drop_is_not_translated(tiny_run, write_config, 
     (tmp_path / "a.tsv").write_text("en\tde\n" + "".join(f"{en}\t{de}\n" for en, de in pairs), "utf-8")
     entry = {"file": str(tmp_path / "a.tsv"), "filter": {"copy": True, "script": True}}
     config = load_config(write_config(data={"train": entry}), ["name=student"])
-    plan = distill.Plan([tiny_run])
+    plan = distill.DistillationPlan([tiny_run])
     (corpus,), _ = entries_of(distill, plan, config, tmp_path / "student", monkeypatch)
     assert [row["en"] for row in rows_of(corpus)] == [english for english, _ in good]
     # With other rules the text to translate is another: what was translated before does not stand for it.
@@ -106,7 +106,7 @@ def test_text_without_lines_is_refused_before_any_translation(tiny_run, write_co
     from transformer_mt.companions.lab import distill
 
     (tmp_path / "empty.en").touch()
-    plan = distill.Plan([tiny_run], texts=[tmp_path / "empty.en"])
+    plan = distill.DistillationPlan([tiny_run], texts=[tmp_path / "empty.en"])
     with pytest.raises(InputError, match=r"empty.en: must have lines to translate, but is empty"):
         distill.distill(plan, load_config(write_config()), tmp_path / "student")
     assert not (tmp_path / "student").exists()
@@ -119,7 +119,9 @@ def test_a_missing_extra_is_reported_before_the_training(tiny_run, write_config,
     with pytest.raises(
         InputError, match=r"this needs CTranslate2: pip install 'transformer-mt\[ctranslate2\]'"
     ):
-        distill.distill(distill.Plan([tiny_run]), load_config(write_config()), tmp_path / "student")
+        distill.distill(
+            distill.DistillationPlan([tiny_run]), load_config(write_config()), tmp_path / "student"
+        )
     assert not (tmp_path / "student").exists()
 
 
@@ -150,7 +152,7 @@ def test_what_a_student_cannot_be_trained_with_is_refused(
 
     config = load_config(write_config(), ["name=student", *overrides])
     with pytest.raises(InputError) as error:
-        distill.distill(distill.Plan([tiny_run], **plan), config, tmp_path / "student")
+        distill.distill(distill.DistillationPlan([tiny_run], **plan), config, tmp_path / "student")
     assert message in str(error.value)
 
 
@@ -159,12 +161,12 @@ def test_the_folder_of_another_training_is_refused_before_any_translation(tiny_r
 
     config = load_config(write_config(), ["name=student"])
     with pytest.raises(InputError, match=r"tiny: must not be the teacher's folder; name another with `out`"):
-        distill.distill(distill.Plan([tiny_run]), config, tiny_run)
+        distill.distill(distill.DistillationPlan([tiny_run]), config, tiny_run)
     trained = shutil.copytree(tiny_run, tmp_path / "trained")
     with pytest.raises(
         InputError, match="trained: must be a separate folder, but belongs to another training"
     ):
-        distill.distill(distill.Plan([tiny_run]), config, trained)
+        distill.distill(distill.DistillationPlan([tiny_run]), config, trained)
     assert not list(trained.glob("distilled*"))
 
 
@@ -176,7 +178,9 @@ def test_a_corpus_may_call_its_languages_by_other_names(tiny_run, write_config, 
     (tmp_path / "a.tsv").write_text(f"en_GB\tde_AT\n{rows}", encoding="utf-8")
     train = f"data.train={{file: {tmp_path / 'a.tsv'}, source_lang: en_GB, target_lang: de_AT}}"
     config = load_config(write_config(), [train, "name=student"])
-    ((corpus,), _) = entries_of(distill, distill.Plan([tiny_run]), config, tmp_path / "student", monkeypatch)
+    ((corpus,), _) = entries_of(
+        distill, distill.DistillationPlan([tiny_run]), config, tmp_path / "student", monkeypatch
+    )
     assert corpus.columns == ["en", "de"] and all({"en", "de"} <= row.keys() for row in rows_of(corpus))
 
 
@@ -234,7 +238,7 @@ def test_nothing_is_moved_aside_before_a_mistake_is_found(
     folder.mkdir(exist_ok=True)
     config = load_config(write_config(), ["name=student", *overrides])
     with pytest.raises(InputError, match=message):
-        distill.distill(distill.Plan([teacher]), config, folder, fresh=True)
+        distill.distill(distill.DistillationPlan([teacher]), config, folder, fresh=True)
     assert folder.is_dir() and not list(tmp_path.glob("student.old*"))
 
 
@@ -242,7 +246,7 @@ def test_a_student_starts_over_where_asked(tiny_run, write_config, tmp_path, mon
     from transformer_mt.companions.lab import distill
 
     config = load_config(write_config(), ["data.train={toy: train, size: 10}", "name=student"])
-    plan, folder = distill.Plan([tiny_run]), tmp_path / "student"
+    plan, folder = distill.DistillationPlan([tiny_run]), tmp_path / "student"
     entries_of(distill, plan, config, folder, monkeypatch)
     (folder / "mine.txt").touch()
     with pytest.raises(TrainingStarts):
@@ -264,7 +268,9 @@ def test_a_student_leaves_to_its_parent_or_vocabulary_what_they_decide(
     given = {key: given[key] for key in ("data", "train")}
     path.write_text(yaml.safe_dump(given), encoding="utf-8")
     config = load_config(path, ["data.train={toy: train, size: 10}", "name=student", f"{origin}={where}"])
-    _, begun = entries_of(distill, distill.Plan([tiny_run]), config, tmp_path / "student", monkeypatch)
+    _, begun = entries_of(
+        distill, distill.DistillationPlan([tiny_run]), config, tmp_path / "student", monkeypatch
+    )
     assert not begun.model.model_fields_set and "vocab_size" not in begun.tokenizer.model_fields_set
 
 
@@ -297,7 +303,7 @@ def test_several_teachers_translate_as_an_ensemble(tiny_run, write_config, tmp_p
     weights[name] = torch.randn(weights[name].shape, generator=torch.Generator().manual_seed(1))
     checkpoint.save_weights(other / "model.safetensors", weights)
     config = load_config(write_config(), ["data.train={toy: train, size: 30}", "name=student"])
-    plan = distill.Plan([tiny_run, other])
+    plan = distill.DistillationPlan([tiny_run, other])
     (corpus,), _ = entries_of(distill, plan, config, tmp_path / "student", monkeypatch)
     english = [english for english, _ in toy.generate("train", 30)]
     expected = [
@@ -313,7 +319,7 @@ def test_text_and_references_are_learnt_from_too(tiny_run, write_config, tmp_pat
     text = tmp_path / "mono.en"
     text.write_text("A dog sleeps.\nA cat sings.\nA dog sleeps.\n", encoding="utf-8")
     config = load_config(write_config(), ["data.train={toy: train, size: 30}", "name=student"])
-    plan = distill.Plan([tiny_run], texts=[text], with_references=True)
+    plan = distill.DistillationPlan([tiny_run], texts=[text], with_references=True)
     entries, _ = entries_of(distill, plan, config, tmp_path / "student", monkeypatch)
     translated, more, references = entries
     assert len(rows_of(translated)) == 30 and references == config.data.train
@@ -329,9 +335,9 @@ def test_translations_are_chosen_where_asked(tiny_run, write_config, tmp_path, m
     results = Translator.load(tiny_run).translate(english)
     good = {r.source for r in results if not set(r.flags) & set(REJECTED_FLAGS)}
     assert 0 < len(good) < 55
-    plan = distill.Plan([tiny_run], choice=PairSelection(FilterConfig(copy=True)))
+    plan = distill.DistillationPlan([tiny_run], choice=PairSelection(FilterConfig(copy=True)))
     (corpus,), _ = entries_of(distill, plan, config, tmp_path / "clean", monkeypatch)
     assert {row["en"] for row in rows_of(corpus)} == good
-    plan = distill.Plan([tiny_run], choice=PairSelection(FilterConfig(), 0.5, ()))
+    plan = distill.DistillationPlan([tiny_run], choice=PairSelection(FilterConfig(), 0.5, ()))
     (half,), _ = entries_of(distill, plan, config, tmp_path / "half", monkeypatch)
     assert 29 <= len(rows_of(half)) <= 31

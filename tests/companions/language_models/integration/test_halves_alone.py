@@ -156,10 +156,10 @@ def test_the_perplexity_of_text_is_that_of_the_full_pass(gpt, cli):
     import torch
     import torch.nn.functional as F
 
-    from transformer_mt.companions.language_models.loaded_model import LoadedModel
+    from transformer_mt.companions.language_models.loaded_model import TextModel
     from transformer_mt.data.vocabulary.numbering import BOS, EOS
 
-    loaded = LoadedModel.load(gpt, ("decoder",), "cpu")
+    loaded = TextModel.load(gpt, ("decoder",), "cpu")
     nll = pieces = 0
     for _, text in toy.generate("test", 30):
         ids = loaded.tokenizer.encode_src([text])[0]

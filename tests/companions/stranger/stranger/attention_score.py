@@ -1,9 +1,9 @@
 """Attention by a sigmoid of the dot product."""
 
-from transformer_mt.model.variants.attention_scores import Score
+from transformer_mt.model.variants.attention_scores import AttentionScore
 
 
-class Sigmoid(Score):
+class Sigmoid(AttentionScore):
     """log sigmoid(q · k): large scores saturate."""
 
     rotary = grouped_heads = True  # depends on q and k by their dot product, and has no weights

@@ -57,7 +57,7 @@ def _distill(arguments: argparse.Namespace) -> int:
 
     config = load_config(arguments.config, arguments.overrides)
     texts = existing_files(arguments.text)
-    from transformer_mt.companions.lab.distill import Plan, distill
+    from transformer_mt.companions.lab.distill import DistillationPlan, distill
     from transformer_mt.companions.lab.synthetic import REJECTED_FLAGS, PairSelection
     from transformer_mt.companions.lab.teacher import is_described
     from transformer_mt.runs.open_model import open_model
@@ -65,7 +65,7 @@ def _distill(arguments: argparse.Namespace) -> int:
 
     if has_ranks() and is_described(Path(arguments.teacher)):
         raise InputError("a language model must be asked by one process; run this without torchrun")
-    plan = Plan(
+    plan = DistillationPlan(
         teachers=[
             Path(model) if is_described(Path(model)) else open_model(model).path
             for model in (arguments.teacher, *arguments.ensemble)

@@ -60,12 +60,12 @@ def _attention(arguments: argparse.Namespace) -> int:
     run, kind = RunFolder(arguments.model), arguments.kind or "cross"
     if run.config_file.exists() and (alone := run.config().model.kind) in ("encoder", "decoder"):
         from transformer_mt.companions.lab.text_attention import look_at_text
-        from transformer_mt.companions.language_models.loaded_model import LoadedModel
+        from transformer_mt.companions.language_models.loaded_model import TextModel
 
         if arguments.target or arguments.kind not in (None, alone):
             raise InputError(f"--target and --kind must be left out with a model.kind: {alone}")
         kind = alone
-        seen = look_at_text(LoadedModel.load(run.path, (alone,), arguments.device), arguments.source)
+        seen = look_at_text(TextModel.load(run.path, (alone,), arguments.device), arguments.source)
     else:
         seen = _look(arguments)
     from transformer_mt.companions.lab.attention_maps import maps

@@ -60,12 +60,12 @@ def _tune(arguments: argparse.Namespace) -> int:
         from transformer_mt.cli.options.allocator import start_with_tcmalloc
 
         start_with_tcmalloc()
-    from transformer_mt.companions.lab.tune import Search
+    from transformer_mt.companions.lab.tune import Tuning
     from transformer_mt.companions.lab.tune_page import finish
 
     folder = Path(arguments.out) if arguments.out else Path("runs") / f"{config.name}-tune"
     hours, trials = arguments.hours or math.inf, arguments.trials or math.inf
-    search = Search(arguments.config, arguments.overrides, arguments.keys, folder, hours, trials)
+    search = Tuning(arguments.config, arguments.overrides, arguments.keys, folder, hours, trials)
     try:
         search.run()
         print(finish(search), end="")

@@ -23,10 +23,10 @@ def add_arguments(parser: Parser) -> None:
 
 
 def _classify(arguments: argparse.Namespace) -> int:
-    from transformer_mt.companions.language_models.loaded_model import LoadedModel
+    from transformer_mt.companions.language_models.loaded_model import TextModel
     from transformer_mt.evaluation.classifier import Classifier
 
-    loaded = LoadedModel.load(arguments.model, ("encoder",), arguments.device)
+    loaded = TextModel.load(arguments.model, ("encoder",), arguments.device)
     classifier = Classifier(loaded.model, loaded.tokenizer, loaded.config)
     texts = texts_of(arguments)
     while chunk := list(islice(texts, _CHUNK)):

@@ -40,10 +40,10 @@ def _complete(arguments: argparse.Namespace) -> int:
             f"--n-best must be 1 to {decode.num_hypotheses}, the search's hypotheses, but is "
             f"{arguments.n_best}"
         )
-    from transformer_mt.companions.language_models.loaded_model import LoadedModel
+    from transformer_mt.companions.language_models.loaded_model import TextModel
     from transformer_mt.companions.language_models.text_completion import Completer
 
-    completer = Completer(LoadedModel.load(arguments.model, ("decoder",), arguments.device), decode)
+    completer = Completer(TextModel.load(arguments.model, ("decoder",), arguments.device), decode)
     for number, text in enumerate(texts_of(arguments), start=1):
         try:
             continuations = completer.complete(text)[: arguments.n_best]

@@ -27,10 +27,10 @@ def add_arguments(parser: Parser) -> None:
 def _fill(arguments: argparse.Namespace) -> int:
     if arguments.top < 1:
         raise InputError(f"--top must be at least 1, but is {arguments.top}")
-    from transformer_mt.companions.language_models.loaded_model import LoadedModel
+    from transformer_mt.companions.language_models.loaded_model import TextModel
     from transformer_mt.companions.language_models.mask_filling import MaskFiller
 
-    filler = MaskFiller(LoadedModel.load(arguments.model, ("encoder",), arguments.device))
+    filler = MaskFiller(TextModel.load(arguments.model, ("encoder",), arguments.device))
     for number, text in enumerate(texts_of(arguments), start=1):
         try:
             filled = filler.fill(text, arguments.top)
