@@ -21,11 +21,11 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 
 from tests.conftest import ROOT, TINY
 from tests.helpers.command import Result, WarmProcess
+from transformer_mt import ranks as ranks_module
 from transformer_mt.checkpoint import load
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.training.parallel import distributed, rendezvous
-from transformer_mt.training.parallel.distributed import run_ranks
+from transformer_mt.ranks import run_ranks
 
 # No dropout: each rank draws its own. A large epsilon: else Adam makes whole steps of gradients that are only
 # rounding. GELU: a ReLU's input within rounding of zero has a whole gradient in one order of sums and none in
@@ -616,11 +616,11 @@ def test_a_rank_that_does_not_come_is_named(monkeypatch):
         **{f"TORCHELASTIC_{name}": value for name, value in torchruns.items()},
     }.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(rendezvous, "TIMEOUT", timedelta(seconds=1))
+    monkeypatch.setattr(ranks_module, "MEETING_TIMEOUT", timedelta(seconds=1))
     with pytest.raises(
         WorkError, match="^stopped because rank 1 did not join within 1 seconds; see its own error message$"
     ):
-        distributed.Ranks.join(torch.device("cpu"))
+        ranks_module.Ranks.join(torch.device("cpu"))
 
 
 def test_ranks_translate_into_one_ordered_output(folder, one):
@@ -722,20 +722,20 @@ def test_several_processes_without_torchruns_variables_are_refused(monkeypatch):
     with pytest.raises(
         InputError, match="^RANK and MASTER_ADDR and MASTER_PORT must be set where WORLD_SIZE is 2; start"
     ):
-        distributed.Ranks.join(torch.device("cpu"))
+        ranks_module.Ranks.join(torch.device("cpu"))
 
 
 def test_a_rank_zero_that_does_not_answer_is_named_by_its_address(monkeypatch):
     def refuse(*args, **keys):
         raise torch.distributed.DistNetworkError("timed out")
 
-    monkeypatch.setattr(rendezvous.dist, "rendezvous", refuse)
+    monkeypatch.setattr(ranks_module.dist, "rendezvous", refuse)
     for name, value in {"WORLD_SIZE": "2", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(
         WorkError, match="rank 0 does not answer at MASTER_ADDR and MASTER_PORT, 10.0.0.1:29500$"
     ):
-        distributed.Ranks.join(torch.device("cpu"))
+        ranks_module.Ranks.join(torch.device("cpu"))
 
 
 @pytest.mark.long

@@ -6,7 +6,7 @@ import torch
 from tests.helpers.updates import batch_of, packed_batch_of, pairs, tiny_model
 from transformer_mt.config import TrainConfig
 from transformer_mt.device import autocast
-from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.ranks import Ranks
 from transformer_mt.training.update import captured as captured_module
 from transformer_mt.training.update.captured import CapturedUpdater
 from transformer_mt.training.update.loss_kinds import CrossEntropy

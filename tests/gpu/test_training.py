@@ -14,9 +14,9 @@ from transformer_mt.config.load import load_config
 from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.prefetch import BatchPrefetcher
 from transformer_mt.data.batches.rows import Rows
+from transformer_mt.ranks import Ranks
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.batch_budget import find_budget, longest_batch, peak_memory, reset_peak
-from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.setup import open_run
 from transformer_mt.training.state.random_state import random_states, restore_random_states
 from transformer_mt.training.update import muon as muon_module

@@ -13,7 +13,7 @@ from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.data.batches.batch import make_batch
 from transformer_mt.device import choose_device, choose_precision
 from transformer_mt.model.build_model import build_model
-from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.ranks import Ranks
 from transformer_mt.training.update.activation_checkpointing import checkpoint_activations
 from transformer_mt.training.update.loss_kinds import CrossEntropy
 from transformer_mt.training.update.optimizer import (

@@ -20,7 +20,7 @@ CORE = [path for path in MODULES if PACKAGE / "companions" not in path.parents]
 # Modules that everything but the model may import; they import one another only.
 SMALL = {
     "cache", "checkpoint", "companion", "cpu", "device", "errors", "files", "locks", "markdown", "memory",
-    "messages", "other_programs", "parts", "plots", "processes", "progress_bar", "version",
+    "messages", "other_programs", "parts", "plots", "processes", "progress_bar", "ranks", "version",
 }  # fmt: skip
 # What the modules of a package may import from the project besides themselves and SMALL. A package inside
 # another is named with it; `model.build` stands apart, on top of the variants of the model.
@@ -37,7 +37,7 @@ ALLOWED = {
     "data.cleaning": {"settings", "text"},
     "terms": {"corpora", "text"},
     "memories": {"corpora", "text"},
-    "data.batches": {"config", "data.vocabulary"},
+    "data.batches": {"config", "data.vocabulary", "model"},
     "data.alignment": {"text"},
     "data.preparation": {
         "config", "corpora", "data.alignment", "data.batches", "data.changes", "data.cleaning",
@@ -63,32 +63,31 @@ ALLOWED = {
         "config", "corpora", "data.batches", "data.vocabulary", "model", "runs", "settings", "terms", "text",
         "translation", "translation.engines", "translation.stages",
     },
-    "training.parallel": {"config"},
     "training.update": {
         "config", "data.batches", "data.vocabulary", "model", "model.kernels", "model.variants", "settings",
-        "training.parallel",
+
     },
     "training.reporting": {
         "config", "data.cleaning", "evaluation", "runs", "training.state", "training.update",
     },
     "training.state": {
         "config", "data.batches", "data.preparation", "data.vocabulary", "model", "model.build_model", "runs",
-        "settings", "text", "training.parallel", "training.reporting", "training.update",
+        "settings", "text", "training.reporting", "training.update",
     },
     "training": {
         "config", "corpora", "data.alignment", "data.batches", "data.changes", "data.preparation",
         "data.vocabulary", "evaluation", "model", "model.build_model", "runs", "settings", "terms", "text",
-        "training.parallel", "training.reporting", "training.state", "training.update", "translation",
+        "training.reporting", "training.state", "training.update", "translation",
         "translation.stages",
     },
     "cli.options": {
-        "config", "corpora", "evaluation", "runs", "settings", "training.parallel", "translation",
+        "config", "corpora", "evaluation", "runs", "settings", "translation",
         "translation.engines",
     },
     "cli.translating": {"cli.options", "memories", "runs", "translation"},
     "cli": {
         "", "cli.options", "cli.translating", "config", "corpora", "evaluation",
-        "runs", "text", "training.parallel", "training.reporting",
+        "runs", "text", "training.reporting",
         "translation",
     },
     "data.changes": {"config", "corpora", "data.batches", "data.vocabulary", "settings", "terms", "text"},
@@ -119,7 +118,7 @@ def _imports(path):
 
 # Arguments of other programs: git, torchrun, and our own command line as a process.
 NAME_FLAGS = {
-    "config.error_sentences", "companions.lab.sweep_jobs", "training.parallel.distributed",
+    "config.error_sentences", "companions.lab.sweep_jobs", "ranks",
     "training.reporting.run_environment",
 }  # fmt: skip
 

@@ -59,7 +59,7 @@ def _train(arguments: argparse.Namespace) -> int:
         if arguments.is_process:
             start_with_tcmalloc()
         if arguments.gpus > 1 and "WORLD_SIZE" not in os.environ:
-            from transformer_mt.training.parallel.distributed import run_ranks
+            from transformer_mt.ranks import run_ranks
 
             options = [f"--out={arguments.out}"] if arguments.out else []
             options += ["--fresh"] if arguments.fresh else []

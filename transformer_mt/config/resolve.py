@@ -13,7 +13,6 @@ from pydantic import BaseModel, ValidationError
 
 from transformer_mt.config.error_sentences import sentences
 from transformer_mt.config.keys import flat, marks
-from transformer_mt.config.packable import why_padded
 from transformer_mt.config.root import Config
 from transformer_mt.config.train_section import TrainConfig
 from transformer_mt.errors import InputError
@@ -224,8 +223,7 @@ def with_packing(config: Config, is_on_gpu: bool) -> Config:
     """The config with true or false for `train.packed`: a run keeps its batches wherever it is resumed."""
     if config.train.packed != "auto":
         return config
-    may = why_padded(config.model, config.train, config.data) is None
-    return changed(config, "train", packed=is_on_gpu and may)
+    return changed(config, "train", packed=is_on_gpu and config.why_padded() is None)
 
 
 def with_last_update(config: Config, last_update: int) -> Config:

@@ -9,14 +9,16 @@ from transformer_mt.config.data_section import DataConfig
 from transformer_mt.config.decode_section import DecodeConfig
 from transformer_mt.config.evaluate_section import EvaluateConfig
 from transformer_mt.config.model_section import ModelConfig
-from transformer_mt.config.packable import why_padded
 from transformer_mt.config.public_model import Beginning
 from transformer_mt.config.tokenizer_section import TokenizerConfig
 from transformer_mt.config.train_section import TrainConfig
+from transformer_mt.parts import load_part
 from transformer_mt.settings.section import Changeable, Conflict, Section, pattern
 
 NAME_PATTERN = pattern(r"^\w[\w.+-]*$", "letters, digits and, after the first, the marks . + -")
 """Names of what has a folder: runs/NAME."""
+LONGEST_ROW = 512
+"""Attention takes time with the square of a row: longer rows cost more than padding does."""
 
 
 class Config(Section):
@@ -46,9 +48,25 @@ class Config(Section):
     evaluate: Changeable[EvaluateConfig] = EvaluateConfig()
     """The scores."""
 
+    def why_padded(self) -> str | None:
+        """Why batches must have one sentence in a row; None if they may be packed."""
+        model, train = self.model, self.train
+        if model.kind in ("recurrent", "encoder"):
+            return f"model.kind is {model.kind}"
+        if model.attention.cross != "global" or model.attention.hard:
+            return "model.attention looks at one part of a source"
+        if train.guided_alignment.weight:
+            return "train.guided_alignment is on"
+        # The default may be packed: a usual config is read without importing torch.
+        is_usual = train.loss == TrainConfig.model_fields["loss"].default
+        if not is_usual and not getattr(load_part("loss", train.loss), "packed", True):
+            return f"train.loss is {train.loss}, which reads one sentence in a row"
+        if self.data.max_length > LONGEST_ROW:
+            return f"data.max_length is {self.data.max_length}, above {LONGEST_ROW}"
+        return None
+
     def part_conflicts(self) -> Iterator[Conflict]:
-        reason = why_padded(self.model, self.train, self.data) if self.train.packed is True else None
-        if reason:
+        if self.train.packed is True and (reason := self.why_padded()):
             yield f"train.packed must be auto or false where {reason}, but is true"
 
     def conflicts(self) -> Iterator[Conflict]:

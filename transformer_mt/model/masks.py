@@ -40,6 +40,10 @@ class Packing:
     tgt_positions: Tensor
     """(B, T)"""
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        return self.src_sentences, self.src_positions, self.tgt_sentences, self.tgt_positions
+
 
 @dataclass(frozen=True)
 class Layout:

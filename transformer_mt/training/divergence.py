@@ -6,8 +6,8 @@ import torch
 
 from transformer_mt import checkpoint
 from transformer_mt.errors import Setting, WorkError
-from transformer_mt.training.parallel.sharding import local_rows
 from transformer_mt.training.state.run import Run
+from transformer_mt.training.update.sharding import local_rows
 
 _TIMES = 4
 """A loss of so many times that of a uniform guess is out of all bounds."""

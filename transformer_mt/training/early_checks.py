@@ -12,9 +12,9 @@ from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metrics import build_metrics
 from transformer_mt.model.build_model import build_model
 from transformer_mt.parts import is_ours, load_part
+from transformer_mt.ranks import Ranks
 from transformer_mt.settings.part import parts_named
 from transformer_mt.terms.glossary_file import read_glossary
-from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.reporting.loggers import check_loggers
 from transformer_mt.training.state.config_changes import refuse_different_ranks
 from transformer_mt.training.update.build_updater import build_loss

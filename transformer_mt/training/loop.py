@@ -9,11 +9,11 @@ from transformer_mt.config import Config
 from transformer_mt.device import choose_device, is_asynchronous, use_device
 from transformer_mt.errors import InputError, Interrupted, WorkError
 from transformer_mt.messages import say
+from transformer_mt.ranks import Ranks
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.divergence import Diverged, check_training_loss, diverged
 from transformer_mt.training.interrupts import Interrupts
 from transformer_mt.training.model_selection import finish, publish, save, validate_and_publish
-from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.plain_errors import plain_errors
 from transformer_mt.training.reporting import announcements
 from transformer_mt.training.setup import open_run

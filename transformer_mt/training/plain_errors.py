@@ -7,7 +7,7 @@ from subprocess import CalledProcessError
 from transformer_mt.companion import blamed
 from transformer_mt.device import is_compiler_error, is_out_of_memory
 from transformer_mt.errors import WorkError, advice_on
-from transformer_mt.training.parallel.distributed import refuse_lost_rank
+from transformer_mt.ranks import refuse_lost_rank
 
 
 @contextmanager

@@ -20,10 +20,10 @@ from transformer_mt.device import keep_freed_memory
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.evaluation.sacrebleu_metrics import build_bleu
 from transformer_mt.messages import say
+from transformer_mt.ranks import Ranks
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.settings.section import OF_RUN
 from transformer_mt.training.batch_budget import find_budget
-from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.record_seen import seen_before
 from transformer_mt.training.state.config_changes import is_other_update_size, note_other_update_size
 from transformer_mt.training.state.parent import Parent

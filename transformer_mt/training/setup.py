@@ -24,6 +24,7 @@ from transformer_mt.files import write_text
 from transformer_mt.locks import FolderLock, lock_folder, set_aside
 from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel
+from transformer_mt.ranks import Ranks
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.settings.section import OF_RUN
 from transformer_mt.training.data_notes import notes_on
@@ -34,7 +35,6 @@ from transformer_mt.training.folder_checks import (
     check_writable,
     refuse_foreign_tokenizer,
 )
-from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.record_seen import record_seen, seen_before
 from transformer_mt.training.reporting.metrics_log import MetricsLog
 from transformer_mt.training.run_data import (

@@ -21,7 +21,7 @@ from transformer_mt.evaluation.metric import Metric, Score
 from transformer_mt.evaluation.metrics import build_metrics, corpus_scores, metric_names
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.progress_bar import show_progress
-from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.ranks import Ranks
 from transformer_mt.training.update.loss_kinds import CrossEntropy
 from transformer_mt.training.update.step import Objective
 from transformer_mt.translation.result import Options, Translation

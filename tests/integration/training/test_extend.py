@@ -8,7 +8,6 @@ import pytest
 
 from tests.conftest import ROOT
 from transformer_mt import Translator, load_config, register, train
-from transformer_mt.config.packable import why_padded
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metric import MeanMetric
 from transformer_mt.parts import unregister
@@ -77,7 +76,7 @@ def test_a_loss_that_cannot_be_packed_gets_padded_batches(write_config, tmp_path
     folder = train(config, tmp_path / "run")
     assert load_config(folder / "config.yaml").train.packed is False
     reason = "train.loss is padded, which reads one sentence in a row"
-    assert why_padded(config.model, config.train, config.data) == reason
+    assert config.why_padded() == reason
     with pytest.raises(InputError, match=f"train.packed must be auto or false where {reason}"):
         load_config(write_config(), ["train.loss=padded", "train.packed=true"])
     unregister("loss", "padded")

@@ -25,8 +25,8 @@ from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import read_objects
 from transformer_mt.locks import lock_folder
+from transformer_mt.ranks import Ranks
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.setup import open_run
 from transformer_mt.training.state.progress import LogWindow
 from transformer_mt.training.validate import SetScores, validate

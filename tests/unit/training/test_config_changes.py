@@ -6,8 +6,8 @@ from tests.conftest import TINY
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.keys import marks
 from transformer_mt.errors import InputError
+from transformer_mt.ranks import Ranks
 from transformer_mt.settings.section import Changeable, Mark, Section
-from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.state import config_changes as changes
 from transformer_mt.training.state.config_changes import (
     is_other_update_size,

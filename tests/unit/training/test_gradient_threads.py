@@ -15,7 +15,7 @@ from tests.helpers.updates import CPU, batch_of, pairs, tiny_model
 from transformer_mt.api import train
 from transformer_mt.config import Config, TrainConfig, load_config
 from transformer_mt.config.model_section import AttentionConfig
-from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.ranks import Ranks
 from transformer_mt.training.update import gradient_threads as module
 from transformer_mt.training.update.gradient_threads import gradient_threads
 from transformer_mt.training.update.loss_kinds import CrossEntropy

@@ -6,7 +6,7 @@ import torch
 from tests.helpers.updates import CPU, batch_of, pairs, tiny_model
 from transformer_mt.config import TrainConfig
 from transformer_mt.files import read_objects
-from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.ranks import Ranks
 from transformer_mt.training.update.loss_kinds import CrossEntropy
 from transformer_mt.training.update.optimizer import build_optimizer
 from transformer_mt.training.update.step import Objective, Updater

@@ -8,7 +8,7 @@ from tests.helpers.companions import needs
 from tests.helpers.updates import CPU, batch_of, packed_batch_of, pairs, tiny_model
 from transformer_mt.config import TrainConfig
 from transformer_mt.data.vocabulary.tokenizer import PAD
-from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.ranks import Ranks
 from transformer_mt.training.update.activation_checkpointing import checkpoint_activations
 from transformer_mt.training.update.build_updater import build_loss
 from transformer_mt.training.update.optimizer import build_optimizer

@@ -4,8 +4,8 @@ import os
 
 import torch.distributed as dist
 
-from transformer_mt.training.parallel import rendezvous
-from transformer_mt.training.parallel.rendezvous import meet
+from transformer_mt import ranks as ranks_module
+from transformer_mt.ranks import meet
 
 
 def test_a_second_attempt_knows_of_the_first(monkeypatch):
@@ -17,5 +17,5 @@ def test_a_second_attempt_knows_of_the_first(monkeypatch):
     for name, value in {**variables, "TORCHELASTIC_USE_AGENT_STORE": True}.items():
         monkeypatch.setitem(os.environ, name, str(value))
     assert [meet(1)[1:] for _ in range(2)] == [(0, False)] * 2  # a script may train twice
-    monkeypatch.setattr(rendezvous, "_met", [])  # a process that torchrun has started again
+    monkeypatch.setattr(ranks_module, "_met", [])  # a process that torchrun has started again
     assert [meet(1)[1:] for _ in range(2)] == [(0, True)] * 2

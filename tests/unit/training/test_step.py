@@ -17,7 +17,7 @@ from tests.helpers.updates import (
 )
 from transformer_mt.data.vocabulary.tokenizer import PAD
 from transformer_mt.errors import WorkError
-from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.ranks import Ranks
 from transformer_mt.training.update.loss_kinds import CrossEntropy
 from transformer_mt.training.update.optimizer import optimizer_tensors
 from transformer_mt.training.update.step import Objective

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from transformer_mt.errors import InputError
 
 if TYPE_CHECKING:
-    from transformer_mt.training.parallel.distributed import Ranks
+    from transformer_mt.ranks import Ranks
     from transformer_mt.translation.translator import Translator
 
 
@@ -19,7 +19,7 @@ def has_ranks() -> bool:
 
 def join_ranks(translator: "Translator") -> "Ranks":
     """The processes that translate together. InputError for an engine that uses all cores by itself."""
-    from transformer_mt.training.parallel.distributed import LONG_TIMEOUT, Ranks
+    from transformer_mt.ranks import LONG_TIMEOUT, Ranks
     from transformer_mt.translation.engines.torch_engine import TorchEngine
 
     if not isinstance(translator.engine, TorchEngine):
@@ -37,7 +37,7 @@ def translating_together(translator: "Translator") -> Iterator["Translator | Non
     if not has_ranks():
         yield translator
         return
-    from transformer_mt.training.parallel.distributed import refuse_lost_rank
+    from transformer_mt.ranks import refuse_lost_rank
     from transformer_mt.translation.engines.divided_engine import DividedEngine
 
     ranks = join_ranks(translator)

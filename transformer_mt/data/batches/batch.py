@@ -12,6 +12,7 @@ from torch import Tensor
 from transformer_mt.data.batches.encoded_pairs import Column
 from transformer_mt.data.batches.packing import RowShape, packed_side
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD
+from transformer_mt.model.masks import Packing
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,8 @@ class Batch:
     """Real target tokens, EOS counted: what losses are divided by and speed is counted in."""
     links: Links | None = None
     """The links between pieces; None where it is not known."""
-    packing: tuple[Tensor, ...] | None = None
-    """The fields of `model.masks.Packing`, for rows that hold several sentences each (packing.py); None where
-    each has one.
-    """
+    packing: Packing | None = None
+    """Which sentences of a row its positions belong to (packing.py); None if each row has one."""
 
     @property
     def num_positions(self) -> int:
@@ -124,15 +123,16 @@ class Batch:
     @property
     def tensors(self) -> list[Tensor]:
         """All its tensors, without those of `links`."""
-        fields = (self.src, self.src_mask, self.tgt_in, self.tgt_out, self.real, *(self.packing or ()))
-        return [tensor for tensor in fields if tensor is not None]
+        fields = (self.src, self.src_mask, self.tgt_in, self.tgt_out, self.real)
+        own = [tensor for tensor in fields if tensor is not None]
+        return [*own, *self.packing.tensors] if self.packing else own
 
     def each(self, move: Callable[[Tensor], Tensor]) -> "Batch":
         """The batch of what `move` makes of each tensor."""
         src, src_mask, tgt_in, tgt_out = map(move, (self.src, self.src_mask, self.tgt_in, self.tgt_out))
         real = None if self.real is None else move(self.real)
         links = None if self.links is None else self.links._each(move)
-        packing = None if self.packing is None else tuple(map(move, self.packing))
+        packing = None if self.packing is None else Packing(*map(move, self.packing.tensors))
         return Batch(src, src_mask, tgt_in, tgt_out, real, self.num_tokens, links, packing)
 
 
@@ -158,9 +158,8 @@ def make_packed_batch(src: Column, tgt: Column, row: np.ndarray, shape: RowShape
     packing = src_sentences, src_positions, tgt_sentences, tgt_positions
     num_tokens = len(tgt.values) + len(tgt.lengths)
     src_tensor, mask, in_tensor, out_tensor = map(torch.from_numpy, arrays)
-    return Batch(
-        src_tensor, mask, in_tensor, out_tensor, None, num_tokens, None, tuple(map(torch.from_numpy, packing))
-    )
+    of_rows = Packing(*map(torch.from_numpy, packing))
+    return Batch(src_tensor, mask, in_tensor, out_tensor, None, num_tokens, None, of_rows)
 
 
 def make_encoder_batch(read: Sequence[np.ndarray], predicted: Sequence[np.ndarray]) -> Batch:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transformer_mt.config.packable import LONGEST_ROW
+from transformer_mt.config.root import LONGEST_ROW
 from transformer_mt.data.batches.encoded_pairs import Column, row_kind
 from transformer_mt.data.vocabulary.numbering import EOS
 

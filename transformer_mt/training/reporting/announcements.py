@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from transformer_mt.config.packable import why_padded
 from transformer_mt.evaluation.metrics import tokenised_note
 from transformer_mt.memory import peak_memory
 from transformer_mt.messages import say
@@ -30,7 +29,7 @@ def start(run: Run) -> None:
             "several sentences in each"
         )
     elif run.device.type == "cuda":
-        reason = why_padded(config.model, config.train, config.data) or "train.packed is false"
+        reason = config.why_padded() or "train.packed is false"
         say(f"padded batches, because {reason}: packed ones train faster on a GPU")
     references = [targets[0] for valid in run.data.valid for _, targets in valid.sentences]
     if note := tokenised_note(references, config.evaluate.tokenize):

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from transformer_mt.training.parallel.sharding import copy_full, on_cpu
+from transformer_mt.training.update.sharding import copy_full, on_cpu
 
 
 class MovingAverage:

@@ -16,11 +16,11 @@ from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
 from transformer_mt.messages import say
 from transformer_mt.model.interface import NEVER
+from transformer_mt.ranks import Ranks
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.runs.open_model import parent_of
 from transformer_mt.settings.objective import label_piece
 from transformer_mt.text.languages import base_code
-from transformer_mt.training.parallel.distributed import Ranks
 from transformer_mt.training.update.adaptation import trains_embeddings
 
 

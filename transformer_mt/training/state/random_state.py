@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.ranks import Ranks
 
 
 def random_states(device: torch.device, ranks: Ranks) -> dict[str, Tensor]:

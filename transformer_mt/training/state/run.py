@@ -20,11 +20,10 @@ from transformer_mt.locks import FolderLock
 from transformer_mt.messages import say
 from transformer_mt.model.build_model import build_model
 from transformer_mt.model.interface import TranslationModel
+from transformer_mt.ranks import Ranks
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.settings.part import part_title
 from transformer_mt.settings.section import OF_RUN, Mark
-from transformer_mt.training.parallel.distributed import Ranks
-from transformer_mt.training.parallel.sharding import full_weights, load_full_weights
 from transformer_mt.training.reporting.metrics_log import MetricsLog
 from transformer_mt.training.state.averaging import Averaging
 from transformer_mt.training.state.config_changes import changed_keys
@@ -34,6 +33,7 @@ from transformer_mt.training.state.random_state import random_states, restore_ra
 from transformer_mt.training.state.time_estimate import TimeEstimate
 from transformer_mt.training.update.adaptation import is_partial, split, whole
 from transformer_mt.training.update.optimizer import load_optimizer_tensors, optimizer_tensors
+from transformer_mt.training.update.sharding import full_weights, load_full_weights
 from transformer_mt.training.update.step import Updater
 from transformer_mt.training.update.update_result import PendingResult, UpdateResult
 

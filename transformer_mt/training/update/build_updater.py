@@ -11,13 +11,14 @@ from transformer_mt.device import allow_tf32
 from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.parts import is_ours
-from transformer_mt.training.parallel.distributed import Ranks, wrap_distributed
+from transformer_mt.ranks import Ranks
 from transformer_mt.training.update.activation_checkpointing import checkpoint_activations
 from transformer_mt.training.update.captured import CapturedUpdater
 from transformer_mt.training.update.compiled import is_compiled, use_compiler_cache
 from transformer_mt.training.update.gradient_threads import gradient_threads
 from transformer_mt.training.update.loss_kinds import Loss
 from transformer_mt.training.update.optimizer import build_optimizer
+from transformer_mt.training.update.sharding import wrap_distributed
 from transformer_mt.training.update.step import Objective, Updater
 
 

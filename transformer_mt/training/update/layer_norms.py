@@ -5,7 +5,7 @@ import re
 import torch
 from torch import Tensor, nn
 
-from transformer_mt.training.parallel.sharding import full_tensor
+from transformer_mt.training.update.sharding import full_tensor
 
 _LAYER, _PART = re.compile(r"(\w+)\.layers\.(\d+)\."), re.compile(r"model\.(\w+)")
 

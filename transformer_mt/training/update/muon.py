@@ -8,8 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from transformer_mt.training.parallel.sharding import is_sharded, local_rows
 from transformer_mt.training.update.orthogonal import orthogonal
+from transformer_mt.training.update.sharding import is_sharded, local_rows
 from transformer_mt.training.update.shared_orthogonal import gathered_orthogonal, sharded_orthogonal
 
 # Maximum number of elements that are stacked for one step: enough to use the device fully, while the extra

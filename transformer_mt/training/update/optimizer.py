@@ -12,8 +12,8 @@ from transformer_mt.config import TrainConfig
 from transformer_mt.config.build_part import part_class, part_settings
 from transformer_mt.device import choose_precision
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.training.parallel.sharding import copy_full, on_cpu
 from transformer_mt.training.update.muon import Muon
+from transformer_mt.training.update.sharding import copy_full, on_cpu
 
 
 class CombinedOptimizer(torch.optim.Optimizer):

@@ -18,13 +18,13 @@ from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.kernels.fast_attention import prefer_cudnn
 from transformer_mt.model.masks import Packing
 from transformer_mt.model.recorder import AttentionRecorder
-from transformer_mt.training.parallel.distributed import Ranks, needs_equal_passes, no_grad_sync
-from transformer_mt.training.parallel.sharding import full_tensor
+from transformer_mt.ranks import Ranks
 from transformer_mt.training.update.compiled import CompiledLayers
 from transformer_mt.training.update.gradient_threads import GradientThreads
 from transformer_mt.training.update.layer_norms import LayerNorms
 from transformer_mt.training.update.loss import guided_alignment_loss
 from transformer_mt.training.update.loss_kinds import Loss, Predictions, check_result
+from transformer_mt.training.update.sharding import full_tensor, needs_equal_passes, no_grad_sync
 from transformer_mt.training.update.update_result import PendingResult
 from transformer_mt.training.update.weight_copies import WeightCopies
 
@@ -83,7 +83,7 @@ class Objective(nn.Module):
         copies = self._copies if torch.is_autocast_enabled(kind) else None
         with copies.in_dtype(torch.get_autocast_dtype(kind)) if copies else nullcontext():
             if batch.packing is not None:
-                hidden = self._packed_hidden(batch, Packing(*batch.packing))
+                hidden = self._packed_hidden(batch, batch.packing)
             else:
                 hidden = self.model.hidden(batch.src, batch.src_mask, batch.tgt_in, recorder)
         hidden, targets, output = hidden.flatten(0, 1), batch.tgt_out.flatten(), self.model.output

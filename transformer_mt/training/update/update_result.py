@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.ranks import Ranks
 
 
 @dataclass(frozen=True)

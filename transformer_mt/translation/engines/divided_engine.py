@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from transformer_mt.config import DecodeConfig
+from transformer_mt.ranks import Ranks
 from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.translation.engines.engine import Engine, Request
 from transformer_mt.translation.engines.remote_engine import RemoteEngine
@@ -13,8 +14,7 @@ from transformer_mt.translation.engines.remote_engine import RemoteEngine
 class DividedEngine(RemoteEngine):
     """The engines of all ranks as one, for rank 0. The others `follow` until rank 0 lets them go."""
 
-    def __init__(self, engine: Engine, ranks: Any) -> None:
-        """`ranks` are the processes (training/parallel/distributed.py); they exchange values of JSON."""
+    def __init__(self, engine: Engine, ranks: Ranks) -> None:
         super().__init__(engine)
         self._engine, self._ranks = engine, ranks
 

@@ -10,7 +10,7 @@ from transformer_mt.config import TrainConfig
 from transformer_mt.errors import InputError
 from transformer_mt.model.cut_off import tokens_cut_off, without_cut_off_tokens
 from transformer_mt.model.interface import NEVER
-from transformer_mt.training.parallel.distributed import Ranks
+from transformer_mt.ranks import Ranks
 from transformer_mt.training.update.build_updater import build_loss
 from transformer_mt.training.update.loss_kinds import CrossEntropy, Predictions
 from transformer_mt.training.update.optimizer import build_optimizer

@@ -46,7 +46,7 @@ def packed(pairs, batch_tokens, seed=1, *ranks, update_tokens=0, **others):
 
 def sentences(batch):
     """The (source, target) pairs of a packed batch, EOS left out, and what they must look like."""
-    src_numbers, src_positions, tgt_numbers, tgt_positions = batch.packing
+    src_numbers, src_positions, tgt_numbers, tgt_positions = batch.packing.tensors
     pairs = []
     for row in range(len(batch.src)):
         assert int(src_numbers[row].max()) == int(tgt_numbers[row].max())

@@ -41,7 +41,7 @@ def first_pieces(batch):
     """The first piece of each target, which says which pair it is."""
     if batch.packing is None:
         return batch.tgt_out[:, 0].tolist()
-    return batch.tgt_out[(batch.packing[3] == 0) & (batch.packing[2] > 0)].tolist()
+    return batch.tgt_out[(batch.packing.tgt_positions == 0) & (batch.packing.tgt_sentences > 0)].tolist()
 
 
 def epoch_of(batches):

@@ -72,7 +72,7 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
         make_corpus,
     )
     from transformer_mt.companions.lab.teacher import Runs
-    from transformer_mt.training.parallel.distributed import Ranks, refuse_lost_rank
+    from transformer_mt.ranks import Ranks, refuse_lost_rank
 
     ranks = Ranks()
     if teacher is None:

@@ -1,31 +1,37 @@
-"""Several processes that train one model together, started by torchrun; one process alone is the same code.
+"""Several processes that work together, started by torchrun; one process alone is the same code.
 
-Each rank computes its share of an update's batches; gradients are summed by DDP, or by FSDP2, which also
-shares out the weights and the optimizer's state. Small values travel between the CPUs as JSON:
-torch's all_gather_object would run code that other processes send.
+Small values travel between the CPUs as JSON: torch's all_gather_object would run code that other processes
+send.
+
+torchrun keeps one store for all its attempts, and with it the addresses that dead processes left there. So
+each attempt has a prefix of its own. Rank 0 chooses it; each other rank requests it under a new random name,
+so that no answer is that of an earlier attempt.
 """
 
 import json
 import logging
 import os
-import warnings
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
+from uuid import uuid4
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
 
 from transformer_mt.checkpoint import Tensors
-from transformer_mt.config import TrainConfig
 from transformer_mt.cpu import usable_cores
-from transformer_mt.errors import WorkError
+from transformer_mt.errors import InputError, WorkError
 from transformer_mt.messages import say
-from transformer_mt.training.parallel.rendezvous import meet
 
+# A rank that fails before the rendezvous is not noticed otherwise.
+MEETING_TIMEOUT = timedelta(minutes=2)
+_PAUSE = 0.02
+_met: list[str] = []
+"""The attempts that this process took part in: a script may train several times."""
 # A rank that dies later is noticed at once; this is for one that is alive but does not answer.
 _COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 # For ranks that wait while another prepares data or waits for its input, which may take long.
@@ -161,59 +167,6 @@ class Ranks:
         return result
 
 
-def wrap_distributed(
-    objective: nn.Module, layers: list[nn.Module], train: TrainConfig, ranks: Ranks, device: torch.device
-) -> nn.Module:
-    """The objective wrapped so that gradients are averaged over the ranks.
-
-    `ddp` replicates everything on each rank; `fsdp` shards the weights of each of `layers`, and the rest
-    together.
-    """
-    if train.parallel == "fsdp":
-        # Slow to import, seldom used
-        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-
-        mesh = dist.init_device_mesh(device.type, (ranks.size,))
-        for layer in layers:
-            if train.fsdp_weights == "bf16":
-                # The norms, and what is between the layers, compute in float32, as in one process.
-                norms: list[nn.Module] = [
-                    module for module in layer.modules() if isinstance(module, nn.LayerNorm)
-                ]
-                fully_shard(norms, mesh=mesh)
-                policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
-                fully_shard(layer, mesh=mesh, mp_policy=policy)
-            else:
-                fully_shard(layer, mesh=mesh)
-        fully_shard(objective, mesh=mesh)
-        return objective
-    if ranks.size == 1:
-        return objective
-    # Buffers are not broadcast: each rank computes its own tables, one perhaps in inference mode during a
-    # validation.
-    devices = [device] if device.type == "cuda" else None
-    with warnings.catch_warnings():
-        # Torch 2.13 deprecates the option; its successor still broadcasts buffers once, at the start.
-        warnings.simplefilter("ignore", FutureWarning)
-        return DistributedDataParallel(
-            objective, device_ids=devices, broadcast_buffers=False, gradient_as_bucket_view=True
-        )
-
-
-def no_grad_sync(objective: nn.Module, last: bool) -> AbstractContextManager[object]:
-    """Within it, gradients are only accumulated on this rank, unless this is the `last` batch of an update.
-
-    FSDP2 reduces and shards gradients after each batch: full ones may not fit the memory.
-    """
-    alone = isinstance(objective, DistributedDataParallel) and not last
-    return cast(DistributedDataParallel, objective).no_sync() if alone else nullcontext()
-
-
-def needs_equal_passes(objective: nn.Module) -> bool:
-    """True if all ranks must make the same number of forward passes: FSDP2 gathers weights in each."""
-    return hasattr(objective, "reshard")
-
-
 def refuse_lost_rank(error: Exception) -> None:
     """Raise a WorkError if the error only means that another rank is gone."""
     words = ("Connection closed by peer", "Connection reset by peer", "gloo/transport", "connectFullMesh")
@@ -222,3 +175,76 @@ def refuse_lost_rank(error: Exception) -> None:
         raise WorkError(
             f"stopped because another rank is gone; see its own error message ({reason})"
         ) from None
+
+
+def meet(size: int) -> tuple[dist.Store, int, bool]:
+    """A store that all ranks of this attempt share, this one's rank, and whether rank 0 knows of an earlier
+    attempt of the job. Returns when all are there.
+    """
+    try:
+        shared, rank, _ = next(dist.rendezvous("env://", timeout=MEETING_TIMEOUT))
+    except ValueError:  # a variable is missing
+        needed = ("RANK", "MASTER_ADDR", "MASTER_PORT")
+        unset = " and ".join(name for name in needed if name not in os.environ)
+        raise InputError(
+            f"{unset} must be set where WORLD_SIZE is {size}; start several processes with torchrun, or "
+            "unset WORLD_SIZE for one"
+        ) from None
+    except dist.DistError:
+        address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        raise WorkError(
+            f"stopped because rank 0 does not answer at MASTER_ADDR and MASTER_PORT, {address}"
+        ) from None
+    shared.set_timeout(MEETING_TIMEOUT)
+    attempt = uuid4().hex if rank == 0 else _ask(shared, rank)
+    store = dist.PrefixStore(attempt, shared)
+    store.set(f"here/{rank}", "")
+    if rank == 0:
+        _answer(shared, attempt, store, size)
+    try:
+        store.wait(["complete"], MEETING_TIMEOUT)
+    except dist.DistStoreError:
+        raise _lost(_first_missing(store, size)) from None
+    # Counted here: torchrun does not count attempts that begin because a machine came or went.
+    key = "processes of rank 0"
+    shared.add(key, int(rank == 0 and not _met))
+    _met.append(attempt)
+    return store, rank, rank == 0 and shared.add(key, 0) > 1
+
+
+def _ask(shared: dist.Store, rank: int) -> str:
+    """Request the prefix of this attempt from rank 0."""
+    name = uuid4().hex
+    shared.set(f"asks/{rank}", name)
+    try:
+        return shared.get(f"attempt of {name}").decode()
+    except dist.DistStoreError:
+        raise _lost(0) from None
+
+
+def _answer(shared: dist.Store, attempt: str, store: dist.Store, size: int) -> None:
+    """Answer each rank's request for the prefix until all have joined. A request may be left from a process
+    that died: the one that replaces it uses another name.
+    """
+    answered: set[bytes] = set()
+    end = time.monotonic() + MEETING_TIMEOUT.total_seconds()
+    while not store.check([f"here/{rank}" for rank in range(size)]):
+        if time.monotonic() > end:
+            raise _lost(_first_missing(store, size))
+        for rank in range(1, size):
+            if shared.check([f"asks/{rank}"]) and (name := shared.get(f"asks/{rank}")) not in answered:
+                shared.set(f"attempt of {name.decode()}", attempt)
+                answered.add(name)
+        time.sleep(_PAUSE)
+    store.set("complete", "")
+
+
+def _first_missing(store: dist.Store, size: int) -> int:
+    return next(rank for rank in range(size) if not store.check([f"here/{rank}"]))
+
+
+def _lost(rank: int) -> WorkError:
+    seconds = int(MEETING_TIMEOUT.total_seconds())
+    return WorkError(
+        f"stopped because rank {rank} did not join within {seconds} seconds; see its own error message"
+    )
