@@ -29,8 +29,8 @@ from transformer_mt.config import Config
 from transformer_mt.device import use_device
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.setup import open_run
-from transformer_mt.training.update import build_updater as build
-from transformer_mt.training.update.step import Updater
+from transformer_mt.update import build_updater as build
+from transformer_mt.update.step import Updater
 
 SHAPES = {  # d_model, d_ff, heads, layers on each side, tokens of an update
     "tiny": (64, 128, 4, 1, 1024),

@@ -53,9 +53,9 @@ def _train(pairs: int, updates: int) -> None:
     from transformer_mt.device import keep_freed_memory
     from transformer_mt.model.build_model import build_model
     from transformer_mt.ranks import Ranks
-    from transformer_mt.training.update.loss_kinds import CrossEntropy
-    from transformer_mt.training.update.optimizer import build_optimizer
-    from transformer_mt.training.update.step import Objective, Updater
+    from transformer_mt.update.loss import CrossEntropy
+    from transformer_mt.update.optimizer import build_optimizer
+    from transformer_mt.update.step import Objective, Updater
 
     keep_freed_memory()
     config = _config(pairs)

@@ -94,8 +94,8 @@ def use_torch_version(part: str) -> None:
 
     from transformer_mt.model.kernels import dropout, fast_attention
     from transformer_mt.training import run_data
-    from transformer_mt.training.update import build_updater as build
-    from transformer_mt.training.update import loss, loss_kinds, optimizer
+    from transformer_mt.update import build_updater as build
+    from transformer_mt.update import loss, optimizer
 
     class OneByOne(torch.optim.Muon):
         def __init__(self, matrices: Any, lr: float, weight_decay: float, *_: Any) -> None:
@@ -119,7 +119,7 @@ def use_torch_version(part: str) -> None:
         "buffers": (run_data, "keep_freed_memory", lambda: None),
         "dropout": (dropout._RandomBitsDropout, "apply", staticmethod(F.dropout)),
         "attention": (fast_attention, "cpu_attention", float_attention),
-        "loss": (loss_kinds, "projected_cross_entropy", plain_loss),
+        "loss": (loss, "projected_cross_entropy", plain_loss),
         "muon": (optimizer, "Muon", OneByOne),
         "threads": (build, "gradient_threads", lambda *_: 1),
     }
@@ -133,14 +133,14 @@ def pin_gradient_threads() -> None:
     """Keep each gradient thread on a core of its own."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from transformer_mt.training.update import gradient_threads
+    from transformer_mt.update import acceleration as compiled
 
     cores = iter(sorted(os.sched_getaffinity(0)))
 
     def pool(threads: int, name: str) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(threads, name, lambda: os.sched_setaffinity(0, {next(cores)}))
 
-    gradient_threads.ThreadPoolExecutor = pool  # type: ignore[misc, assignment]
+    compiled.ThreadPoolExecutor = pool  # type: ignore[misc, assignment]
 
 
 def corpora(data: str) -> dict:

@@ -13,62 +13,62 @@ from typing import Any, NamedTuple, get_args
 from transformer_mt.companion import Kind, brought, companions, resolve
 from transformer_mt.errors import InputError
 
-_MODEL, _TRAINING, _EVALUATION = (f"transformer_mt.{name}" for name in ("model", "training", "evaluation"))
-_SCORES, _BIAS = f"{_MODEL}.variants.attention_scores", f"{_MODEL}.variants.position_bias"
-
 OURS: Mapping[Kind, Mapping[str, str]] = {
     "attention_score": {
-        "scaled_dot": f"{_SCORES}:ScaledDot",
-        "dot": f"{_SCORES}:Dot",
-        "general": f"{_SCORES}:General",
-        "additive": f"{_SCORES}:Additive",
-        "cosine": f"{_SCORES}:Cosine",
-        "euclidean": f"{_SCORES}:Euclidean",
-        "concat": f"{_SCORES}:Concat",
-        "location": f"{_SCORES}:Location",
+        "scaled_dot": "transformer_mt.model.variants.attention_scores:ScaledDot",
+        "dot": "transformer_mt.model.variants.attention_scores:Dot",
+        "general": "transformer_mt.model.variants.attention_scores:General",
+        "additive": "transformer_mt.model.variants.attention_scores:Additive",
+        "cosine": "transformer_mt.model.variants.attention_scores:Cosine",
+        "euclidean": "transformer_mt.model.variants.attention_scores:Euclidean",
+        "concat": "transformer_mt.model.variants.attention_scores:Concat",
+        "location": "transformer_mt.model.variants.attention_scores:Location",
     },
     "position": {
-        "sinusoidal": f"{_MODEL}.positions:SinusoidalPositions",
-        "sinusoidal_fairseq": f"{_MODEL}.positions:FairseqPositions",
-        "learned": f"{_MODEL}.positions:LearnedPositions",
-        "relative": f"{_BIAS}:Relative",
-        "rotary": f"{_BIAS}:Rotary",
-        "alibi": f"{_BIAS}:Alibi",
-        "none": f"{_MODEL}.positions:NoPositions",
+        "sinusoidal": "transformer_mt.model.positions:SinusoidalPositions",
+        "sinusoidal_fairseq": "transformer_mt.model.positions:FairseqPositions",
+        "learned": "transformer_mt.model.positions:LearnedPositions",
+        "relative": "transformer_mt.model.variants.position_bias:Relative",
+        "rotary": "transformer_mt.model.variants.position_bias:Rotary",
+        "alibi": "transformer_mt.model.variants.position_bias:Alibi",
+        "none": "transformer_mt.model.positions:NoPositions",
     },
-    "norm": {"layer": f"{_MODEL}.norm:LayerNorm", "rms": f"{_MODEL}.norm:RMSNorm"},
+    "norm": {"layer": "transformer_mt.model.norm:LayerNorm", "rms": "transformer_mt.model.norm:RMSNorm"},
     "feed_forward": {
-        "relu": f"{_MODEL}.transformer:FeedForward",
-        "gelu": f"{_MODEL}.transformer:GeluFeedForward",
-        "silu": f"{_MODEL}.transformer:SiluFeedForward",
-        "swiglu": f"{_MODEL}.transformer:GatedFeedForward",
+        "relu": "transformer_mt.model.transformer:FeedForward",
+        "gelu": "transformer_mt.model.transformer:GeluFeedForward",
+        "silu": "transformer_mt.model.transformer:SiluFeedForward",
+        "swiglu": "transformer_mt.model.transformer:GatedFeedForward",
     },
-    "residual": {"pre": f"{_MODEL}.transformer:PreNorm", "post": f"{_MODEL}.transformer:PostNorm"},
-    "loss": {"cross_entropy": f"{_TRAINING}.update.loss_kinds:CrossEntropy"},
+    "residual": {
+        "pre": "transformer_mt.model.transformer:PreNorm",
+        "post": "transformer_mt.model.transformer:PostNorm",
+    },
+    "loss": {"cross_entropy": "transformer_mt.update.loss:CrossEntropy"},
     "optimizer": {
-        "adamw": f"{_TRAINING}.update.optimizer:AdamW",
-        "adam": f"{_TRAINING}.update.optimizer:Adam",
-        "muon": f"{_TRAINING}.update.optimizer:MuonAndAdamW",
+        "adamw": "transformer_mt.update.optimizer:AdamW",
+        "adam": "transformer_mt.update.optimizer:Adam",
+        "muon": "transformer_mt.update.optimizer:MuonAndAdamW",
     },
     "schedule": {
-        "inverse_sqrt": f"{_TRAINING}.update.schedule:InverseSqrt",
-        "linear": f"{_TRAINING}.update.schedule:LinearDecay",
-        "cosine": f"{_TRAINING}.update.schedule:CosineDecay",
-        "constant": f"{_TRAINING}.update.schedule:ConstantRate",
+        "inverse_sqrt": "transformer_mt.update.schedule:InverseSqrt",
+        "linear": "transformer_mt.update.schedule:LinearDecay",
+        "cosine": "transformer_mt.update.schedule:CosineDecay",
+        "constant": "transformer_mt.update.schedule:ConstantRate",
     },
     "metric": {
-        "BLEU": f"{_EVALUATION}.sacrebleu_metrics:bleu",
-        "chrF": f"{_EVALUATION}.sacrebleu_metrics:chrf",
-        "chrF++": f"{_EVALUATION}.sacrebleu_metrics:chrf_plus_plus",
-        "TER": f"{_EVALUATION}.sacrebleu_metrics:ter",
-        "spBLEU": f"{_EVALUATION}.sacrebleu_metrics:spbleu",
-        "exact match": f"{_EVALUATION}.error_rates:exact_match",
-        "WER": f"{_EVALUATION}.error_rates:wer",
-        "CER": f"{_EVALUATION}.error_rates:cer",
+        "BLEU": "transformer_mt.evaluation.sacrebleu_metrics:bleu",
+        "chrF": "transformer_mt.evaluation.sacrebleu_metrics:chrf",
+        "chrF++": "transformer_mt.evaluation.sacrebleu_metrics:chrf_plus_plus",
+        "TER": "transformer_mt.evaluation.sacrebleu_metrics:ter",
+        "spBLEU": "transformer_mt.evaluation.sacrebleu_metrics:spbleu",
+        "exact match": "transformer_mt.evaluation.error_rates:exact_match",
+        "WER": "transformer_mt.evaluation.error_rates:wer",
+        "CER": "transformer_mt.evaluation.error_rates:cer",
     },
     "logger": {
-        "tensorboard": f"{_TRAINING}.reporting.loggers:TensorBoard",
-        "wandb": f"{_TRAINING}.reporting.loggers:WeightsAndBiases",
+        "tensorboard": "transformer_mt.training.reporting.loggers:TensorBoard",
+        "wandb": "transformer_mt.training.reporting.loggers:WeightsAndBiases",
     },
     "preparation_engine": {"local": "transformer_mt.data.preparation.preparation_stage:LocalEngine"},
 }
@@ -87,15 +87,19 @@ class KindFacts(NamedTuple):
 
 KINDS: Mapping[Kind, KindFacts] = {
     "attention_score": KindFacts(
-        "model.attention.score", "num_heads, head_width", f"{_SCORES}:AttentionScore"
+        "model.attention.score",
+        "num_heads, head_width",
+        "transformer_mt.model.variants.attention_scores:AttentionScore",
     ),
-    "position": KindFacts("model.position", "num_heads, head_width", f"{_BIAS}:PositionBias"),
+    "position": KindFacts(
+        "model.position", "num_heads, head_width", "transformer_mt.model.variants.position_bias:PositionBias"
+    ),
     "norm": KindFacts("model.norm_kind", "width", "torch.nn:Module"),
     "feed_forward": KindFacts("model.feed_forward", "d_model, d_ff, dropout", "torch.nn:Module"),
-    "residual": KindFacts("model.norm", "norm, dropout", f"{_MODEL}.transformer:Residual"),
-    "loss": KindFacts("train.loss", "train_config, settings", f"{_TRAINING}.update.loss_kinds:Loss"),
+    "residual": KindFacts("model.norm", "norm, dropout", "transformer_mt.model.transformer:Residual"),
+    "loss": KindFacts("train.loss", "train_config, settings", "transformer_mt.update.loss:Loss"),
     "optimizer": KindFacts("train.optimizer", "parameter_groups, lr", "torch.optim:Optimizer"),
-    "schedule": KindFacts("train.schedule", "train_config", f"{_TRAINING}.update.schedule:Schedule"),
+    "schedule": KindFacts("train.schedule", "train_config", "transformer_mt.update.schedule:Schedule"),
     "corpus": KindFacts("data.train", "its keys", "transformer_mt.corpora.corpus:Corpus"),
     "change": KindFacts(
         "data.changes", "rows, config, tokenizer", "transformer_mt.data.changes.change:Change"
@@ -103,9 +107,13 @@ KINDS: Mapping[Kind, KindFacts] = {
     "stage": KindFacts("decode.stages", "", "transformer_mt.translation.stages.stage:Stage"),
     "rule": KindFacts("decode.rules", "tokenizer, device", "transformer_mt.search.rules:Rule"),
     "metric": KindFacts(
-        "evaluate.metrics, train.monitor", "evaluate_config, target_lang", f"{_EVALUATION}.metric:Metric"
+        "evaluate.metrics, train.monitor",
+        "evaluate_config, target_lang",
+        "transformer_mt.evaluation.metric:Metric",
     ),
-    "logger": KindFacts("train.loggers", "folder, config, step", f"{_TRAINING}.reporting.loggers:Logger"),
+    "logger": KindFacts(
+        "train.loggers", "folder, config, step", "transformer_mt.training.reporting.loggers:Logger"
+    ),
     "preparation_engine": KindFacts("data.preparation.engine", ""),
     "export_format": KindFacts("to", "command_arguments"),
 }

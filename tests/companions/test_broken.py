@@ -16,7 +16,7 @@ from transformer_mt.evaluation.metric import MeanMetric
 from transformer_mt.model.variants.attention_scores import AttentionScore
 from transformer_mt.model.variants.position_bias import PositionBias
 from transformer_mt.settings.section import Section
-from transformer_mt.training.update.loss_kinds import Loss
+from transformer_mt.update.loss import Loss
 from transformer_mt.translation.stages.stage import Stage
 """
 
@@ -90,7 +90,7 @@ USED = {
     "loss detached": (kinds(loss="Odd"), loss("return tuple(x.detach() for x in forward(batch).cross_entropy(0.1))"),
                       {"train": {"loss": "odd"}}, "it has none (is it detached?)"),
     "loss a function": (kinds(loss="odd"), "def odd(batch, forward): pass\n", {"train": {"loss": "odd"}},
-                        "must be a subclass of transformer_mt.training.update.loss_kinds.Loss, but is odd_parts.odd"),
+                        "must be a subclass of transformer_mt.update.loss.Loss, but is odd_parts.odd"),
     "score of a mean": (kinds(attention_score="Odd"), PARTS +
                         "class Odd(AttentionScore):\n    def __init__(self, heads, width): super().__init__()\n"
                         "    def forward(self, q, k): return (q @ k.mT).mean(1)\n",

@@ -269,10 +269,10 @@ def test_muon_sees_whole_matrices_where_weights_are_shared_out(folder, parallel,
 
 def say_how_many_matrices(say_when: int) -> None:
     """Each rank says how many matrices it has made orthogonal after this many updates."""
-    from transformer_mt.training.update import muon, shared_orthogonal
-    from transformer_mt.training.update.step import Updater
+    from transformer_mt.update import optimizer
+    from transformer_mt.update.step import Updater
 
-    orthogonal, update, counts = muon.orthogonal, Updater.update, {"matrices": 0, "updates": 0}
+    orthogonal, update, counts = optimizer.orthogonal, Updater.update, {"matrices": 0, "updates": 0}
 
     def counting(matrices):
         counts["matrices"] += len(matrices)
@@ -285,7 +285,7 @@ def say_how_many_matrices(say_when: int) -> None:
             sys.stderr.write(f"made {counts['matrices']} matrices\n")
         return result
 
-    muon.orthogonal = shared_orthogonal.orthogonal = counting
+    optimizer.orthogonal = counting
     Updater.update = saying
 
 
@@ -480,7 +480,7 @@ def test_fsdp_alone_is_refused_in_one_line(folder, one):
 FAILING = """
 import os, sys
 from transformer_mt.errors import WorkError
-from transformer_mt.training.update.step import Updater
+from transformer_mt.update.step import Updater
 update, calls = Updater.update, 0
 def failing(*args, **kwargs):
     global calls
@@ -509,7 +509,7 @@ def fail_and_wait_in_the_clean_up(message: str) -> None:
     """On rank 1 an update fails, and leaving the group of processes waits for ever: as NCCL's does, while the
     peers wait in a collective.
     """
-    from transformer_mt.training.update.step import Updater
+    from transformer_mt.update.step import Updater
 
     update, calls = Updater.update, []
 

@@ -7,11 +7,11 @@ from tests.helpers.updates import batch_of, packed_batch_of, pairs, tiny_model
 from transformer_mt.config import TrainConfig
 from transformer_mt.device import autocast
 from transformer_mt.ranks import Ranks
-from transformer_mt.training.update import captured as captured_module
-from transformer_mt.training.update.captured import CapturedUpdater
-from transformer_mt.training.update.loss_kinds import CrossEntropy
-from transformer_mt.training.update.optimizer import build_optimizer
-from transformer_mt.training.update.step import Objective, Updater
+from transformer_mt.update import captured as captured_module
+from transformer_mt.update.captured import CapturedUpdater
+from transformer_mt.update.loss import CrossEntropy
+from transformer_mt.update.optimizer import build_optimizer
+from transformer_mt.update.step import Objective, Updater
 
 
 def updater_of(kind, device, dtype=torch.float32, compiled=False, micro_batch_tokens=0, **settings):

@@ -8,14 +8,10 @@ from tests.helpers.updates import batch_of, packed_batch_of, pairs, tiny_model
 from transformer_mt.checkpoint import load_model_weights
 from transformer_mt.config import TrainConfig
 from transformer_mt.ranks import Ranks
-from transformer_mt.training.update.loss_kinds import CrossEntropy
-from transformer_mt.training.update.optimizer import (
-    build_optimizer,
-    load_optimizer_tensors,
-    optimizer_tensors,
-)
-from transformer_mt.training.update.sharding import full_weights, wrap_distributed
-from transformer_mt.training.update.step import Objective, Updater
+from transformer_mt.update.loss import CrossEntropy
+from transformer_mt.update.optimizer import build_optimizer, load_optimizer_tensors, optimizer_tensors
+from transformer_mt.update.sharding import full_weights, wrap_distributed
+from transformer_mt.update.step import Objective, Updater
 
 
 @pytest.fixture

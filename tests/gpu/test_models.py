@@ -7,8 +7,8 @@ import torch
 
 from tests.unit.model.test_cached_step import PAIRWISE, _name, batch, built  # noqa: F401 - `batch` is a fixture
 from transformer_mt.device import autocast
-from transformer_mt.training.update.loss_kinds import CrossEntropy
-from transformer_mt.training.update.step import Objective
+from transformer_mt.update.loss import CrossEntropy
+from transformer_mt.update.step import Objective
 
 
 @pytest.mark.parametrize("config", PAIRWISE, ids=_name)

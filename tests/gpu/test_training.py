@@ -18,13 +18,12 @@ from transformer_mt.ranks import Ranks
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.training.batch_budget import find_budget, longest_batch, peak_memory, reset_peak
 from transformer_mt.training.setup import open_run
-from transformer_mt.training.state.random_state import random_states, restore_random_states
-from transformer_mt.training.update import muon as muon_module
-from transformer_mt.training.update.captured import CapturedUpdater
-from transformer_mt.training.update.loss_kinds import CrossEntropy
-from transformer_mt.training.update.muon import Muon
-from transformer_mt.training.update.optimizer import build_optimizer, optimizer_tensors
-from transformer_mt.training.update.step import Objective, Updater
+from transformer_mt.training.state.run import random_states, restore_random_states
+from transformer_mt.update import optimizer as muon_module
+from transformer_mt.update.captured import CapturedUpdater
+from transformer_mt.update.loss import CrossEntropy
+from transformer_mt.update.optimizer import Muon, build_optimizer, optimizer_tensors
+from transformer_mt.update.step import Objective, Updater
 
 CPU = torch.device("cpu")
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}

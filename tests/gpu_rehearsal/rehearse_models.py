@@ -11,8 +11,8 @@ from tests.unit.model.test_cached_step import PAIRWISE, _name
 from transformer_mt.data.batches.batch import make_batch
 from transformer_mt.device import autocast
 from transformer_mt.model.build_model import build_model
-from transformer_mt.training.update.loss_kinds import CrossEntropy
-from transformer_mt.training.update.step import Objective
+from transformer_mt.update.loss import CrossEntropy
+from transformer_mt.update.step import Objective
 
 RNG = np.random.default_rng(0)
 # Torch has no form without values of a GRU's cell on CUDA.

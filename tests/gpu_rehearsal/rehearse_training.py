@@ -14,15 +14,11 @@ from transformer_mt.data.batches.batch import make_batch
 from transformer_mt.device import choose_device, choose_precision
 from transformer_mt.model.build_model import build_model
 from transformer_mt.ranks import Ranks
-from transformer_mt.training.update.activation_checkpointing import checkpoint_activations
-from transformer_mt.training.update.loss_kinds import CrossEntropy
-from transformer_mt.training.update.optimizer import (
-    build_optimizer,
-    load_optimizer_tensors,
-    optimizer_tensors,
-)
-from transformer_mt.training.update.step import Objective, Updater
 from transformer_mt.training.validate import validation_loss
+from transformer_mt.update.acceleration import checkpoint_activations
+from transformer_mt.update.loss import CrossEntropy
+from transformer_mt.update.optimizer import build_optimizer, load_optimizer_tensors, optimizer_tensors
+from transformer_mt.update.step import Objective, Updater
 
 SMALL = {"d_model": 64, "d_ff": 128, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2}
 RNG = np.random.default_rng(0)

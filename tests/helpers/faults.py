@@ -22,7 +22,7 @@ def before_each_update(action: Callable[..., object]) -> Iterator[None]:
     What it raises ends the training there. That is how a kill, a signal, or a compiler that fails at a
     certain update is tested.
     """
-    from transformer_mt.training.update.step import Updater
+    from transformer_mt.update.step import Updater
 
     update, numbers = Updater.update, count(1)
 
@@ -60,7 +60,7 @@ def before_preparation(action: Callable[[], object]) -> Iterator[None]:
 @contextmanager
 def memory_for(positions: int) -> Iterator[None]:
     """Let batches of more positions run out of memory in training."""
-    from transformer_mt.training.update.step import Objective
+    from transformer_mt.update.step import Objective
 
     forward = Objective.forward
 
@@ -110,10 +110,9 @@ def cores(patch: pytest.MonkeyPatch, number: int) -> None:
 
 def loss_chunks(patch: pytest.MonkeyPatch, tokens: int) -> None:
     """Compute losses of so many tokens at a time, until the test ends."""
-    from transformer_mt.training.update import chunked_formula, chunked_loss
+    from transformer_mt.update import chunked_loss
 
-    for module in (chunked_formula, chunked_loss):
-        patch.setattr(module, "TOKENS_ON_CPU", tokens)
+    patch.setattr(chunked_loss, "TOKENS_ON_CPU", tokens)
 
 
 def translated_at_a_time(patch: pytest.MonkeyPatch, lines: int) -> None:
@@ -192,9 +191,9 @@ def work_of_others(patch: pytest.MonkeyPatch, *readings: tuple[float, float]) ->
 
 def parts_of_one_position(patch: pytest.MonkeyPatch) -> None:
     """Let threads share out batches however small, until the test ends."""
-    from transformer_mt.training.update import gradient_threads
+    from transformer_mt.update import acceleration as compiled
 
-    patch.setattr(gradient_threads, "_MIN_POSITIONS", 1)
+    patch.setattr(compiled, "_MIN_POSITIONS", 1)
 
 
 def budgets(patch: pytest.MonkeyPatch, answer: int) -> None:

@@ -11,9 +11,9 @@ from transformer_mt.data.batches.packing import RowShape, packed_rows
 from transformer_mt.data.batches.rows import Rows
 from transformer_mt.model.build_model import build_model
 from transformer_mt.ranks import Ranks
-from transformer_mt.training.update.loss_kinds import CrossEntropy
-from transformer_mt.training.update.optimizer import build_optimizer
-from transformer_mt.training.update.step import Objective, Updater
+from transformer_mt.update.loss import CrossEntropy
+from transformer_mt.update.optimizer import build_optimizer
+from transformer_mt.update.step import Objective, Updater
 
 CPU = torch.device("cpu")
 

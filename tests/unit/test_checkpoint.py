@@ -7,7 +7,7 @@ import torch
 
 from transformer_mt import checkpoint
 from transformer_mt.checkpoint import CheckpointError
-from transformer_mt.training.update.sharding import full_weights
+from transformer_mt.update.sharding import full_weights
 
 
 def save(root, step, value=1.0):

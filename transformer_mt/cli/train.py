@@ -74,7 +74,7 @@ def _train(arguments: argparse.Namespace) -> int:
             if arguments.fresh and "to resume" in str(error):
                 say("note: to resume, leave out --fresh, which starts over")
             raise
-    from transformer_mt.runs.after_training import after_training
+    from transformer_mt.runs.folder import after_training
 
     after_training(folder)
     say(f"{config.name}: this session took {duration(time.monotonic() - begun)}")

@@ -1,11 +1,14 @@
-"""The folder of a run, or of an exported model: which file is where, and how each is read."""
+"""The folder of a run, or of an exported model: which file is where, how each is read, how a MODEL is opened."""
 
 import json
 import math
+import os
+import shlex
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transformer_mt.companion import hooks
 from transformer_mt.config import Config
 from transformer_mt.config.load import load_config_of_run
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer, tokenizer_files
@@ -225,3 +228,70 @@ def makers_of(file: Path) -> list[RunFolder]:
 @lru_cache(maxsize=64)
 def _digest(file: Path, size: int, changed: tuple[int, int]) -> str:
     return digest(file)
+
+
+def check_translates(config: Config, folder: str | Path) -> None:
+    """InputError if the model in this folder was trained on plain text alone."""
+    if not config.data.directions:
+        raise InputError(
+            f"{folder}: must be a model that translates, but was trained for "
+            f"{' and '.join(config.data.objectives)}; try: {usage_of(config, str(folder))}"
+        )
+
+
+def usage_of(config: Config, folder: str) -> str:
+    """A command, or what to write into a config, for the model in this folder."""
+    folder = shlex.quote(folder)
+    if config.data.directions:
+        return f'translate {folder} "..."'
+    if "classification" in config.data.objectives:
+        return f'transformer-mt classify {folder} "..."'
+    if config.model.kind == "encoder":
+        return f'transformer-mt fill {folder} "... [MASK] ..."'
+    if config.model.kind == "decoder":
+        return f'transformer-mt complete {folder} "..."'
+    return f"`init_from: {folder}` in the config of a translation"
+
+
+Languages = tuple[str | None, str | None]
+"""The source and target language of a model that names none."""
+
+
+class UnknownLanguageError(InputError):
+    """Neither the model nor the user says its languages."""
+
+
+def open_model(model: str | Path, source: str | None = None, target: str | None = None) -> RunFolder:
+    """The run or the export in a folder. A model of other software is imported by a companion, with these
+    languages where it names none.
+    """
+    return _opened(str(model), (source, target), None) or RunFolder(model)
+
+
+def parent_of(config: Config) -> RunFolder:
+    """The run that the training of a config with `init_from` begins from. InputError if nothing opens it."""
+    parent = config.init_from
+    assert parent is not None
+    if run := _opened(parent, (config.data.source_lang, config.data.target_lang), config):
+        return run
+    if isinstance(parent, str):
+        return RunFolder(parent)
+    raise InputError(
+        f"`init_from` must be the folder of a run, but is {parent}, and no installed companion opens it"
+    )
+
+
+def _opened(model: Any, languages: Languages, config: Config | None) -> RunFolder | None:
+    if isinstance(model, str) and RunFolder(model).config_file.exists():
+        return RunFolder(model)
+    runs = (open_kind(model, languages, config) for open_kind in hooks("open_model"))
+    return next((run for run in runs if run is not None), None)
+
+
+def after_training(folder: str | Path, is_asked: bool = False) -> None:
+    """Let companions do what they do after a training, on rank 0 alone. With `is_asked` a command needs what
+    they make.
+    """
+    if os.environ.get("RANK", "0") == "0":
+        for work in hooks("after_training"):
+            work(RunFolder(folder), is_asked)

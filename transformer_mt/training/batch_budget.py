@@ -16,8 +16,8 @@ from transformer_mt.device import choose_precision
 from transformer_mt.errors import WorkError
 from transformer_mt.memory import free_memory, peak_memory, reset_peak
 from transformer_mt.training.state.run import model_for
-from transformer_mt.training.update.adaptation import adapt
-from transformer_mt.training.update.build_updater import build_trial_updater
+from transformer_mt.update.adaptation import adapt
+from transformer_mt.update.build_updater import build_trial_updater
 
 _STEP = 512
 # Largest budget: with larger batches an epoch has too few updates to learn from.

@@ -1,27 +1,43 @@
-"""Mistakes that are found before any file is read: within seconds, not at the first validation."""
+"""Mistakes that are found before the first update: without any file, in the folder, and in the data."""
 
 import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryFile
 
 import torch
 
-from transformer_mt.config import Config
+from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.build_part import part_settings
+from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.data.alignment.pharaoh import read_links
+from transformer_mt.data.batches.encoded_pairs import EncodedPairs
+from transformer_mt.data.changes.augmentation import unchanged_by
+from transformer_mt.data.preparation.prepared_data import PreparedData
+from transformer_mt.data.preparation.training_pairs import training_pairs
+from transformer_mt.data.vocabulary.composition import COMPOSE
+from transformer_mt.data.vocabulary.lost_letters import lost_letters_notes
+from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer, tokenizer_files
 from transformer_mt.device import choose_device, choose_precision, use_device
-from transformer_mt.errors import InputError
+from transformer_mt.errors import InputError, Setting
 from transformer_mt.evaluation.metrics import build_metrics
 from transformer_mt.model.build_model import build_model
 from transformer_mt.parts import is_ours, load_part
 from transformer_mt.ranks import Ranks
+from transformer_mt.runs.folder import RunFolder
+from transformer_mt.settings.language import check_language
 from transformer_mt.settings.part import parts_named
 from transformer_mt.terms.glossary_file import read_glossary
+from transformer_mt.text.pair import Pair
 from transformer_mt.training.reporting.loggers import check_loggers
-from transformer_mt.training.state.config_changes import refuse_different_ranks
-from transformer_mt.training.update.build_updater import build_loss
-from transformer_mt.training.update.schedule import build_schedule
+from transformer_mt.training.state.config_changes import refuse_different_ranks, report_changes
 from transformer_mt.training.validate import validation_metrics
 from transformer_mt.translation.direction import can_translate
 from transformer_mt.translation.stages.build_stages import brought_stage
+from transformer_mt.update.build_updater import build_loss
+from transformer_mt.update.schedule import build_schedule
 
 _ONE_LAYER = {"num_encoder_layers": 1, "num_decoder_layers": 1}
 
@@ -125,3 +141,98 @@ def _refuse_bf16_weights(config: Config, dtype: torch.dtype) -> None:
             f"train.fsdp_weights must be fp32 where matrix products are {precision} (train.precision), "
             "but is bf16"
         )
+
+
+def check_folder(folder: RunFolder, fresh: bool) -> None:
+    """InputError if the folder is a file, or with `fresh` if it has files and is not that of a run."""
+    if not folder.path.exists():
+        return
+    if not folder.path.is_dir():
+        raise InputError(f"{folder}: must be the run's folder, but is a file")
+    # What `inspect` wrote before the first training may be moved, too.
+    has_files = any(not path.name.startswith((".", "inspect.")) for path in folder.path.iterdir())
+    if fresh and not folder.is_run and has_files:
+        raise InputError(
+            f"{folder}: must be a run's folder to be moved aside, but has files and no config.yaml; train "
+            "under another name"
+        )
+
+
+def check_writable(folder: Path) -> None:
+    """InputError if the folder, or the nearest one above it that exists, takes no file."""
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    try:
+        TemporaryFile(dir=nearest).close()
+    except OSError as error:
+        raise InputError(
+            f"{folder}: must be a folder that can be written to, but {nearest} is not ({error.strerror}); ",
+            "name another with ", Setting("out"),
+        ) from None  # fmt: skip
+
+
+def check_config(config: Config, before: Config | None, folder: RunFolder, fresh: bool) -> None:
+    """InputError if the config does not fit that of the checkpoint, or if there should be a checkpoint."""
+    if before is not None:
+        report_changes(before, config, folder)
+    else:
+        for code in config.data.languages_used:
+            check_language(code)  # not in the config's types: what was trained with another remains usable
+        if not fresh and folder.weights_file.exists():
+            raise InputError(
+                f"{folder}: must hold the checkpoints of its model to be resumed, but holds none; start ",
+                "over with ", Setting("fresh", True), ", which moves it aside, or train under another name",
+            )  # fmt: skip
+    if config.train.parallel == "fsdp" and config.train.batch_tokens == "auto":
+        raise InputError("train.batch_tokens must be a number with train.parallel: fsdp, but is auto")
+
+
+def refuse_foreign_tokenizer(folder: RunFolder, tokenizer: Tokenizer) -> None:
+    """InputError if the new run would overwrite a vocabulary that the user put into its folder."""
+    files = [file for file in tokenizer_files(folder.path) if file.exists()]
+    if files and not folder.config_file.exists() and files[0].read_bytes() not in tokenizer.models:
+        raise InputError(
+            f"{files[0]}: a new run's folder must not hold a vocabulary, which it would overwrite; to train "
+            "with it, put it elsewhere and name it in `tokenizer.file`"
+        )
+
+
+_ROWS = 2000
+"""Pairs of a corpus that are looked at."""
+
+
+def notes_on(written: Config, config: Config, data: PreparedData) -> Iterator[str]:
+    """Notes on a resolved config, on what the user asked for, and on the prepared validation sets."""
+    if config.train.monitor == "chrF" != written.train.monitor:
+        yield (
+            "note: the validation references have fewer than four of BLEU's tokens on average; "
+            "train.monitor is chrF instead of BLEU"
+        )
+    is_given = bool(config.init_from or config.tokenizer.file)
+    if config.tokenizer.normalization not in (COMPOSE, "identity") or (is_given and _has_unknown(data.train)):
+        looked_at = [pair for entry in config.data.entries for pair in _pairs_of(entry, config.data)]
+        yield from lost_letters_notes(data.tokenizer, looked_at, is_given)
+    if config.data.augment.is_on:
+        for entry in config.data.entries:
+            looked_at = _pairs_of(entry, config.data)
+            yield from unchanged_by(config.data.augment, looked_at, config.data.languages_of(entry))
+    for valid in data.valid:
+        pairs = sum(len(targets) for _, targets in valid.sentences)
+        if len(valid.pairs) < pairs:
+            yield (
+                f"note: the validation loss uses {len(valid.pairs):,} of {pairs:,} pairs of {valid.name}; "
+                "others have an empty side, or are longer than data.max_length or max_length_ratio allow"
+            )
+
+
+def _has_unknown(train: EncodedPairs) -> bool:
+    rows = range(0, len(train), -(-len(train) // _ROWS) or 1)
+    return any(UNK in train.src(row) or UNK in train.tgt(row) for row in rows)
+
+
+def _pairs_of(entry: Corpus, settings: DataConfig) -> list[Pair]:
+    """The first pairs of a corpus; none for classification, or if the corpus cannot be read."""
+    if entry.objective == "classification":
+        return []
+    with suppress(InputError):  # the data come from the cache, and the corpus is out of reach now
+        return list(islice(training_pairs(entry, settings), _ROWS))
+    return []

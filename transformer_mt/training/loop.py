@@ -11,15 +11,14 @@ from transformer_mt.errors import InputError, Interrupted, WorkError
 from transformer_mt.messages import say
 from transformer_mt.ranks import Ranks
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.training.divergence import Diverged, check_training_loss, diverged
-from transformer_mt.training.interrupts import Interrupts
-from transformer_mt.training.model_selection import finish, publish, save, validate_and_publish
-from transformer_mt.training.plain_errors import plain_errors
+from transformer_mt.training.interrupts import Interrupts, plain_errors
 from transformer_mt.training.reporting import announcements
+from transformer_mt.training.reporting.announcements import Diverged, check_training_loss, diverged
 from transformer_mt.training.setup import open_run
 from transformer_mt.training.state.progress import MAX_SKIPS
 from transformer_mt.training.state.run import Run
-from transformer_mt.training.update.schedule import learning_rate
+from transformer_mt.training.validate import finish, publish, save, validate_and_publish
+from transformer_mt.update.schedule import learning_rate
 
 # Maximum number of updates whose results may still be unread on the device.
 _READ_EVERY = 20
@@ -168,7 +167,7 @@ def _collect_results(run: Run) -> None:
         say(line)
     last = run.newest_result = results[-1]
     ppl = math.exp(min(100.0, last.nll / last.num_tokens)) if not last.skipped else math.nan
-    speed, left = sum(result.num_tokens for result in results) / seconds, announcements.time_left(run)
+    speed, left = sum(result.num_tokens for result in results) / seconds, announcements.time_remaining(run)
     run.metrics_log.advance(
         progress.step, f"loss {last.loss / last.num_tokens:.3f}, ppl {ppl:.2f}, {speed:,.0f} tok/s{left}"
     )

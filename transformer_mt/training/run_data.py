@@ -24,9 +24,8 @@ from transformer_mt.ranks import Ranks
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.settings.section import OF_RUN
 from transformer_mt.training.batch_budget import find_budget
-from transformer_mt.training.record_seen import seen_before
 from transformer_mt.training.state.config_changes import is_other_update_size, note_other_update_size
-from transformer_mt.training.state.parent import Parent
+from transformer_mt.training.state.parent import Parent, seen_before
 from transformer_mt.training.state.progress import Progress
 
 _SAMPLED_REFERENCES = 1000

@@ -27,16 +27,15 @@ from transformer_mt.model.interface import TranslationModel
 from transformer_mt.ranks import Ranks
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.settings.section import OF_RUN
-from transformer_mt.training.data_notes import notes_on
-from transformer_mt.training.early_checks import check_early
-from transformer_mt.training.folder_checks import (
+from transformer_mt.training.early_checks import (
     check_config,
+    check_early,
     check_folder,
     check_writable,
+    notes_on,
     refuse_foreign_tokenizer,
 )
-from transformer_mt.training.record_seen import record_seen, seen_before
-from transformer_mt.training.reporting.metrics_log import MetricsLog
+from transformer_mt.training.reporting.announcements import MetricsLog
 from transformer_mt.training.run_data import (
     data_facts,
     fitting_tokens,
@@ -44,14 +43,14 @@ from transformer_mt.training.run_data import (
     open_batches,
     prepare_data,
 )
+from transformer_mt.training.state.averaging import MovingAverage
 from transformer_mt.training.state.config_changes import part_facts, refuse_other_files
-from transformer_mt.training.state.moving_average import MovingAverage
-from transformer_mt.training.state.parent import Parent, note_other_directions
+from transformer_mt.training.state.parent import Parent, note_other_directions, record_seen, seen_before
 from transformer_mt.training.state.run import Run, model_for
-from transformer_mt.training.update.adaptation import adapt
-from transformer_mt.training.update.build_updater import build_loss, build_updater
-from transformer_mt.training.update.schedule import learning_rate
-from transformer_mt.training.update.step import Updater
+from transformer_mt.update.adaptation import adapt
+from transformer_mt.update.build_updater import build_loss, build_updater
+from transformer_mt.update.schedule import learning_rate
+from transformer_mt.update.step import Updater
 
 
 def open_run(config: Config, folder: RunFolder, fresh: bool = False, ranks: Ranks | None = None) -> Run:

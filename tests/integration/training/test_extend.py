@@ -11,7 +11,7 @@ from transformer_mt import Translator, load_config, register, train
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metric import MeanMetric
 from transformer_mt.parts import unregister
-from transformer_mt.training.update.loss_kinds import Loss
+from transformer_mt.update.loss import Loss
 
 PAGE = (ROOT / "docs/how_to/extend.md").read_text(encoding="utf-8")
 PROGRAM = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]

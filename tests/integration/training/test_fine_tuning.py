@@ -19,7 +19,7 @@ from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.training.data_notes import notes_on
+from transformer_mt.training.early_checks import notes_on
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

@@ -44,8 +44,8 @@ def kill_at(module: str, name: str, count: int, when: str) -> None:
 
 
 MOMENTS = {
-    "before the first checkpoint": ("transformer_mt.training.update.step", "Updater.update", 4, "before"),
-    "in an update": ("transformer_mt.training.update.step", "Updater.update", 20, "before"),
+    "before the first checkpoint": ("transformer_mt.update.step", "Updater.update", 4, "before"),
+    "in an update": ("transformer_mt.update.step", "Updater.update", 20, "before"),
     "writing a checkpoint, files half there": ("transformer_mt.checkpoint", "_write_tensors", 8, "after"),
     "writing a checkpoint, before its name": ("transformer_mt.checkpoint", "_hash", 10, "after"),
     "between a checkpoint and the removal of old ones": ("transformer_mt.checkpoint", "rotate", 3, "before"),
@@ -55,7 +55,7 @@ MOMENTS = {
         3,
         "before",
     ),
-    "in a validation": ("transformer_mt.training.model_selection", "validate", 2, "before"),
+    "in a validation": ("transformer_mt.training.validate", "validate", 2, "before"),
     "writing the first model": ("transformer_mt.checkpoint", "save_weights", 1, "before"),
     "writing the model": ("transformer_mt.checkpoint", "save_weights", 2, "before"),
     "averaging at the end": ("transformer_mt.checkpoint", "average", 1, "before"),

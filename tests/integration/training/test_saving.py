@@ -16,7 +16,7 @@ from transformer_mt.files import read_objects
 from transformer_mt.messages import say
 from transformer_mt.training.state.averaging import Averaging
 from transformer_mt.training.state.progress import Progress
-from transformer_mt.training.update.schedule import learning_rate
+from transformer_mt.update.schedule import learning_rate
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

@@ -15,8 +15,8 @@ from transformer_mt.corpora.held_out import rows_of
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.seen_share import SystemRecord
 from transformer_mt.runs.folder import RunFolder, origin_of
-from transformer_mt.training.model_selection import publish
 from transformer_mt.training.setup import open_run
+from transformer_mt.training.validate import publish
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.helpers.updates import batch_of, pairs, tiny_model, updater
-from transformer_mt.training.update.activation_checkpointing import checkpoint_activations
+from transformer_mt.update.acceleration import checkpoint_activations
 
 
 @pytest.mark.parametrize("changes", [{}, {"kind": "recurrent"}], ids=["transformer", "recurrent"])

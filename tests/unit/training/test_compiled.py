@@ -9,9 +9,9 @@ from torch._dynamo.utils import counters
 
 from tests.helpers.updates import packed_batch_of, pairs, tiny_model
 from transformer_mt.config import Config
-from transformer_mt.training.update.compiled import is_compiled, use_compiler_cache
-from transformer_mt.training.update.loss_kinds import CrossEntropy
-from transformer_mt.training.update.step import Objective
+from transformer_mt.update.acceleration import is_compiled, use_compiler_cache
+from transformer_mt.update.loss import CrossEntropy
+from transformer_mt.update.step import Objective
 
 TOY = {"source_lang": "en", "target_lang": "de", "train": {"toy": "train"}, "valid": {"toy": "valid"}}
 

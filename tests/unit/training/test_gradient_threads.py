@@ -16,11 +16,11 @@ from transformer_mt.api import train
 from transformer_mt.config import Config, TrainConfig, load_config
 from transformer_mt.config.model_section import AttentionConfig
 from transformer_mt.ranks import Ranks
-from transformer_mt.training.update import gradient_threads as module
-from transformer_mt.training.update.gradient_threads import gradient_threads
-from transformer_mt.training.update.loss_kinds import CrossEntropy
-from transformer_mt.training.update.optimizer import build_optimizer
-from transformer_mt.training.update.step import Objective, Updater
+from transformer_mt.update import acceleration as module
+from transformer_mt.update.acceleration import gradient_threads
+from transformer_mt.update.loss import CrossEntropy
+from transformer_mt.update.optimizer import build_optimizer
+from transformer_mt.update.step import Objective, Updater
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

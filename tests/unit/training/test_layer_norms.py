@@ -7,9 +7,9 @@ from tests.helpers.updates import CPU, batch_of, pairs, tiny_model
 from transformer_mt.config import TrainConfig
 from transformer_mt.files import read_objects
 from transformer_mt.ranks import Ranks
-from transformer_mt.training.update.loss_kinds import CrossEntropy
-from transformer_mt.training.update.optimizer import build_optimizer
-from transformer_mt.training.update.step import Objective, Updater
+from transformer_mt.update.loss import CrossEntropy
+from transformer_mt.update.optimizer import build_optimizer
+from transformer_mt.update.step import Objective, Updater
 
 
 def test_gradients_and_changes_are_those_of_each_layers_weights():

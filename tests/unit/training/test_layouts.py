@@ -9,10 +9,10 @@ from tests.helpers.updates import CPU, batch_of, packed_batch_of, pairs, tiny_mo
 from transformer_mt.config import TrainConfig
 from transformer_mt.data.vocabulary.tokenizer import PAD
 from transformer_mt.ranks import Ranks
-from transformer_mt.training.update.activation_checkpointing import checkpoint_activations
-from transformer_mt.training.update.build_updater import build_loss
-from transformer_mt.training.update.optimizer import build_optimizer
-from transformer_mt.training.update.step import Objective, Updater
+from transformer_mt.update.acceleration import checkpoint_activations
+from transformer_mt.update.build_updater import build_loss
+from transformer_mt.update.optimizer import build_optimizer
+from transformer_mt.update.step import Objective, Updater
 
 ROWS = pairs(23)
 

@@ -10,9 +10,9 @@ from tests.helpers.updates import CPU
 from transformer_mt.data.batches.batch import Links
 from transformer_mt.device import autocast
 from transformer_mt.model.interface import NEVER
-from transformer_mt.training.update import chunked_loss
-from transformer_mt.training.update.chunked_loss import projected_cross_entropy
-from transformer_mt.training.update.loss import guided_alignment_loss, plain_cross_entropy
+from transformer_mt.update import chunked_loss
+from transformer_mt.update.chunked_loss import projected_cross_entropy
+from transformer_mt.update.loss import guided_alignment_loss, plain_cross_entropy
 
 
 @pytest.mark.parametrize("chunk", [256, 1, 2])

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from tests.helpers.updates import batch_of, pairs, tiny_model, updater
-from transformer_mt.training.update import muon as muon_module
-from transformer_mt.training.update import optimizer as optimizer_module
-from transformer_mt.training.update.muon import Muon
+from transformer_mt.update import optimizer as muon_module
+from transformer_mt.update import optimizer as optimizer_module
+from transformer_mt.update.optimizer import Muon
 
 
 def jordans_iteration(matrices):

@@ -6,11 +6,7 @@ import torch
 from tests.helpers.updates import batch_of, pairs, tiny_model, updater
 from transformer_mt.config import TrainConfig
 from transformer_mt.config.model_section import AttentionConfig
-from transformer_mt.training.update.optimizer import (
-    build_optimizer,
-    load_optimizer_tensors,
-    optimizer_tensors,
-)
+from transformer_mt.update.optimizer import build_optimizer, load_optimizer_tensors, optimizer_tensors
 
 
 def test_only_matrices_are_decayed():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transformer_mt.training.update.orthogonal import POLYNOMIALS, orthogonal
+from transformer_mt.update.optimizer import POLYNOMIALS, orthogonal
 
 SHAPES = [(24, 24), (24, 30), (30, 24), (24, 48), (96, 24)]
 

@@ -5,10 +5,9 @@ import torch
 
 from tests.helpers.updates import batch_of, packed_batch_of, pairs, tiny_model, updater
 from transformer_mt.model.masks import same_sentence
-from transformer_mt.training.update.chunked_loss import fused_chunk, plain_chunk, projected_cross_entropy
-from transformer_mt.training.update.loss import plain_cross_entropy
-from transformer_mt.training.update.loss_kinds import CrossEntropy
-from transformer_mt.training.update.step import Objective
+from transformer_mt.update.chunked_loss import fused_chunk, plain_chunk, projected_cross_entropy
+from transformer_mt.update.loss import CrossEntropy, plain_cross_entropy
+from transformer_mt.update.step import Objective
 
 KINDS = [
     *({"position": position, "norm": norm} for norm in ("pre", "post")

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from transformer_mt.config import TrainConfig
-from transformer_mt.training.update.schedule import learning_rate
+from transformer_mt.update.schedule import learning_rate
 
 
 def rates(**config):

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from tests.helpers.updates import batch_of, pairs, tiny_model
-from transformer_mt.training.update.loss_kinds import CrossEntropy
-from transformer_mt.training.update.step import Objective
+from transformer_mt.update.loss import CrossEntropy
+from transformer_mt.update.step import Objective
 
 
 @pytest.mark.parametrize(

@@ -69,13 +69,13 @@ class ModelRequest:
 
     def run(self) -> "RunFolder":
         """The run of the model."""
-        from transformer_mt.runs.open_model import open_model
+        from transformer_mt.runs.folder import open_model
 
         return open_model(self.model, *self.languages)
 
     def other_runs(self) -> "list[RunFolder]":
         """The runs of the rest of an ensemble."""
-        from transformer_mt.runs.open_model import open_model
+        from transformer_mt.runs.folder import open_model
 
         return [open_model(model, *self.languages) for model in self.ensemble]
 

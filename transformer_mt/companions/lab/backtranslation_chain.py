@@ -33,8 +33,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.files import digest
 from transformer_mt.locks import set_aside
 from transformer_mt.messages import say
-from transformer_mt.runs.after_training import after_training
-from transformer_mt.runs.folder import RunFolder, facts_of
+from transformer_mt.runs.folder import RunFolder, after_training, facts_of
 from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.settings.section import Conflict, Section
 from transformer_mt.translation.translator import Translator

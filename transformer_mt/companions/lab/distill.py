@@ -42,8 +42,7 @@ from transformer_mt.files import write_text
 from transformer_mt.markdown import table
 from transformer_mt.messages import say
 from transformer_mt.ranks import LONG_TIMEOUT, Ranks
-from transformer_mt.runs.after_training import after_training
-from transformer_mt.runs.folder import RunFolder, facts_of
+from transformer_mt.runs.folder import RunFolder, after_training, facts_of
 from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2
 from transformer_mt.translation.result import Options

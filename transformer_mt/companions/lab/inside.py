@@ -19,12 +19,12 @@ from transformer_mt.data.batches.batch import make_batch
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS
 from transformer_mt.errors import InputError
 from transformer_mt.model.transformer import Transformer
-from transformer_mt.runs.open_model import open_model
+from transformer_mt.runs.folder import open_model
 from transformer_mt.search.beam import BeamSettings, BestFirst, Continuations, beam_search
-from transformer_mt.training.update.loss_kinds import CrossEntropy
-from transformer_mt.training.update.step import Objective
 from transformer_mt.translation.engines.torch_engine import TorchEngine, load_model
 from transformer_mt.translation.translator import Translator
+from transformer_mt.update.loss import CrossEntropy
+from transformer_mt.update.step import Objective
 
 
 @dataclass(frozen=True)

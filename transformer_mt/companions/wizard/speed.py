@@ -12,8 +12,8 @@ from transformer_mt.data.batches.encoded_pairs import Column
 from transformer_mt.data.batches.packing import RowShape, packed_rows
 from transformer_mt.device import choose_device, choose_precision, keep_freed_memory, use_device
 from transformer_mt.model.build_model import build_model
-from transformer_mt.training.update.adaptation import adapt
-from transformer_mt.training.update.build_updater import build_trial_updater
+from transformer_mt.update.adaptation import adapt
+from transformer_mt.update.build_updater import build_trial_updater
 
 # Updates that fill caches; then the most updates that are measured, and the most seconds they may take.
 _WARM, _MOST, _SECONDS = 2, 20, 12.0

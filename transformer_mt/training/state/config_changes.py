@@ -10,7 +10,7 @@ from transformer_mt.messages import say
 from transformer_mt.ranks import Ranks
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.settings.section import Mark
-from transformer_mt.training.update.build_updater import build_loss
+from transformer_mt.update.build_updater import build_loss
 
 
 def report_changes(old: Config, new: Config, folder: RunFolder) -> None:

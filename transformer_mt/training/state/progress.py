@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from transformer_mt.training.update.update_result import UpdateResult
+from transformer_mt.update.step import UpdateResult
 
 MAX_SKIPS = 10
 _NEARLY_EQUAL = 0.1

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from transformer_mt import checkpoint
 from transformer_mt.checkpoint import Checkpoint, CheckpointError
@@ -24,18 +25,50 @@ from transformer_mt.ranks import Ranks
 from transformer_mt.runs.folder import RunFolder
 from transformer_mt.settings.part import part_title
 from transformer_mt.settings.section import OF_RUN, Mark
-from transformer_mt.training.reporting.metrics_log import MetricsLog
-from transformer_mt.training.state.averaging import Averaging
+from transformer_mt.training.reporting.announcements import MetricsLog, TimeEstimate
+from transformer_mt.training.state.averaging import Averaging, MovingAverage
 from transformer_mt.training.state.config_changes import changed_keys
-from transformer_mt.training.state.moving_average import MovingAverage
 from transformer_mt.training.state.progress import Progress
-from transformer_mt.training.state.random_state import random_states, restore_random_states
-from transformer_mt.training.state.time_estimate import TimeEstimate
-from transformer_mt.training.update.adaptation import is_partial, split, whole
-from transformer_mt.training.update.optimizer import load_optimizer_tensors, optimizer_tensors
-from transformer_mt.training.update.sharding import full_weights, load_full_weights
-from transformer_mt.training.update.step import Updater
-from transformer_mt.training.update.update_result import PendingResult, UpdateResult
+from transformer_mt.update.adaptation import is_partial, split, whole
+from transformer_mt.update.optimizer import load_optimizer_tensors, optimizer_tensors
+from transformer_mt.update.sharding import full_weights, load_full_weights
+from transformer_mt.update.step import PendingResult, Updater, UpdateResult
+
+
+def random_states(device: torch.device, ranks: Ranks) -> dict[str, Tensor]:
+    """`cpu`, and `cuda` or `mps` on such a device; those of rank r > 0 are `cpu.r` and `cuda.r`. A collective
+    operation.
+    """
+    own_states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        own_states["cuda"] = torch.cuda.get_rng_state(device)
+    elif device.type == "mps":
+        own_states["mps"] = torch.mps.get_rng_state()
+    states = ranks.gather({kind: bytes(state.tolist()).hex() for kind, state in own_states.items()})
+    return {
+        _name(kind, rank): torch.frombuffer(bytearray.fromhex(state), dtype=torch.uint8)
+        for rank, of_rank in enumerate(states)
+        for kind, state in of_rank.items()
+    }
+
+
+def restore_random_states(states: dict[str, Tensor], device: torch.device, ranks: Ranks, seed: int) -> None:
+    """Restore this rank's states. A rank without saved states (the checkpoint had fewer ranks) is seeded with
+    `seed` and its rank.
+    """
+    if (cpu := states.get(_name("cpu", ranks.rank))) is None:
+        torch.manual_seed(seed + ranks.rank)
+        return
+    torch.set_rng_state(cpu)
+    of_device = states.get(_name(device.type, ranks.rank))
+    if device.type == "cuda" and of_device is not None:
+        torch.cuda.set_rng_state(of_device, device)
+    elif device.type == "mps" and of_device is not None:
+        torch.mps.set_rng_state(of_device)
+
+
+def _name(kind: str, rank: int) -> str:
+    return f"{kind}.{rank}" if rank else kind
 
 
 @dataclass

@@ -12,8 +12,8 @@ import sacrebleu
 from transformer_mt.config import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.runs.folder import RunFolder
-from transformer_mt.training.model_selection import publish
 from transformer_mt.training.setup import open_run
+from transformer_mt.training.validate import publish
 
 SOURCES = [
     "The dog sleeps.",

@@ -11,10 +11,10 @@ from transformer_mt.errors import InputError
 from transformer_mt.model.cut_off import tokens_cut_off, without_cut_off_tokens
 from transformer_mt.model.interface import NEVER
 from transformer_mt.ranks import Ranks
-from transformer_mt.training.update.build_updater import build_loss
-from transformer_mt.training.update.loss_kinds import CrossEntropy, Predictions
-from transformer_mt.training.update.optimizer import build_optimizer
-from transformer_mt.training.update.step import Objective, Updater
+from transformer_mt.update.build_updater import build_loss
+from transformer_mt.update.loss import CrossEntropy, Predictions
+from transformer_mt.update.optimizer import build_optimizer
+from transformer_mt.update.step import Objective, Updater
 
 SMOOTHING = 0.1
 

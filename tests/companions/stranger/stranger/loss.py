@@ -1,7 +1,7 @@
 """A loss of which tokens that are right already cost less."""
 
 from transformer_mt.settings.section import Section
-from transformer_mt.training.update.loss_kinds import Loss
+from transformer_mt.update.loss import Loss
 
 
 class Focal(Loss):

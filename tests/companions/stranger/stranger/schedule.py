@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from transformer_mt.settings.section import Section
-from transformer_mt.training.update.schedule import Schedule
+from transformer_mt.update.schedule import Schedule
 
 
 class Trapezoid(Schedule):

@@ -98,7 +98,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     if arguments.html and not Path(arguments.html).absolute().parent.is_dir():
         raise InputError(f"{arguments.html}: must be in a folder that exists")
     from transformer_mt.companions.lab.comparison import check_names, compare
-    from transformer_mt.runs.open_model import open_model
+    from transformer_mt.runs.folder import open_model
 
     named = _systems(arguments.systems)
     check_names([system.name for system in named], arguments.significance)
@@ -232,7 +232,7 @@ def _translated(
     from transformer_mt.companions.lab.system_files import read_translations
     from transformer_mt.companions.lab.translated import translated
     from transformer_mt.evaluation.seen_share import SystemRecord
-    from transformer_mt.runs.open_model import open_model
+    from transformer_mt.runs.folder import open_model
 
     for system in named:  # before any work
         if not system.is_model and len(system.paths) != len(tests):

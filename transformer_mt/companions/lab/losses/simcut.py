@@ -7,7 +7,7 @@ from torch import Tensor
 
 from transformer_mt.data.batches.batch import Batch
 from transformer_mt.settings.section import Probability, Section
-from transformer_mt.training.update.loss_kinds import Forward, Loss, Predictions
+from transformer_mt.update.loss import Forward, Loss, Predictions
 
 
 class SimCut(Loss):

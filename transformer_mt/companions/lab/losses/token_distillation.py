@@ -11,11 +11,11 @@ from transformer_mt.data.batches.batch import Batch
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.runs.open_model import open_model, parent_of
+from transformer_mt.runs.folder import open_model, parent_of
 from transformer_mt.settings.section import Section
-from transformer_mt.training.update.loss_kinds import CrossEntropy, Forward, Loss, Predictions
-from transformer_mt.training.update.step import Objective
 from transformer_mt.translation.engines.torch_engine import load_model
+from transformer_mt.update.loss import CrossEntropy, Forward, Loss, Predictions
+from transformer_mt.update.step import Objective
 
 
 class TokenDistillation(Loss):

@@ -200,7 +200,7 @@ def new_language(tmp_path):
 
 
 def test_a_new_language_begins_as_one_like_it_and_new_pieces_as_what_they_were(new_language, no_pictures):
-    from transformer_mt.runs.open_model import parent_of
+    from transformer_mt.runs.folder import parent_of
     from transformer_mt.training.setup import open_run
 
     config = load_config(new_language / "child.yaml")

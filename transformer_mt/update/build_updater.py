@@ -12,14 +12,17 @@ from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.parts import is_ours
 from transformer_mt.ranks import Ranks
-from transformer_mt.training.update.activation_checkpointing import checkpoint_activations
-from transformer_mt.training.update.captured import CapturedUpdater
-from transformer_mt.training.update.compiled import is_compiled, use_compiler_cache
-from transformer_mt.training.update.gradient_threads import gradient_threads
-from transformer_mt.training.update.loss_kinds import Loss
-from transformer_mt.training.update.optimizer import build_optimizer
-from transformer_mt.training.update.sharding import wrap_distributed
-from transformer_mt.training.update.step import Objective, Updater
+from transformer_mt.update.acceleration import (
+    checkpoint_activations,
+    gradient_threads,
+    is_compiled,
+    use_compiler_cache,
+)
+from transformer_mt.update.captured import CapturedUpdater
+from transformer_mt.update.loss import Loss
+from transformer_mt.update.optimizer import build_optimizer
+from transformer_mt.update.sharding import wrap_distributed
+from transformer_mt.update.step import Objective, Updater
 
 
 def build_updater(

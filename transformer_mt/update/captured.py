@@ -15,8 +15,7 @@ from torch import Tensor
 from transformer_mt.data.batches.batch import Batch
 from transformer_mt.device import autocast, is_out_of_memory
 from transformer_mt.messages import say
-from transformer_mt.training.update.step import Updater
-from transformer_mt.training.update.update_result import PendingResult
+from transformer_mt.update.step import PendingResult, Updater
 
 # Number of updates of a new size without a graph. They create the optimizer's state, compiled code and the
 # plans of libraries, so capture needs no warm-up that would change weights or random state.

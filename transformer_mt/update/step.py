@@ -1,7 +1,9 @@
 """One update of the weights. Its arithmetic: the sum of all losses over the number of all target tokens."""
 
+import re
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from subprocess import CalledProcessError
 
 import torch
@@ -19,14 +21,92 @@ from transformer_mt.model.kernels.fast_attention import prefer_cudnn
 from transformer_mt.model.masks import Packing
 from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.ranks import Ranks
-from transformer_mt.training.update.compiled import CompiledLayers
-from transformer_mt.training.update.gradient_threads import GradientThreads
-from transformer_mt.training.update.layer_norms import LayerNorms
-from transformer_mt.training.update.loss import guided_alignment_loss
-from transformer_mt.training.update.loss_kinds import Loss, Predictions, check_result
-from transformer_mt.training.update.sharding import full_tensor, needs_equal_passes, no_grad_sync
-from transformer_mt.training.update.update_result import PendingResult
-from transformer_mt.training.update.weight_copies import WeightCopies
+from transformer_mt.update.acceleration import CompiledLayers, GradientThreads, WeightCopies
+from transformer_mt.update.loss import Loss, Predictions, check_result, guided_alignment_loss
+from transformer_mt.update.sharding import full_tensor, needs_equal_passes, no_grad_sync
+
+
+@dataclass(frozen=True)
+class UpdateResult:
+    """The result of one update."""
+
+    loss: float
+    """Smoothed loss, summed over the target tokens."""
+    nll: float
+    """Negative log-likelihood, summed over the target tokens."""
+    num_tokens: int
+    grad_norm: float
+    """Length of the gradient before clipping."""
+    skipped: bool
+    """The gradient was not finite: nothing was changed."""
+    layers: dict[str, list[float]] | None = None
+    """The length of the gradient and the relative change of each layer (layer_norms.py), if asked for."""
+
+
+class PendingResult:
+    """The result of an update that the device may still compute; `result` waits for it."""
+
+    def __init__(
+        self, values: Tensor, num_tokens: int, ranks: Ranks, layers: dict[str, Tensor] | None = None
+    ) -> None:
+        self._values, self._num_tokens, self._ranks, self._layers = values, num_tokens, ranks, layers
+
+    def result(self) -> UpdateResult:
+        """Loss and nll are summed over the ranks: a collective operation."""
+        loss, nll, grad_norm, finite = self._values.tolist()
+        loss, nll = self._ranks.sum(loss, nll)
+        layers = None
+        if self._layers is not None:
+            layers = {name: values.tolist() for name, values in self._layers.items()}
+        return UpdateResult(loss, nll, self._num_tokens, grad_norm, not finite, layers)
+
+
+_LAYER, _PART = re.compile(r"(\w+)\.layers\.(\d+)\."), re.compile(r"model\.(\w+)")
+
+
+class LayerNorms:
+    """Measures one update at a time. Of weights that several parts share, the first part counts them."""
+
+    def __init__(self, objective: nn.Module) -> None:
+        """`objective` has the model, and may be wrapped for several ranks."""
+        self._layers: dict[str, list[nn.Parameter]] = {}
+        self._before: list[list[Tensor]] = []
+        self._gradients: list[Tensor] = []
+        for name, parameter in objective.named_parameters():
+            if parameter.requires_grad and (match := _LAYER.search(name) or _PART.search(name)):
+                self._layers.setdefault(".".join(match.groups()), []).append(parameter)
+
+    @property
+    def names(self) -> list[str]:
+        """The layers: `encoder.0`, `src_embedding`."""
+        return list(self._layers)
+
+    @torch.no_grad()
+    def before_step(self) -> None:
+        """Keep the weights and the lengths of the gradients, which are not clipped yet."""
+        layers = self._layers.values()
+        self._before = [[parameter.clone() for parameter in layer] for layer in layers]
+        self._gradients = [_length([p.grad for p in layer if p.grad is not None]) for layer in layers]
+
+    @torch.no_grad()
+    def after_step(self) -> Tensor:
+        """(layers, 2): the length of each layer's gradient, and that of its change as a share of the length
+        of its weights.
+        """
+        changes = []
+        for layer, before in zip(self._layers.values(), self._before):
+            moved = [parameter - old for parameter, old in zip(layer, before)]
+            changes.append(_length(moved) / _length(before))
+        self._before = []
+        return torch.stack([torch.stack(self._gradients), torch.stack(changes)], dim=1)
+
+
+def _length(tensors: list[Tensor]) -> Tensor:
+    """The Euclidean norm of all tensors together."""
+    if not tensors:
+        return torch.zeros(())
+    norms = [full_tensor(torch.linalg.vector_norm(tensor.float())) for tensor in tensors]
+    return torch.linalg.vector_norm(torch.stack(norms))
 
 
 class Objective(nn.Module):
