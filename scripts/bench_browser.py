@@ -21,7 +21,7 @@ from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslat
 from transformer_mt.cpu import cpu_name
 from transformer_mt.evaluation.sacrebleu_metrics import bleu_tokenizer, build_bleu, build_chrf
 from transformer_mt.markdown import table
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 
 WEB = Path("transformer_mt/companions/browser/web")
 ROUNDS, LINES = 3, 300

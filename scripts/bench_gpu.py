@@ -27,8 +27,8 @@ import torch
 
 from transformer_mt.config import Config
 from transformer_mt.device import use_device
-from transformer_mt.runs.folder import RunFolder
-from transformer_mt.training.setup import open_run
+from transformer_mt.run_folder import RunFolder
+from transformer_mt.training import open_run
 from transformer_mt.update import build_updater as build
 from transformer_mt.update.step import Updater
 

@@ -139,7 +139,7 @@ def real_shares(folder: Path, data: Path) -> Iterator[str]:
 
     from transformer_mt.config.load import load_config
     from transformer_mt.data.batches.batching import plan_epoch
-    from transformer_mt.training.run_data import prepared
+    from transformer_mt.training import prepared
 
     pairs = prepared(load_config(config(folder, data, "local"), []))[1].train
     for window in (200_000, 1_000_000, 16_000_000):

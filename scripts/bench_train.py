@@ -92,8 +92,8 @@ def use_torch_version(part: str) -> None:
     import torch
     import torch.nn.functional as F
 
+    from transformer_mt import training
     from transformer_mt.model.kernels import dropout, fast_attention
-    from transformer_mt.training import run_data
     from transformer_mt.update import build_updater as build
     from transformer_mt.update import loss, optimizer
 
@@ -116,7 +116,7 @@ def use_torch_version(part: str) -> None:
         return loss.plain_cross_entropy(hidden, weight, targets, smoothing, bias)
 
     parts = {
-        "buffers": (run_data, "keep_freed_memory", lambda: None),
+        "buffers": (training, "keep_freed_memory", lambda: None),
         "dropout": (dropout._RandomBitsDropout, "apply", staticmethod(F.dropout)),
         "attention": (fast_attention, "cpu_attention", float_attention),
         "loss": (loss, "projected_cross_entropy", plain_loss),
@@ -160,8 +160,8 @@ class Ours:
 
     def __init__(self, variant: Variant, options: argparse.Namespace, shape: str, folder: str) -> None:
         from transformer_mt.config import Config
-        from transformer_mt.runs.folder import RunFolder
-        from transformer_mt.training.setup import open_run
+        from transformer_mt.run_folder import RunFolder
+        from transformer_mt.training import open_run
 
         use_torch_version(variant.without)
         if variant.pinned:

@@ -22,7 +22,7 @@ from pathlib import Path
 from unittest import mock
 
 from transformer_mt.device import keep_freed_memory
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 
 BEAMS = (5, 1)
 

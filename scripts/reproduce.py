@@ -29,7 +29,7 @@ from transformer_mt.config.load import load_config
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metrics import metric_names
 from transformer_mt.files import read_objects
-from transformer_mt.training.reporting.run_report import changes
+from transformer_mt.run.report import changes
 
 COMMAND = [sys.executable, "-m", "transformer_mt"]
 

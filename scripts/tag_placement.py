@@ -23,7 +23,7 @@ from transformer_mt.companions.documents.markup.html import parse_html
 from transformer_mt.companions.documents.markup.marked_text import MarkedText
 from transformer_mt.config import Config
 from transformer_mt.model import interface
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.text.words import find_words
 from transformer_mt.translation.translator import Translator
 

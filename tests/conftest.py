@@ -158,7 +158,7 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train_interrupted(config: Any, folder: Path, updates: int) -> None:
     """Train up to an update that fails, as a killed process ends: without saving."""
     from tests.helpers.faults import before_each_update
-    from transformer_mt.api import train
+    from transformer_mt.training import train
 
     def interrupted(number: int, *_: object) -> None:
         if number > updates:

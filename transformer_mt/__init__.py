@@ -12,9 +12,9 @@ from transformer_mt.version import __version__
 __all__ = ["Translator", "__version__", "load_config", "register", "train"]
 
 if TYPE_CHECKING:
-    from transformer_mt.api import train
     from transformer_mt.config import load_config
     from transformer_mt.parts import register
+    from transformer_mt.training import train
     from transformer_mt.translation.translator import Translator
 
 
@@ -25,7 +25,7 @@ _MODULES = {
     "Translator": "transformer_mt.translation.translator",
     "load_config": "transformer_mt.config",
     "register": "transformer_mt.parts",
-    "train": "transformer_mt.api",
+    "train": "transformer_mt.training",
 }
 
 

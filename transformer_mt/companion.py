@@ -72,7 +72,7 @@ class Companion:
     """Objects that the core calls:
 
     - open_model(model, languages) -> RunFolder | None: the run of a MODEL or an `init_from` of a kind of its
-      own (runs/folder.py)
+      own (run_folder.py)
     - open_teacher(file, languages) -> Teacher | None: the teacher that a YAML file describes
       (companions/lab/teacher.py)
     - after_training(run, is_asked): after `train`; with `is_asked` a command needs what it makes

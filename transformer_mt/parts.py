@@ -67,8 +67,8 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "CER": "transformer_mt.evaluation.error_rates:cer",
     },
     "logger": {
-        "tensorboard": "transformer_mt.training.reporting.loggers:TensorBoard",
-        "wandb": "transformer_mt.training.reporting.loggers:WeightsAndBiases",
+        "tensorboard": "transformer_mt.run.loggers:TensorBoard",
+        "wandb": "transformer_mt.run.loggers:WeightsAndBiases",
     },
     "preparation_engine": {"local": "transformer_mt.data.preparation.preparation_stage:LocalEngine"},
 }
@@ -111,9 +111,7 @@ KINDS: Mapping[Kind, KindFacts] = {
         "evaluate_config, target_lang",
         "transformer_mt.evaluation.metric:Metric",
     ),
-    "logger": KindFacts(
-        "train.loggers", "folder, config, step", "transformer_mt.training.reporting.loggers:Logger"
-    ),
+    "logger": KindFacts("train.loggers", "folder, config, step", "transformer_mt.run.loggers:Logger"),
     "preparation_engine": KindFacts("data.preparation.engine", ""),
     "export_format": KindFacts("to", "command_arguments"),
 }

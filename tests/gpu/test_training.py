@@ -15,10 +15,10 @@ from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.prefetch import BatchPrefetcher
 from transformer_mt.data.batches.rows import Rows
 from transformer_mt.ranks import Ranks
-from transformer_mt.runs.folder import RunFolder
-from transformer_mt.training.batch_budget import find_budget, longest_batch, peak_memory, reset_peak
-from transformer_mt.training.setup import open_run
-from transformer_mt.training.state.run import random_states, restore_random_states
+from transformer_mt.run.batch_budget import find_budget, longest_batch, peak_memory, reset_peak
+from transformer_mt.run.run import random_states, restore_random_states
+from transformer_mt.run_folder import RunFolder
+from transformer_mt.training import open_run
 from transformer_mt.update import optimizer as muon_module
 from transformer_mt.update.captured import CapturedUpdater
 from transformer_mt.update.loss import CrossEntropy

@@ -9,7 +9,7 @@ from transformer_mt.companions.exchange.export.export import export
 from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from transformer_mt.data.batches.batch import make_batch
 from transformer_mt.device import choose_device, choose_precision
 from transformer_mt.model.build_model import build_model
 from transformer_mt.ranks import Ranks
-from transformer_mt.training.validate import validation_loss
+from transformer_mt.run.validation import validation_loss
 from transformer_mt.update.acceleration import checkpoint_activations
 from transformer_mt.update.loss import CrossEntropy
 from transformer_mt.update.optimizer import build_optimizer, load_optimizer_tensors, optimizer_tensors

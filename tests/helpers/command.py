@@ -19,7 +19,7 @@ _PRELOADED = [
     "torch",
     "datasets",
     "sacrebleu.metrics.bleu",
-    "transformer_mt.training.loop",
+    "transformer_mt.training",
     "transformer_mt.cli",
     "pytest",
 ]

@@ -38,22 +38,22 @@ def before_each_update(action: Callable[..., object]) -> Iterator[None]:
 @contextmanager
 def validations(change: Callable[..., Any]) -> Iterator[None]:
     """Let `change(validate, *arguments)` take the place of each validation of a training."""
-    from transformer_mt.training import model_selection
+    from transformer_mt.run import validation
 
-    validate = model_selection.validate
+    validate = validation.validate
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model_selection, "validate", lambda *words: change(validate, *words))
+        patch.setattr(validation, "validate", lambda *words: change(validate, *words))
         yield
 
 
 @contextmanager
 def before_preparation(action: Callable[[], object]) -> Iterator[None]:
     """Call `action()` between the checks of a training's folder and the preparation of its data."""
-    from transformer_mt.training import setup
+    from transformer_mt import training
 
-    prepare = setup.prepare_data
+    prepare = training.prepare_data
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(setup, "prepare_data", lambda *words: (action(), prepare(*words))[1])
+        patch.setattr(training, "prepare_data", lambda *words: (action(), prepare(*words))[1])
         yield
 
 
@@ -78,10 +78,10 @@ def memory_for(positions: int) -> Iterator[None]:
 @contextmanager
 def results_read_later() -> Iterator[None]:
     """Let the loop read results of updates as it does on a GPU: many at a time, when they are needed."""
-    from transformer_mt.training import loop
+    from transformer_mt import training
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "is_asynchronous", lambda device: True)
+        patch.setattr(training, "is_asynchronous", lambda device: True)
         yield
 
 
@@ -198,7 +198,7 @@ def parts_of_one_position(patch: pytest.MonkeyPatch) -> None:
 
 def budgets(patch: pytest.MonkeyPatch, answer: int) -> None:
     """Let the search for the largest batch measure as usual and find `answer`, until the test ends."""
-    from transformer_mt.training import batch_budget
+    from transformer_mt.run import batch_budget
 
     patch.setattr(
         batch_budget,

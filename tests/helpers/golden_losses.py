@@ -31,9 +31,9 @@ def losses(name: str, folder: Path) -> list[float]:
     """The loss of each update of one of the configs of scripts/loss_compare.py, in float32."""
     import torch
 
-    from transformer_mt.api import train
     from transformer_mt.config import Config
     from transformer_mt.files import read_objects
+    from transformer_mt.training import train
 
     values: dict[str, Any] = runpy.run_path(str(ROOT / "scripts/loss_compare.py"))["config_of"](name)
     values["train"] |= {

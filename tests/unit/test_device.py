@@ -18,7 +18,7 @@ from transformer_mt.device import (
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say_once
 from transformer_mt.ranks import Ranks
-from transformer_mt.training.early_checks import _refuse_shared_gpu
+from transformer_mt.run.early_checks import _refuse_shared_gpu
 
 
 def test_processes_must_not_share_a_gpu(monkeypatch):

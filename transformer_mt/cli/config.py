@@ -23,7 +23,7 @@ def _show(arguments: argparse.Namespace) -> int:
     config = load_config(arguments.config, arguments.overrides)
     if config.init_from:
         from transformer_mt.config.resolve import with_parent
-        from transformer_mt.runs.folder import parent_of
+        from transformer_mt.run_folder import parent_of
 
         config = with_parent(config, parent_of(config).config())
     print(dump_config(config, comments=True), end="")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from transformer_mt.evaluation.metric import Metric, Score
     from transformer_mt.evaluation.run_evaluation import RunEvaluation
     from transformer_mt.evaluation.seen_share import SeenShare
-    from transformer_mt.runs.folder import RunFolder
+    from transformer_mt.run_folder import RunFolder
     from transformer_mt.translation.expected_quality import Expected
 
 _ABOUT = (
@@ -158,6 +158,6 @@ def print_scores(
 def update_report(folder: "RunFolder", config: "Config") -> None:
     """Write the scores into the report of the run, if the folder is that of a run."""
     if folder.metrics_file.exists():
-        from transformer_mt.training.reporting.run_report import write_report
+        from transformer_mt.run.report import write_report
 
         write_report(folder, config)

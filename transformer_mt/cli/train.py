@@ -66,7 +66,7 @@ def _train(arguments: argparse.Namespace) -> int:
             options += [f"--monitor={arguments.monitor}"] if arguments.monitor else []
             return run_ranks(arguments.gpus, ["train", arguments.config, *arguments.overrides, *options])
         say(f"{config.name}: loading PyTorch")  # takes seconds
-        from transformer_mt.api import train
+        from transformer_mt.training import train
 
         try:
             folder = train(config, arguments.out, arguments.fresh)
@@ -74,7 +74,7 @@ def _train(arguments: argparse.Namespace) -> int:
             if arguments.fresh and "to resume" in str(error):
                 say("note: to resume, leave out --fresh, which starts over")
             raise
-    from transformer_mt.runs.folder import after_training
+    from transformer_mt.run_folder import after_training
 
     after_training(folder)
     say(f"{config.name}: this session took {duration(time.monotonic() - begun)}")

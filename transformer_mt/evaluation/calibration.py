@@ -15,7 +15,7 @@ from transformer_mt.evaluation.metric import Metric, Statistics
 from transformer_mt.evaluation.metrics import build_metrics
 from transformer_mt.files import to_json, write_text
 from transformer_mt.progress_bar import show_progress
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.familiarity import MOST_BITS, Familiarity, Usual, bits_per_letter
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.stages.confidence import Calibration, TextErrors

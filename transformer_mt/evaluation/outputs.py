@@ -8,7 +8,7 @@ from typing import Any
 from transformer_mt.config import DecodeConfig
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import to_json, write_text
-from transformer_mt.runs.folder import RunFolder, facts_of
+from transformer_mt.run_folder import RunFolder, facts_of
 from transformer_mt.text.lines import read_lines
 
 NOT_ITS_OWN = "other-"

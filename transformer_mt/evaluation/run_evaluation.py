@@ -13,7 +13,7 @@ from transformer_mt.evaluation.outputs import NOT_ITS_OWN, keep_table
 from transformer_mt.evaluation.seen_share import SystemRecord
 from transformer_mt.evaluation.set_evaluation import Evaluation, evaluate
 from transformer_mt.messages import say
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.translator import Translator
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.corpora.seen_sentences import Sentences, keys_of
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.text.hashes import sentence_key
 
 SEEN_NOTE = (

@@ -15,7 +15,7 @@ from transformer_mt.evaluation.term_rate import term_rates
 from transformer_mt.files import digest, to_json, write_text
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.expected_quality import Expected, ExpectedQuality
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.assembly import each_once, line_result
 from transformer_mt.translation.direction import Direction, can_translate, find_direction
 from transformer_mt.translation.engines.choice import Check, load_model_to_search

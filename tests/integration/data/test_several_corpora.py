@@ -16,8 +16,8 @@ from transformer_mt.config.load import load_config
 from transformer_mt.corpora.evaluation_sets import EvaluationSet, read_set
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.files import read_objects
-from transformer_mt.runs.folder import RunFolder
-from transformer_mt.training.setup import open_run
+from transformer_mt.run_folder import RunFolder
+from transformer_mt.training import open_run
 
 DATA = {
     **TINY["data"],

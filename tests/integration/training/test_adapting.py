@@ -10,8 +10,8 @@ from transformer_mt.companions.wizard.update_memory import update_memory
 from transformer_mt.config.resolve import changed
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError
-from transformer_mt.runs.folder import RunFolder
-from transformer_mt.training.batch_budget import longest_batch
+from transformer_mt.run.batch_budget import longest_batch
+from transformer_mt.run_folder import RunFolder
 
 LORA = {"lora": {"rank": 4, "alpha": 8.0}}
 KINDS = {
@@ -76,7 +76,7 @@ def test_checkpoints_are_small_and_a_killed_training_ends_the_same(kind, child, 
 
 
 def test_the_published_model_translates_as_the_one_that_was_trained(child, tmp_path, no_pictures):
-    from transformer_mt.training.setup import open_run
+    from transformer_mt.training import open_run
 
     folder = RunFolder(tmp_path / "run")
     config = child({**LORA, "average_checkpoints": 1, "learning_rate": 0.01})

@@ -1,14 +1,16 @@
 """A training that learns nothing any more ends, says why, and leaves the best model before."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
-from transformer_mt.api import train
+from tests.helpers.faults import validations
 from transformer_mt.config import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.errors import WorkError
 from transformer_mt.files import read_objects
+from transformer_mt.training import train
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -24,15 +26,22 @@ def diverged(write_config, tmp_path, **keys):
 
 
 def test_a_loss_out_of_all_bounds_ends_it(write_config, tmp_path):
-    message, validations = diverged(write_config, tmp_path, learning_rate=100.0)
+    message, entries = diverged(write_config, tmp_path, learning_rate=100.0)
     assert "the training has diverged: at update" in message and "lower train.learning_rate (100)" in message
     assert "start over with" in message
-    assert not any(entry["is_best"] for entry in validations if entry["loss"] > 4 * math.log(400))
+    assert not any(entry["is_best"] for entry in entries if entry["loss"] > 4 * math.log(400))
 
 
 def test_validations_worse_than_a_guess_end_it(write_config, tmp_path):
-    message, validations = diverged(write_config, tmp_path, learning_rate=1.1, log_every=50)
-    assert len(validations) == 3 and "the validation loss is" in message
+    """How bad a model becomes depends on the processor's arithmetic: here it is twice as bad as a guess."""
+
+    def worse(validate, *words):
+        result = validate(*words)
+        return replace(result, deciding=replace(result.deciding, loss=2 * math.log(450)))
+
+    with validations(worse):
+        message, entries = diverged(write_config, tmp_path, learning_rate=1.1, log_every=50)
+    assert len(entries) == 3 and "the validation loss is" in message
 
 
 def test_a_model_that_overfits_goes_on(write_config, tmp_path):

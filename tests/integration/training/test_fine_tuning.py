@@ -10,7 +10,6 @@ import yaml
 from tests.conftest import TINY, train_interrupted
 from tests.helpers.companions import needs
 from transformer_mt import checkpoint
-from transformer_mt.api import train
 from transformer_mt.config import load_config
 from transformer_mt.config.dump import dump_config
 from transformer_mt.config.resolve import with_parent
@@ -18,8 +17,9 @@ from transformer_mt.corpora import toy
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.runs.folder import RunFolder
-from transformer_mt.training.early_checks import notes_on
+from transformer_mt.run.early_checks import notes_on
+from transformer_mt.run_folder import RunFolder
+from transformer_mt.training import train
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

@@ -7,11 +7,11 @@ from importlib.machinery import ModuleSpec
 import pytest
 
 from tests.conftest import no_learning_curves
-from transformer_mt.api import train
 from transformer_mt.config import load_config
 from transformer_mt.errors import InputError
 from transformer_mt.files import read_objects
-from transformer_mt.training.reporting import loggers
+from transformer_mt.run import loggers
+from transformer_mt.training import train
 
 SHORT = {"max_updates": 12, "validate_every": 6, "save_every": 6, "average_checkpoints": 1}
 

@@ -8,8 +8,8 @@ from safetensors.torch import load_file
 
 from tests.conftest import TINY, no_learning_curves
 from tests.helpers.companions import needs
-from transformer_mt.api import train
 from transformer_mt.config.load import load_config
+from transformer_mt.training import train
 
 CHANGES = {
     "bahdanau": ["model.recurrent.cell=gru", "model.attention.score=additive", "model.num_decoder_layers=2"],

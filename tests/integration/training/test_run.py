@@ -26,10 +26,10 @@ from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import read_objects
 from transformer_mt.locks import lock_folder
 from transformer_mt.ranks import Ranks
-from transformer_mt.runs.folder import RunFolder
-from transformer_mt.training.setup import open_run
-from transformer_mt.training.state.progress import LogWindow
-from transformer_mt.training.validate import SetScores, validate
+from transformer_mt.run.progress import LogWindow
+from transformer_mt.run.validation import SetScores, validate
+from transformer_mt.run_folder import RunFolder
+from transformer_mt.training import open_run
 
 
 @pytest.fixture

@@ -8,14 +8,14 @@ import sys
 import pytest
 
 from tests.helpers.faults import before_each_update, before_preparation, results_read_later, validations
-from transformer_mt.api import train
 from transformer_mt.checkpoint import load
 from transformer_mt.config import TrainConfig, load_config
 from transformer_mt.errors import InputError
 from transformer_mt.files import read_objects
 from transformer_mt.messages import say
-from transformer_mt.training.state.averaging import Averaging
-from transformer_mt.training.state.progress import Progress
+from transformer_mt.run.averaging import Averaging
+from transformer_mt.run.progress import Progress
+from transformer_mt.training import train
 from transformer_mt.update.schedule import learning_rate
 
 pytestmark = pytest.mark.usefixtures("no_pictures")

@@ -12,7 +12,6 @@ from tests.conftest import TINY, train_interrupted
 from tests.helpers.companions import needs
 from tests.helpers.faults import killed_at_the_end
 from transformer_mt import Translator
-from transformer_mt.api import train
 from transformer_mt.cli.options.set_options import select_by_language
 from transformer_mt.config import load_config
 from transformer_mt.corpora import toy
@@ -22,8 +21,9 @@ from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metric import Score
 from transformer_mt.evaluation.set_evaluation import evaluate
 from transformer_mt.files import read_objects
-from transformer_mt.runs.folder import RunFolder
-from transformer_mt.training.validate import SetScores, mean_of
+from transformer_mt.run.validation import SetScores, mean_of
+from transformer_mt.run_folder import RunFolder
+from transformer_mt.training import train
 from transformer_mt.translation.direction import can_translate
 
 pytestmark = pytest.mark.usefixtures("no_pictures")

@@ -7,9 +7,9 @@ import pytest
 
 from tests.conftest import no_learning_curves, train_interrupted
 from tests.helpers.companions import needs
-from transformer_mt.api import train
 from transformer_mt.config import load_config
 from transformer_mt.corpora import toy
+from transformer_mt.training import train
 from transformer_mt.translation import retry
 from transformer_mt.translation.translator import Translator
 

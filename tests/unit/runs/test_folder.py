@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.runs.folder import RunFolder, facts_of
+from transformer_mt.run_folder import RunFolder, facts_of
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import torch
 
 from tests.helpers.faults import budgets
 from transformer_mt.config.load import load_config
-from transformer_mt.runs.folder import RunFolder
-from transformer_mt.training.batch_budget import largest_budget, longest_batch
-from transformer_mt.training.setup import open_run
+from transformer_mt.run.batch_budget import largest_budget, longest_batch
+from transformer_mt.run_folder import RunFolder
+from transformer_mt.training import open_run
 
 
 @pytest.mark.parametrize(

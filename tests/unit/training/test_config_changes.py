@@ -7,13 +7,13 @@ from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.keys import marks
 from transformer_mt.errors import InputError
 from transformer_mt.ranks import Ranks
-from transformer_mt.settings.section import Changeable, Mark, Section
-from transformer_mt.training.state import config_changes as changes
-from transformer_mt.training.state.config_changes import (
+from transformer_mt.run import config_changes as changes
+from transformer_mt.run.config_changes import (
     is_other_update_size,
     note_other_update_size,
     refuse_different_ranks,
 )
+from transformer_mt.settings.section import Changeable, Mark, Section
 
 HERE = {"train.device": "cuda", "train.precision": "bfloat16", "fresh": False}
 

@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import ROOT
 from transformer_mt.config import load_config
 from transformer_mt.files import read_objects
-from transformer_mt.training.reporting.run_report import diagnosis
+from transformer_mt.run.report import diagnosis
 
 
 def curves(name):

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from tests.helpers.updates import CPU
-from transformer_mt.training.reporting import run_report as module
+from transformer_mt.run import report as module
 
 
 def test_an_installed_copy_has_no_commit_of_the_repository_around_it(tmp_path, monkeypatch):

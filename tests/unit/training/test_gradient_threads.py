@@ -12,10 +12,10 @@ import torch
 from tests.conftest import ROOT, TINY, train_interrupted
 from tests.helpers.faults import parts_of_one_position
 from tests.helpers.updates import CPU, batch_of, pairs, tiny_model
-from transformer_mt.api import train
 from transformer_mt.config import Config, TrainConfig, load_config
 from transformer_mt.config.model_section import AttentionConfig
 from transformer_mt.ranks import Ranks
+from transformer_mt.training import train
 from transformer_mt.update import acceleration as module
 from transformer_mt.update.acceleration import gradient_threads
 from transformer_mt.update.loss import CrossEntropy

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from transformer_mt.training.interrupts import Interrupts
+from transformer_mt.run.interrupts import Interrupts
 
 
 @pytest.fixture(autouse=True)

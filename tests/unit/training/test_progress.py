@@ -12,8 +12,8 @@ from tests.helpers.faults import cores, work_of_others
 from transformer_mt import messages
 from transformer_mt.config import Config
 from transformer_mt.progress_bar import duration, show_progress, time_left
-from transformer_mt.training.reporting.announcements import TimeEstimate
-from transformer_mt.training.state.progress import Progress
+from transformer_mt.run.log import TimeEstimate
+from transformer_mt.run.progress import Progress
 
 
 class Terminal(io.StringIO):

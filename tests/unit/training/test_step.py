@@ -18,7 +18,7 @@ from tests.helpers.updates import (
 from transformer_mt.data.vocabulary.tokenizer import PAD
 from transformer_mt.errors import WorkError
 from transformer_mt.ranks import Ranks
-from transformer_mt.training.validate import validation_loss
+from transformer_mt.run.validation import validation_loss
 from transformer_mt.update.loss import CrossEntropy
 from transformer_mt.update.optimizer import optimizer_tensors
 from transformer_mt.update.step import Objective

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from transformer_mt.evaluation.calibration import expected_error, fit
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.stages.confidence import Calibration
 
 

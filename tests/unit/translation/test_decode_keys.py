@@ -9,7 +9,7 @@ from transformer_mt import Translator
 from transformer_mt.config import DecodeConfig
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 
 SAMPLE = {"search": "sample", "samples": 4}
 

@@ -9,7 +9,7 @@ from transformer_mt.config import TokenizerConfig
 from transformer_mt.corpora import toy
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.evaluation.calibration import fit_familiarity
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.stages.confidence import Calibration
 
 OTHERS = ["Photosynthesis converts radiation into carbohydrates.", "GDP growth slowed to 0.3 % in Q2."]

@@ -13,7 +13,7 @@ from transformer_mt.messages import say
 from transformer_mt.translation.engines.engine import USUAL_ENGINE, EngineRequest
 
 if TYPE_CHECKING:
-    from transformer_mt.runs.folder import RunFolder
+    from transformer_mt.run_folder import RunFolder
     from transformer_mt.translation.result import Options
     from transformer_mt.translation.translator import Translator
 
@@ -69,13 +69,13 @@ class ModelRequest:
 
     def run(self) -> "RunFolder":
         """The run of the model."""
-        from transformer_mt.runs.folder import open_model
+        from transformer_mt.run_folder import open_model
 
         return open_model(self.model, *self.languages)
 
     def other_runs(self) -> "list[RunFolder]":
         """The runs of the rest of an ensemble."""
-        from transformer_mt.runs.folder import open_model
+        from transformer_mt.run_folder import open_model
 
         return [open_model(model, *self.languages) for model in self.ensemble]
 

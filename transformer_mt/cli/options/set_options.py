@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from transformer_mt.corpora.evaluation_sets import EvaluationSet
     from transformer_mt.corpora.held_out import AnySet
     from transformer_mt.evaluation.external_metric import ExternalMetric
-    from transformer_mt.runs.folder import RunFolder
+    from transformer_mt.run_folder import RunFolder
 
 
 def add_evaluation_sets(parser: argparse.ArgumentParser) -> None:

@@ -49,7 +49,7 @@ def facts(models: list[Path], settings: dict[str, Any], files: dict[str, str | N
 
     Standard input is not among them: it cannot be read twice.
     """
-    from transformer_mt.runs.folder import RunFolder
+    from transformer_mt.run_folder import RunFolder
 
     facts_by_name = {
         f"the setting {name}": json.dumps(value, ensure_ascii=False) for name, value in settings.items()

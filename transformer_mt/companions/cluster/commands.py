@@ -21,7 +21,7 @@ def add_arguments(parser: Parser) -> None:
 
 def _prepare(arguments: argparse.Namespace) -> int:
     from transformer_mt.config.load import load_config
-    from transformer_mt.training.run_data import prepared
+    from transformer_mt.training import prepared
 
     _, data = prepared(load_config(arguments.config, arguments.overrides))
     print(data.location)

@@ -12,7 +12,7 @@ from transformer_mt.config import DecodeConfig
 from transformer_mt.config.error_sentences import sentences
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.runs.folder import open_model
+from transformer_mt.run_folder import open_model
 from transformer_mt.translation.engines.engine import EngineRequest
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator

@@ -38,7 +38,7 @@ from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
-from transformer_mt.runs.folder import parent_of
+from transformer_mt.run_folder import parent_of
 from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.settings.language import check_language
 from transformer_mt.terms.glossary_file import read_glossary

@@ -7,7 +7,6 @@ from typing import Any
 
 from pydantic import Field, ValidationError, field_validator
 
-from transformer_mt.api import train
 from transformer_mt.companions.lab.old_folders import start_over
 from transformer_mt.companions.lab.origin import record_origin
 from transformer_mt.companions.lab.synthetic import (
@@ -33,9 +32,10 @@ from transformer_mt.errors import InputError
 from transformer_mt.files import digest
 from transformer_mt.locks import set_aside
 from transformer_mt.messages import say
-from transformer_mt.runs.folder import RunFolder, after_training, facts_of
+from transformer_mt.run_folder import RunFolder, after_training, facts_of
 from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.settings.section import Conflict, Section
+from transformer_mt.training import train
 from transformer_mt.translation.translator import Translator
 
 

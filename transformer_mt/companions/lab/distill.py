@@ -13,7 +13,6 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_mt.api import train
 from transformer_mt.companions.exchange.export.ctranslate2_support import reasons_against
 from transformer_mt.companions.exchange.export.export import export
 from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
@@ -42,8 +41,9 @@ from transformer_mt.files import write_text
 from transformer_mt.markdown import table
 from transformer_mt.messages import say
 from transformer_mt.ranks import LONG_TIMEOUT, Ranks
-from transformer_mt.runs.folder import RunFolder, after_training, facts_of
+from transformer_mt.run_folder import RunFolder, after_training, facts_of
 from transformer_mt.settings.filter import FilterConfig
+from transformer_mt.training import train
 from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator

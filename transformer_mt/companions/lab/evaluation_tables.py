@@ -12,7 +12,7 @@ from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.run_evaluation import RunEvaluation
 from transformer_mt.files import to_json
 from transformer_mt.messages import say
-from transformer_mt.runs.folder import parent_of
+from transformer_mt.run_folder import parent_of
 
 
 def add_options(parser: Parser) -> None:

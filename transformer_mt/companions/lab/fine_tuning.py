@@ -10,7 +10,7 @@ from transformer_mt.evaluation.metrics import metrics_by_test
 from transformer_mt.evaluation.seen_share import SEEN_NOTE, SystemRecord
 from transformer_mt.markdown import table, with_names
 from transformer_mt.messages import say
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.direction import can_translate
 
 OF_PARENT = "parent-"

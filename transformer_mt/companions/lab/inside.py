@@ -19,7 +19,7 @@ from transformer_mt.data.batches.batch import make_batch
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS
 from transformer_mt.errors import InputError
 from transformer_mt.model.transformer import Transformer
-from transformer_mt.runs.folder import open_model
+from transformer_mt.run_folder import open_model
 from transformer_mt.search.beam import BeamSettings, BestFirst, Continuations, beam_search
 from transformer_mt.translation.engines.torch_engine import TorchEngine, load_model
 from transformer_mt.translation.translator import Translator

@@ -9,7 +9,7 @@ from typing import Any
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_text
 from transformer_mt.messages import say
-from transformer_mt.runs.folder import facts_of
+from transformer_mt.run_folder import facts_of
 
 
 def check_origin(file: Path, facts: Mapping[str, str], origin: Path) -> None:

@@ -25,8 +25,8 @@ from transformer_mt.files import write_text
 from transformer_mt.locks import set_aside
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import duration, time_left
-from transformer_mt.runs.folder import RunFolder, facts_of
-from transformer_mt.training.state.config_changes import changed_keys
+from transformer_mt.run.config_changes import changed_keys
+from transformer_mt.run_folder import RunFolder, facts_of
 
 # Seconds between lines that say how far the jobs are.
 _SAY_EVERY = 60.0

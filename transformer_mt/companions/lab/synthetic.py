@@ -29,7 +29,7 @@ from transformer_mt.locks import FolderLock
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.ranks import Ranks
-from transformer_mt.runs.folder import origin_of
+from transformer_mt.run_folder import origin_of
 from transformer_mt.settings.filter import FilterConfig
 from transformer_mt.text.hashes import sentence_key, text_key
 from transformer_mt.text.lines import count_lines, cut_to_whole_lines, read_lines

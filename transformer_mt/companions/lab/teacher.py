@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from transformer_mt.companion import hooks
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.translator import Translator
 

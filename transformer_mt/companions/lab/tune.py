@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt import checkpoint
-from transformer_mt.api import train
 from transformer_mt.companions.wizard.lengths import lengths_of
 from transformer_mt.companions.wizard.plan import plan_training
 from transformer_mt.config import Config
@@ -27,7 +26,8 @@ from transformer_mt.config.load import load_config
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.locks import FolderLock, lock_folder
 from transformer_mt.messages import say
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
+from transformer_mt.training import train
 
 SEEDS = 3
 """Trainings of the config and of the winner, by which they are compared."""

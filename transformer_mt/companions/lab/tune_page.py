@@ -17,7 +17,7 @@ from transformer_mt.evaluation.metrics import metrics_by_test
 from transformer_mt.files import write_text
 from transformer_mt.locks import wait_for_folder
 from transformer_mt.markdown import table
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 
 
 def finish(search: Tuning) -> str:

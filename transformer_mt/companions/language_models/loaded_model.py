@@ -10,7 +10,7 @@ from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.device import choose_device, use_device
 from transformer_mt.errors import InputError
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.engines.torch_engine import load_model
 
 

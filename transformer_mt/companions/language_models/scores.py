@@ -25,7 +25,7 @@ from transformer_mt.evaluation.classifier import Classifier
 from transformer_mt.evaluation.metric import Score
 from transformer_mt.evaluation.seen_share import SeenShare, SystemRecord
 from transformer_mt.files import to_json, write_text
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.settings.objective import Objective
 from transformer_mt.text.pair import Pair
 from transformer_mt.version import RESULTS

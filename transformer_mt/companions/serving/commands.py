@@ -12,7 +12,7 @@ from transformer_mt.cli.options.model_options import ModelRequest, add_engine, a
 from transformer_mt.cli.options.references import FileOf, add_references_by_direction, direction_of
 from transformer_mt.companions.serving.option_variables import words_of_environment
 from transformer_mt.errors import InputError, Setting
-from transformer_mt.runs.folder import after_training
+from transformer_mt.run_folder import after_training
 
 if TYPE_CHECKING:
     from transformer_mt.translation.translator import Translator
@@ -170,7 +170,7 @@ def _check_served(wanted: list[tuple[str, str]], served: list[tuple[str, str]]) 
 
 def _directions(model: Path, wanted: list[tuple[str, str]]) -> list[dict[str, str]]:
     """The options for each direction, or each that is wanted, of a model with several; none for others."""
-    from transformer_mt.runs.folder import UnknownLanguageError, check_translates, open_model
+    from transformer_mt.run_folder import UnknownLanguageError, check_translates, open_model
 
     named: dict[str, str] = {}  # of a model that does not say its languages
     try:
@@ -231,7 +231,7 @@ class _Equipment:
 
 
 def _direction_served(model: Path, options: dict[str, str]) -> tuple[str, str]:
-    from transformer_mt.runs.folder import open_model
+    from transformer_mt.run_folder import open_model
 
     data = open_model(model, options.get("from"), options.get("to")).config().data
     return options.get("from", data.source_lang), options.get("to", data.target_lang)

@@ -14,7 +14,7 @@ from transformer_mt.corpora.toy import ToyCorpus
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.files import write_text
-from transformer_mt.runs.folder import RunFolder, parent_of
+from transformer_mt.run_folder import RunFolder, parent_of
 
 # Measured on captions (docs/measurements/adapting.md): more epochs of few pairs only forget more.
 _EPOCHS = ((3_000, 10.0), (30_000, 5.0), (300_000, 3.0))

@@ -6,7 +6,7 @@ import numpy as np
 
 from transformer_mt.config import Config
 from transformer_mt.data.batches.mixture import Mixture
-from transformer_mt.training.run_data import prepared
+from transformer_mt.training import prepared
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from transformer_mt.data.batches.packing import RowShape, plan_packed_epoch
 from transformer_mt.device import choose_device, choose_precision
 from transformer_mt.errors import InputError
 from transformer_mt.memory import free_memory, peak_memory, reset_peak
-from transformer_mt.training.batch_budget import largest_budget, trial_batch
+from transformer_mt.run.batch_budget import largest_budget, trial_batch
 from transformer_mt.update.acceleration import is_compiled
 
 # Pairs whose lengths are enough to make typical batches of.

@@ -11,7 +11,7 @@ from typing import Any
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, Setting
-from transformer_mt.runs.folder import RunFolder, check_translates
+from transformer_mt.run_folder import RunFolder, check_translates
 from transformer_mt.translation.engines.ctranslate2_engine import (
     CTranslate2Engine,
     check_settings,

@@ -21,7 +21,7 @@ from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.model.build_model import build_model
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.recorder import AttentionRecorder
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.search.beam import BeamSettings, SpecialIds, Step, beam_search
 from transformer_mt.search.constrained import Allotted
 from transformer_mt.search.ensemble import Ensemble

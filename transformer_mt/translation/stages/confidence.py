@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.familiarity import Familiarity
 from transformer_mt.translation.result import Translation
 from transformer_mt.translation.stages.stage import Stage

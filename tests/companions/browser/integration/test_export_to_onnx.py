@@ -75,7 +75,7 @@ def test_a_missing_library_is_named(tiny_run, tmp_path, cli, monkeypatch, module
 
 def test_an_imported_vocabulary_is_refused(tiny_run, tmp_path):
     from transformer_mt.errors import InputError
-    from transformer_mt.runs.folder import RunFolder
+    from transformer_mt.run_folder import RunFolder
 
     run = RunFolder(tiny_run)
     model, tokenizer = load_model(run, run.config())

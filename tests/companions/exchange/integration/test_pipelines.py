@@ -156,7 +156,7 @@ def test_a_published_script_runs(here, script):
 
 def test_the_translations_are_those_of_the_translator(here):
     texts = ["The dog sleeps.", "A cat sees 3 birds."]
-    from transformer_mt.runs.folder import open_model
+    from transformer_mt.run_folder import open_model
 
     translator = Translator.load(open_model(OPUS).path).with_settings(beam=3)
     expected = [{"translation_text": result.translation} for result in translator.translate(texts)]

@@ -11,9 +11,9 @@ import sacrebleu
 
 from transformer_mt.config import load_config
 from transformer_mt.corpora import toy
-from transformer_mt.runs.folder import RunFolder
-from transformer_mt.training.setup import open_run
-from transformer_mt.training.validate import publish
+from transformer_mt.run.validation import publish
+from transformer_mt.run_folder import RunFolder
+from transformer_mt.training import open_run
 
 SOURCES = [
     "The dog sleeps.",

@@ -12,7 +12,7 @@ from transformer_mt import Translator
 from transformer_mt.companions.lab.inside import beam_steps, gradients, look_inside
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS
 from transformer_mt.errors import InputError
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.engines.torch_engine import load_model
 
 PAGE = (ROOT / "docs/how_to/look_inside.md").read_text(encoding="utf-8")

@@ -7,11 +7,11 @@ import pytest
 
 from tests.conftest import train_interrupted
 from tests.helpers.engines import TableEngine
-from transformer_mt.api import train
 from transformer_mt.companions.lab.robustness import forms, measure
 from transformer_mt.config import load_config
 from transformer_mt.corpora.evaluation_sets import EvaluationSet as Sentences
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.training import train
 from transformer_mt.translation.translator import Translator
 
 SENTENCES = [

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import ROOT
 from transformer_mt import load_config
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 
 optuna = pytest.importorskip("optuna", reason="optuna is not installed")
 SHORT = {"max_updates": 18, "validate_every": 18, "save_every": 18, "warmup": 4, "validate_sentences": 8}

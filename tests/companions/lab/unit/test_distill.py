@@ -18,7 +18,7 @@ from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError
-from transformer_mt.runs.folder import RunFolder, makers_of
+from transformer_mt.run_folder import RunFolder, makers_of
 from transformer_mt.settings.filter import FilterConfig
 
 pytest.importorskip("ctranslate2")

@@ -22,7 +22,7 @@ from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences, keys
 from transformer_mt.data.vocabulary.given_tokenizer import settle
 from transformer_mt.errors import InputError
 from transformer_mt.locks import lock_folder
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 
 SWEEP = {
     "base": "tiny.yaml",

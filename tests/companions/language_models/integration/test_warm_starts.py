@@ -11,7 +11,7 @@ from tests.helpers.command import run_command
 from tests.helpers.companions import needs
 from transformer_mt.config.load import load_config
 from transformer_mt.config.public_model import Halves
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 
 pytestmark = needs("exchange")
 

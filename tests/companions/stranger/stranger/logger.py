@@ -1,6 +1,6 @@
 """A log in another form."""
 
-from transformer_mt.training.reporting.loggers import Logger, scalars
+from transformer_mt.run.loggers import Logger, scalars
 
 
 class Csv(Logger):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 
 
 def open_link(model, languages, config):

@@ -25,7 +25,7 @@ from transformer_mt.config import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.evaluation.seen_share import SystemRecord
 from transformer_mt.files import read_objects
-from transformer_mt.runs.folder import RunFolder, makers_of
+from transformer_mt.run_folder import RunFolder, makers_of
 
 PAIRS = dict(list(toy.generate("train", 400))[:24])
 ENGLISH = list(PAIRS)

@@ -11,7 +11,7 @@ from transformer_mt.config import load_config
 from transformer_mt.config.dump import dump_config
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 
 
 @pytest.fixture

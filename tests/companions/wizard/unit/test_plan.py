@@ -13,7 +13,7 @@ from transformer_mt.companions.wizard.update_memory import update_memory
 from transformer_mt.config import Config
 from transformer_mt.config.resolve import updates_of_epochs
 from transformer_mt.errors import InputError
-from transformer_mt.training.batch_budget import longest_batch
+from transformer_mt.run.batch_budget import longest_batch
 
 VOCABULARY = 8000
 

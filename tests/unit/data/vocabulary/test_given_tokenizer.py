@@ -8,13 +8,13 @@ import yaml
 from sentencepiece import sentencepiece_model_pb2
 
 from tests.conftest import TINY
-from transformer_mt.api import train
 from transformer_mt.config import load_config
 from transformer_mt.config.resolve import Known
 from transformer_mt.corpora import toy
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer, settle
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.errors import InputError
+from transformer_mt.training import train
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 LINES = [side for pair in toy.generate("train", 800) for side in pair]

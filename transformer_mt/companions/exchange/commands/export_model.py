@@ -52,7 +52,7 @@ def add_arguments(parser: Parser) -> None:
 
 def _export(arguments: argparse.Namespace) -> int:
     from transformer_mt.companions.exchange.export.export import export
-    from transformer_mt.runs.folder import open_model
+    from transformer_mt.run_folder import open_model
 
     if arguments.extras and arguments.to != "ctranslate2":
         raise InputError(

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 from transformer_mt.config import Config, DataConfig, DecodeConfig
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.result import Translation
 
 

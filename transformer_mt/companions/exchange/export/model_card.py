@@ -20,9 +20,9 @@ from transformer_mt.data.cleaning.drop_reasons import READ, REASONS
 from transformer_mt.evaluation.outputs import is_of_search
 from transformer_mt.evaluation.seen_share import UNKNOWN
 from transformer_mt.markdown import table
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run.report import facts_table, test_scores, tests_table
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.text.languages import base_code, is_natural
-from transformer_mt.training.reporting.run_report import facts_table, test_scores, tests_table
 from transformer_mt.version import __version__
 
 _DIRECTIONS = 12  # that are named

@@ -5,7 +5,7 @@ import shutil
 
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.messages import say
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 
 
 def make_own_export(run: RunFolder, is_asked: bool = False) -> None:

@@ -15,7 +15,7 @@ from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.held_out import AnySet, held_out_file
 from transformer_mt.corpora.imported import ImportedCorpus
 from transformer_mt.data.vocabulary.tokenizer import tokenizer_files
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 
 CONFIG, HELD_OUT, SEEN = "config", "held-out", "seen"
 EXTRAS = {

@@ -27,7 +27,7 @@ from transformer_mt.corpora.evaluation_sets import evenly_spaced, read_set
 from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import check_is_new, write_text
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.text.languages import base_code, is_natural
 from transformer_mt.text.lines import read_lines
 from transformer_mt.translation.engines.torch_engine import load_model

@@ -20,7 +20,7 @@ from transformer_mt.companions.exchange.export.shared_files import shared_config
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.config.dump import dump_config
 from transformer_mt.files import write_text
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.engines.choice import SAME_SEARCH
 from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2, supported_settings
 from transformer_mt.translation.result import Translation

@@ -26,7 +26,7 @@ from transformer_mt.data.vocabulary.sentencepiece_file import tokenizer_settings
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import check_is_new, write_text
 from transformer_mt.messages import say
-from transformer_mt.runs.folder import RunFolder, UnknownLanguageError
+from transformer_mt.run_folder import RunFolder, UnknownLanguageError
 
 
 def import_model(

@@ -24,7 +24,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
 from transformer_mt.locks import wait_for_folder
 from transformer_mt.model.build_model import build_model
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 
 _FORMAT = 2  # of the runs in the cache
 _SAME = (

@@ -12,7 +12,7 @@ from transformer_mt.config import Config
 from transformer_mt.config.public_model import Halves, PublicModel
 from transformer_mt.locks import wait_for_folder
 from transformer_mt.messages import say
-from transformer_mt.runs.folder import RunFolder, UnknownLanguageError
+from transformer_mt.run_folder import RunFolder, UnknownLanguageError
 from transformer_mt.version import __version__
 
 # The files of a model: the key in the cache changes with them, and with nothing else beside them.

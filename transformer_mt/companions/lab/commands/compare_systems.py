@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from transformer_mt.config import Config
     from transformer_mt.corpora.evaluation_sets import EvaluationSet
     from transformer_mt.evaluation.metric import Metric
-    from transformer_mt.runs.folder import RunFolder
+    from transformer_mt.run_folder import RunFolder
 
 # Pairs of each training corpus whose words are counted: half a minute.
 _MOST_COUNTED = 1_000_000
@@ -98,7 +98,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     if arguments.html and not Path(arguments.html).absolute().parent.is_dir():
         raise InputError(f"{arguments.html}: must be in a folder that exists")
     from transformer_mt.companions.lab.comparison import check_names, compare
-    from transformer_mt.runs.folder import open_model
+    from transformer_mt.run_folder import open_model
 
     named = _systems(arguments.systems)
     check_names([system.name for system in named], arguments.significance)
@@ -184,7 +184,7 @@ def _short_name(path: Path) -> str:
 
 def _run_with(path: Path) -> "RunFolder | None":
     """The run in whose folder `evaluate` wrote the file."""
-    from transformer_mt.runs.folder import RunFolder
+    from transformer_mt.run_folder import RunFolder
 
     run = RunFolder(path.resolve().parent.parent)
     return run if run.translations_file(path.stem) == path.resolve() and run.is_run else None
@@ -232,7 +232,7 @@ def _translated(
     from transformer_mt.companions.lab.system_files import read_translations
     from transformer_mt.companions.lab.translated import translated
     from transformer_mt.evaluation.seen_share import SystemRecord
-    from transformer_mt.runs.folder import open_model
+    from transformer_mt.run_folder import open_model
 
     for system in named:  # before any work
         if not system.is_model and len(system.paths) != len(tests):
@@ -268,7 +268,7 @@ def _translated(
 def _searches(system: _Named) -> list[str]:
     """The search of each file, in words: `evaluate` wrote it, or it is not known."""
     from transformer_mt.companions.lab.comparison import NOT_KNOWN
-    from transformer_mt.runs.folder import facts_of
+    from transformer_mt.run_folder import facts_of
 
     facts = [facts_of(path.with_suffix(".scores.json")) if _run_with(path) else {} for path in system.paths]
     return [of_file.get("search", NOT_KNOWN) for of_file in facts]

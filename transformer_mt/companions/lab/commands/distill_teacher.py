@@ -60,7 +60,7 @@ def _distill(arguments: argparse.Namespace) -> int:
     from transformer_mt.companions.lab.distill import DistillationPlan, distill
     from transformer_mt.companions.lab.synthetic import REJECTED_FLAGS, PairSelection
     from transformer_mt.companions.lab.teacher import is_described
-    from transformer_mt.runs.folder import open_model
+    from transformer_mt.run_folder import open_model
     from transformer_mt.settings.filter import FilterConfig
 
     if has_ranks() and is_described(Path(arguments.teacher)):

@@ -55,7 +55,7 @@ def _attention(arguments: argparse.Namespace) -> int:
     if arguments.engine == "ctranslate2":
         raise InputError("attention can only be plotted with --engine torch, but the engine is ctranslate2")
     output = _picture(arguments.output) if arguments.output else None
-    from transformer_mt.runs.folder import RunFolder
+    from transformer_mt.run_folder import RunFolder
 
     run, kind = RunFolder(arguments.model), arguments.kind or "cross"
     if run.config_file.exists() and (alone := run.config().model.kind) in ("encoder", "decoder"):
@@ -97,7 +97,7 @@ def _look(arguments: argparse.Namespace) -> "AttentionMaps":
 def _curves(arguments: argparse.Namespace) -> int:
     output = _picture(arguments.output)
     from transformer_mt.companions.lab.pictures import curves
-    from transformer_mt.runs.folder import RunFolder
+    from transformer_mt.run_folder import RunFolder
 
     runs = list(map(RunFolder, arguments.runs))
     for run in runs:

@@ -11,7 +11,7 @@ from transformer_mt.data.batches.batch import Batch
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.runs.folder import open_model, parent_of
+from transformer_mt.run_folder import open_model, parent_of
 from transformer_mt.settings.section import Section
 from transformer_mt.translation.engines.torch_engine import load_model
 from transformer_mt.update.loss import CrossEntropy, Forward, Loss, Predictions

@@ -31,7 +31,7 @@ def add_arguments(parser: Parser) -> None:
 
 def _complete(arguments: argparse.Namespace) -> int:
     keys = given(arguments, "decode.")
-    from transformer_mt.runs.folder import RunFolder
+    from transformer_mt.run_folder import RunFolder
 
     decode = RunFolder(arguments.model).config(keys).decode
     check_searches(DecodeConfig, "decode.", keys, decode.search)

@@ -13,7 +13,7 @@ from tests.helpers.command import run_command
 from transformer_mt.companions.exchange.export.export import export
 from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
 from transformer_mt.errors import WorkError
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 
 pytest.importorskip("ctranslate2")
 

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("ctranslate2")
 
 from tests.conftest import ROOT
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.translator import Translator
 
 

@@ -13,7 +13,7 @@ from tests.helpers.public_models import write_marian, write_nllb
 from transformer_mt import Translator
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError
-from transformer_mt.runs.folder import open_model
+from transformer_mt.run_folder import open_model
 
 LINES = [english for english, _ in toy.generate("test", 30)]
 

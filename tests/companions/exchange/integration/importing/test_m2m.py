@@ -20,7 +20,7 @@ from transformer_mt.companions.exchange.importing.import_model import Languages,
 from transformer_mt.corpora import toy
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS
 from transformer_mt.errors import InputError
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.engines.torch_engine import load_model
 
 PLAIN = {"split_sentences": False, "protect_usual": False, "lowercase_capitals": False}
@@ -200,8 +200,8 @@ def new_language(tmp_path):
 
 
 def test_a_new_language_begins_as_one_like_it_and_new_pieces_as_what_they_were(new_language, no_pictures):
-    from transformer_mt.runs.folder import parent_of
-    from transformer_mt.training.setup import open_run
+    from transformer_mt.run_folder import parent_of
+    from transformer_mt.training import open_run
 
     config = load_config(new_language / "child.yaml")
     parent = parent_of(config)

@@ -20,7 +20,7 @@ from transformer_mt.companions.exchange.importing.import_model import Languages,
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK
 from transformer_mt.errors import InputError
 from transformer_mt.model.interface import NEVER
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.engines.torch_engine import load_model
 
 VARIANTS = {

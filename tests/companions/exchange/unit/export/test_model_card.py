@@ -14,7 +14,7 @@ from transformer_mt.companions.exchange.export.model_card import _few
 from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
 from transformer_mt.config.dump import dump_config
 from transformer_mt.config.load import load_config
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 
 TRAIN = (
     "data.train=[{toy: train, size: 1500, name: toys, license: CC0-1.0}, "

@@ -11,7 +11,7 @@ pytest.importorskip("babel")
 from transformer_mt.companions.exchange.export.export import export
 from transformer_mt.companions.exchange.export.to_argos import ToArgos
 from transformer_mt.errors import InputError
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.result import Translation
 
 

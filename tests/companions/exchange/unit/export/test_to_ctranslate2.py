@@ -24,7 +24,7 @@ from transformer_mt.cpu import has_exact_int8_products
 from transformer_mt.data.vocabulary.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.model.build_model import build_model
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.engines.ctranslate2_engine import CTranslate2Engine
 from transformer_mt.translation.engines.engine import Request
 from transformer_mt.translation.engines.torch_engine import TorchEngine, load_model

@@ -15,7 +15,7 @@ from transformer_mt.config.model_section import AttentionConfig, ScoresConfig
 from transformer_mt.corpora import toy
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.engines.torch_engine import load_model
 
 KINDS = [

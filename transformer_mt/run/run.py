@@ -22,13 +22,13 @@ from transformer_mt.messages import say
 from transformer_mt.model.build_model import build_model
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.ranks import Ranks
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run.averaging import Averaging, MovingAverage
+from transformer_mt.run.config_changes import changed_keys
+from transformer_mt.run.log import MetricsLog, TimeEstimate
+from transformer_mt.run.progress import Progress
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.settings.part import part_title
 from transformer_mt.settings.section import OF_RUN, Mark
-from transformer_mt.training.reporting.announcements import MetricsLog, TimeEstimate
-from transformer_mt.training.state.averaging import Averaging, MovingAverage
-from transformer_mt.training.state.config_changes import changed_keys
-from transformer_mt.training.state.progress import Progress
 from transformer_mt.update.adaptation import is_partial, split, whole
 from transformer_mt.update.optimizer import load_optimizer_tensors, optimizer_tensors
 from transformer_mt.update.sharding import full_weights, load_full_weights

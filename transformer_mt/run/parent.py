@@ -22,7 +22,7 @@ from transformer_mt.files import write_text
 from transformer_mt.messages import messages_to, say
 from transformer_mt.model.interface import NEVER
 from transformer_mt.ranks import Ranks
-from transformer_mt.runs.folder import RunFolder, makers_of, parent_of
+from transformer_mt.run_folder import RunFolder, makers_of, parent_of
 from transformer_mt.settings.objective import label_piece
 from transformer_mt.text.languages import base_code
 from transformer_mt.update.adaptation import trains_embeddings

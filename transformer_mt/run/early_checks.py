@@ -26,14 +26,14 @@ from transformer_mt.evaluation.metrics import build_metrics
 from transformer_mt.model.build_model import build_model
 from transformer_mt.parts import is_ours, load_part
 from transformer_mt.ranks import Ranks
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run.config_changes import refuse_different_ranks, report_changes
+from transformer_mt.run.loggers import check_loggers
+from transformer_mt.run.validation import validation_metrics
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.settings.language import check_language
 from transformer_mt.settings.part import parts_named
 from transformer_mt.terms.glossary_file import read_glossary
 from transformer_mt.text.pair import Pair
-from transformer_mt.training.reporting.loggers import check_loggers
-from transformer_mt.training.state.config_changes import refuse_different_ranks, report_changes
-from transformer_mt.training.validate import validation_metrics
 from transformer_mt.translation.direction import can_translate
 from transformer_mt.translation.stages.build_stages import brought_stage
 from transformer_mt.update.build_updater import build_loss

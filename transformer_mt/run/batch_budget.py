@@ -15,7 +15,7 @@ from transformer_mt.data.preparation.prepared_data import PreparedData
 from transformer_mt.device import choose_precision
 from transformer_mt.errors import WorkError
 from transformer_mt.memory import free_memory, peak_memory, reset_peak
-from transformer_mt.training.state.run import model_for
+from transformer_mt.run.run import model_for
 from transformer_mt.update.adaptation import adapt
 from transformer_mt.update.build_updater import build_trial_updater
 

@@ -10,7 +10,7 @@ from transformer_mt import checkpoint
 from transformer_mt.checkpoint import CheckpointError
 from transformer_mt.config import TrainConfig
 from transformer_mt.messages import say
-from transformer_mt.training.state.progress import Progress
+from transformer_mt.run.progress import Progress
 from transformer_mt.update.sharding import copy_full, on_cpu
 
 

@@ -1,4 +1,4 @@
-"""The folder of a run, or of an exported model: which file is where, how each is read, how a MODEL is opened."""
+"""The folder of a run, or of an exported model: its files, how each is read, how a MODEL is opened."""
 
 import json
 import math

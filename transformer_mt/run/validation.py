@@ -31,16 +31,11 @@ from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.ranks import Ranks
-from transformer_mt.runs.folder import usage_of
-from transformer_mt.training.reporting.announcements import (
-    check_validations,
-    check_weights,
-    diverged,
-    is_out_of_bounds,
-)
-from transformer_mt.training.reporting.run_report import write_report
-from transformer_mt.training.state.progress import is_better
-from transformer_mt.training.state.run import Run
+from transformer_mt.run.announcements import check_validations, check_weights, diverged, is_out_of_bounds
+from transformer_mt.run.progress import is_better
+from transformer_mt.run.report import write_report
+from transformer_mt.run.run import Run
+from transformer_mt.run_folder import usage_of
 from transformer_mt.translation.result import Options, Translation
 from transformer_mt.translation.translator import Translator
 from transformer_mt.update.adaptation import averaged, is_partial, whole

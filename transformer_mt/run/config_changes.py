@@ -8,7 +8,7 @@ from transformer_mt.config.keys import flat, marks
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say
 from transformer_mt.ranks import Ranks
-from transformer_mt.runs.folder import RunFolder
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.settings.section import Mark
 from transformer_mt.update.build_updater import build_loss
 

@@ -23,7 +23,7 @@ from transformer_mt.evaluation.outputs import NOT_ITS_OWN, kept_tables, matches_
 from transformer_mt.files import write_text
 from transformer_mt.markdown import table
 from transformer_mt.messages import say
-from transformer_mt.runs.folder import RunFolder, facts_of
+from transformer_mt.run_folder import RunFolder, facts_of
 from transformer_mt.version import __version__
 
 _NAMES = {
