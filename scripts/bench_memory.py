@@ -47,8 +47,8 @@ def _config(pairs: int) -> "Config":
 def _train(pairs: int, updates: int) -> None:
     import torch
 
+    from transformer_mt.data.batches.batch import Rows
     from transformer_mt.data.batches.batching import TrainingBatches
-    from transformer_mt.data.batches.rows import Rows
     from transformer_mt.data.preparation.prepare import prepare
     from transformer_mt.device import keep_freed_memory
     from transformer_mt.model.build_model import build_model

@@ -170,9 +170,8 @@ class ManyPairs:
 
 def plan_many() -> None:
     """Plan two windows of a thousand million pairs; prints seconds and the memory before and after, in GB."""
-    from transformer_mt.data.batches.batching import TrainingBatches
-    from transformer_mt.data.batches.mixture import Mixture, num_windows
-    from transformer_mt.data.batches.rows import Rows
+    from transformer_mt.data.batches.batch import Rows
+    from transformer_mt.data.batches.batching import Mixture, TrainingBatches, num_windows
 
     def peak() -> float:
         status = Path("/proc/self/status").read_text(encoding="utf-8")  # getrusage has the parent's, too

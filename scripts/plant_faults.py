@@ -15,9 +15,9 @@ from pathlib import Path
 
 from transformer_mt.companions.inspection.checks import LeakCheck
 from transformer_mt.companions.inspection.inspect import CorpusReport, build_checks, inspect_corpus
-from transformer_mt.text.hashes import sentence_key
+from transformer_mt.text.key_set import sentence_key
 from transformer_mt.text.languages import LanguageIdentifier
-from transformer_mt.text.pair import Pair
+from transformer_mt.text.lines import Pair
 
 _FRENCH = [
     "Le chien traverse la rue devant la vieille maison.", "Nous avons mangé du pain avec nos amis hier soir.",

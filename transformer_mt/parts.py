@@ -57,20 +57,20 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "constant": "transformer_mt.update.schedule:ConstantRate",
     },
     "metric": {
-        "BLEU": "transformer_mt.evaluation.sacrebleu_metrics:bleu",
-        "chrF": "transformer_mt.evaluation.sacrebleu_metrics:chrf",
-        "chrF++": "transformer_mt.evaluation.sacrebleu_metrics:chrf_plus_plus",
-        "TER": "transformer_mt.evaluation.sacrebleu_metrics:ter",
-        "spBLEU": "transformer_mt.evaluation.sacrebleu_metrics:spbleu",
-        "exact match": "transformer_mt.evaluation.error_rates:exact_match",
-        "WER": "transformer_mt.evaluation.error_rates:wer",
-        "CER": "transformer_mt.evaluation.error_rates:cer",
+        "BLEU": "transformer_mt.evaluation.metrics:bleu",
+        "chrF": "transformer_mt.evaluation.metrics:chrf",
+        "chrF++": "transformer_mt.evaluation.metrics:chrf_plus_plus",
+        "TER": "transformer_mt.evaluation.metrics:ter",
+        "spBLEU": "transformer_mt.evaluation.metrics:spbleu",
+        "exact match": "transformer_mt.evaluation.metrics:exact_match",
+        "WER": "transformer_mt.evaluation.metrics:wer",
+        "CER": "transformer_mt.evaluation.metrics:cer",
     },
     "logger": {
         "tensorboard": "transformer_mt.run.loggers:TensorBoard",
         "wandb": "transformer_mt.run.loggers:WeightsAndBiases",
     },
-    "preparation_engine": {"local": "transformer_mt.data.preparation.preparation_stage:LocalEngine"},
+    "preparation_engine": {"local": "transformer_mt.data.preparation.store:LocalEngine"},
 }
 
 
@@ -109,7 +109,7 @@ KINDS: Mapping[Kind, KindFacts] = {
     "metric": KindFacts(
         "evaluate.metrics, train.monitor",
         "evaluate_config, target_lang",
-        "transformer_mt.evaluation.metric:Metric",
+        "transformer_mt.evaluation.metrics:Metric",
     ),
     "logger": KindFacts("train.loggers", "folder, config, step", "transformer_mt.run.loggers:Logger"),
     "preparation_engine": KindFacts("data.preparation.engine", ""),

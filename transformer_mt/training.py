@@ -19,24 +19,22 @@ from transformer_mt import checkpoint
 from transformer_mt.checkpoint import Checkpoint
 from transformer_mt.config import Config
 from transformer_mt.config.dump import dump_config
-from transformer_mt.config.guided_alignment import needs_links
 from transformer_mt.config.resolve import DataFacts, Known, resolve, updates_of_epochs
+from transformer_mt.config.train_section import needs_links
 from transformer_mt.corpora.evaluation_sets import evenly_spaced
 from transformer_mt.corpora.held_out import as_lines, held_out_file
 from transformer_mt.corpora.seen_sentences import Sentences
-from transformer_mt.data.alignment.aligner import import_thot
-from transformer_mt.data.batches.batching import TrainingBatches
-from transformer_mt.data.batches.prefetch import BatchPrefetcher
+from transformer_mt.data.batches.batching import BatchPrefetcher, TrainingBatches
 from transformer_mt.data.changes.change import Change
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.preparation.prepared_data import PreparedData
+from transformer_mt.data.preparation.training_links import import_thot
 from transformer_mt.data.vocabulary.given_tokenizer import settle, vocabulary_facts
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.device import choose_device, is_asynchronous, keep_freed_memory, use_device
 from transformer_mt.errors import InputError, Interrupted, Setting, WorkError
-from transformer_mt.evaluation.sacrebleu_metrics import build_bleu
-from transformer_mt.files import write_text
-from transformer_mt.locks import FolderLock, lock_folder, set_aside
+from transformer_mt.evaluation.metrics import build_bleu
+from transformer_mt.files import FolderLock, lock_folder, set_aside, write_text
 from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.ranks import Ranks

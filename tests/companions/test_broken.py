@@ -12,7 +12,7 @@ ENTRY = "from transformer_mt.companion import Command, Companion\ncompanion = Co
 PARTS = """
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.data.changes.change import Change
-from transformer_mt.evaluation.metric import MeanMetric
+from transformer_mt.evaluation.metrics import MeanMetric
 from transformer_mt.model.variants.attention_scores import AttentionScore
 from transformer_mt.model.variants.position_bias import PositionBias
 from transformer_mt.settings.section import Section

@@ -142,14 +142,14 @@ def test_two_ranks_end_with_the_weights_of_one_process(one, two):
 
 def prepare_in_blocks_of(rows: int) -> None:
     """Each process says which blocks it encodes."""
-    from transformer_mt.data.preparation import encode_blocks, split
+    from transformer_mt.data.preparation import clean, encode_blocks
 
     def saying(self, number, run=encode_blocks.EncodeBlocks.run):
         sys.stderr.write(f"rank {os.environ['RANK']} encodes block {number}\n")
         sys.stderr.flush()
         run(self, number)
 
-    split.BLOCK, encode_blocks.EncodeBlocks.run = rows, saying
+    clean.BLOCK, encode_blocks.EncodeBlocks.run = rows, saying
 
 
 def test_the_first_rank_of_a_machine_prepares_with_all_its_cores(folder, one):

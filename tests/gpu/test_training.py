@@ -11,9 +11,8 @@ from tests.unit.training.test_muon import jordans_iteration
 from transformer_mt import train
 from transformer_mt.config import TrainConfig
 from transformer_mt.config.load import load_config
-from transformer_mt.data.batches.batching import TrainingBatches
-from transformer_mt.data.batches.prefetch import BatchPrefetcher
-from transformer_mt.data.batches.rows import Rows
+from transformer_mt.data.batches.batch import Rows
+from transformer_mt.data.batches.batching import BatchPrefetcher, TrainingBatches
 from transformer_mt.ranks import Ranks
 from transformer_mt.run.batch_budget import find_budget, longest_batch, peak_memory, reset_peak
 from transformer_mt.run.run import random_states, restore_random_states

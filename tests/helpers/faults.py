@@ -90,12 +90,12 @@ def small_blocks(patch: pytest.MonkeyPatch, **sizes: int) -> None:
     `share` of keys in blocks, `sample` of rows that the vocabulary is learnt from, `aligned` rows that an
     aligner learns from.
     """
-    from transformer_mt.data.preparation import clean, sample, split, training_links
+    from transformer_mt.data.preparation import clean, encode_blocks, training_links
 
     places: dict[str, tuple[Any, str]] = {
-        "rows": (split, "BLOCK"),
+        "rows": (clean, "BLOCK"),
         "share": (clean, "_SHARE"),
-        "sample": (sample, "ROWS"),
+        "sample": (encode_blocks, "ROWS"),
         "aligned": (training_links, "ALIGNED"),
     }
     for name, size in sizes.items():
@@ -117,10 +117,10 @@ def loss_chunks(patch: pytest.MonkeyPatch, tokens: int) -> None:
 
 def translated_at_a_time(patch: pytest.MonkeyPatch, lines: int) -> None:
     """Translate texts in chunks of so many lines, until the test ends."""
-    from transformer_mt.translation import chunk_size
+    from transformer_mt.translation import translator
 
     for name in ("_LEAST", "_MOST"):
-        patch.setattr(chunk_size, name, lines)
+        patch.setattr(translator, name, lines)
 
 
 def instead_of_training(patch: pytest.MonkeyPatch, train: Callable[..., Any]) -> None:
@@ -183,10 +183,10 @@ def system_memory(patch: pytest.MonkeyPatch, files: dict[str, list[str]], reside
 
 def work_of_others(patch: pytest.MonkeyPatch, *readings: tuple[float, float]) -> None:
     """Let the clock and the seconds that other programs worked be these, one reading after the other."""
-    from transformer_mt import other_programs
+    from transformer_mt import processes
 
     remaining = iter(readings)
-    patch.setattr(other_programs, "_used_by_others", lambda: next(remaining))
+    patch.setattr(processes, "_used_by_others", lambda: next(remaining))
 
 
 def parts_of_one_position(patch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,9 @@ import torch
 
 from transformer_mt.config import TrainConfig
 from transformer_mt.config.model_section import ModelConfig
-from transformer_mt.data.batches.batch import make_batch, make_packed_batch
+from transformer_mt.data.batches.batch import Rows, make_batch, make_packed_batch
 from transformer_mt.data.batches.encoded_pairs import Column
 from transformer_mt.data.batches.packing import RowShape, packed_rows
-from transformer_mt.data.batches.rows import Rows
 from transformer_mt.model.build_model import build_model
 from transformer_mt.ranks import Ranks
 from transformer_mt.update.loss import CrossEntropy

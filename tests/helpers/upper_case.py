@@ -6,7 +6,7 @@ from tests.conftest import TINY
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.config.tokenizer_section import TokenizerConfig
 from transformer_mt.data.vocabulary.tokenizer import EOS, Tokenizer
-from transformer_mt.search.hypothesis import Hypothesis
+from transformer_mt.search.beam import Hypothesis
 from transformer_mt.translation.translator import Translator
 
 

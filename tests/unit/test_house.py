@@ -19,8 +19,8 @@ CORE = [path for path in MODULES if PACKAGE / "companions" not in path.parents]
 
 # Modules that everything but the model may import; they import one another only.
 SMALL = {
-    "cache", "checkpoint", "companion", "cpu", "device", "errors", "files", "locks", "markdown", "memory",
-    "messages", "other_programs", "parts", "plots", "processes", "progress_bar", "ranks", "version",
+    "checkpoint", "companion", "cpu", "device", "errors", "files", "markdown", "memory",
+    "messages", "parts", "plots", "processes", "progress_bar", "ranks", "version",
 }  # fmt: skip
 
 

@@ -5,8 +5,8 @@ import time
 import pytest
 
 from tests.helpers.faults import cores, work_of_others
-from transformer_mt import other_programs
-from transformer_mt.other_programs import OtherPrograms
+from transformer_mt import processes
+from transformer_mt.processes import OtherPrograms
 
 
 @pytest.mark.parametrize(
@@ -33,13 +33,13 @@ def test_nothing_is_said_of_a_moment(monkeypatch):
 def test_a_busy_loop_of_this_process_is_not_others_work():
     """Others may run while this test does: they have at most what its own half second leaves."""
     own = time.process_time()
-    clock, used = other_programs._used_by_others()
+    clock, used = processes._used_by_others()
     while time.process_time() - own < 0.5:
         pass
-    later, used_later = other_programs._used_by_others()
-    assert -0.1 < used_later - used <= (later - clock) * other_programs.usable_cores() - 0.5 + 0.1
+    later, used_later = processes._used_by_others()
+    assert -0.1 < used_later - used <= (later - clock) * processes.usable_cores() - 0.5 + 0.1
 
 
 def test_nothing_is_said_where_the_system_has_no_such_numbers(monkeypatch, tmp_path):
-    monkeypatch.setattr(other_programs, "Path", lambda name: tmp_path / "missing")
+    monkeypatch.setattr(processes, "Path", lambda name: tmp_path / "missing")
     assert OtherPrograms().note(600.0) == ""

@@ -6,9 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from transformer_mt.cli.options.arguments import Parser
-from transformer_mt.cli.options.model_options import ModelRequest, add_model, add_search, load_translator
-from transformer_mt.cli.options.ranks import translating_together
-from transformer_mt.cli.options.references import add_references
+from transformer_mt.cli.options.model_options import (
+    ModelRequest,
+    add_model,
+    add_references,
+    add_search,
+    load_translator,
+    translating_together,
+)
 from transformer_mt.cli.options.set_options import (
     add_evaluation_sets,
     add_external,
@@ -25,11 +30,11 @@ if TYPE_CHECKING:
     from transformer_mt.config import Config
     from transformer_mt.corpora.evaluation_sets import EvaluationSet
     from transformer_mt.evaluation.alignment_error import HandLinks
-    from transformer_mt.evaluation.metric import Metric, Score
+    from transformer_mt.evaluation.metrics import Metric, Score
     from transformer_mt.evaluation.run_evaluation import RunEvaluation
-    from transformer_mt.evaluation.seen_share import SeenShare
+    from transformer_mt.evaluation.set_evaluation import SeenShare
     from transformer_mt.run_folder import RunFolder
-    from transformer_mt.translation.expected_quality import Expected
+    from transformer_mt.translation.scoring import Expected
 
 _ABOUT = (
     "Translate the config's test sets or the given files, and print the metrics of evaluate.metrics with "

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from transformer_mt.cli.options.arguments import Parser, positive
-from transformer_mt.cli.options.model_options import add_model, add_search, load_translator
-from transformer_mt.cli.options.ranks import translating_together
-from transformer_mt.cli.options.references import add_references
+from transformer_mt.cli.options.model_options import (
+    add_model,
+    add_references,
+    add_search,
+    load_translator,
+    translating_together,
+)
 from transformer_mt.cli.translating import resume
-from transformer_mt.cli.translating.memory_out import memory_out
-from transformer_mt.cli.translating.option_checks import check_options
-from transformer_mt.cli.translating.request import TranslateRequest
+from transformer_mt.cli.translating.request import TranslateRequest, check_options, memory_out
 from transformer_mt.companion import resolve
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing, to_json
@@ -133,7 +135,7 @@ def _translate_chunks(
     chunks: Iterator[list[bytes]],
     files: ExitStack,
 ) -> None:
-    from transformer_mt.translation.expected_quality import ExpectedQuality
+    from transformer_mt.translation.scoring import ExpectedQuality
 
     prefixes = _prefixes(request)
     done = _lines_done(request, translator) if request.resume else 0
@@ -171,7 +173,7 @@ def _options(request: TranslateRequest) -> "Options":
 def _chunks(request: TranslateRequest, files: ExitStack) -> Iterator[list[bytes]]:
     """Chunks of lines to translate. From a pipe or terminal, a chunk has the lines available so far."""
     from transformer_mt.text.lines import open_bytes, read_ready
-    from transformer_mt.translation.chunk_size import ChunkSize
+    from transformer_mt.translation.translator import ChunkSize
 
     if request.text:
         if any("\n" in text for text in request.text):

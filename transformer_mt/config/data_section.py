@@ -5,19 +5,104 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from transformer_mt.config.augment import AugmentConfig
-from transformer_mt.config.preparation import PreparationConfig
-from transformer_mt.config.pretraining import DenoiseConfig, MaskedLmConfig
 from transformer_mt.corpora.corpus import Corpus, Languages
 from transformer_mt.corpora.corpus_kinds import EvaluationCorpus, TrainingCorpus, kind_of
 from transformer_mt.corpora.held_out import AnySet
 from transformer_mt.corpora.hub import HubCorpus
-from transformer_mt.settings.filter import FilterConfig
-from transformer_mt.settings.language import Language
-from transformer_mt.settings.objective import BY_KIND, MASK, OF_TEXT, Objective, label_piece
+from transformer_mt.settings.corpus_keys import (
+    AS,
+    BY_KIND,
+    MASK,
+    OF_TEXT,
+    TERM,
+    TERM_END,
+    FilterConfig,
+    Language,
+    Objective,
+    TermsConfig,
+    label_piece,
+)
 from transformer_mt.settings.part import PartName, PartOf
-from transformer_mt.settings.section import Changeable, Conflict, Location, Positive, Section, one_of
-from transformer_mt.settings.terms_section import AS, TERM, TERM_END, TermsConfig
+from transformer_mt.settings.section import (
+    Changeable,
+    Conflict,
+    Location,
+    Positive,
+    Probability,
+    Section,
+    one_of,
+)
+
+
+class AugmentConfig(Section):
+    """Probabilities of changes, sampled again for each pair and epoch. A pair may get several changes."""
+
+    upper: Probability = 0.0
+    """Both sides in capitals."""
+    title: Probability = 0.0
+    """Both sides in title case."""
+    lower: Probability = 0.0
+    """The source in lower case."""
+    punctuation: Probability = 0.0
+    """Both sides without the final mark, or with it doubled or tripled."""
+    typos: Probability = 0.0
+    """The source with misspelled words."""
+
+    def conflicts(self) -> Iterator[Conflict]:
+        if (total := self.upper + self.title + self.lower) > 1:
+            yield (
+                "data.augment.upper, title and lower must sum to at most 1, as a pair gets one of them, "
+                f"but are {total:g}"
+            )
+
+    @property
+    def is_on(self) -> bool:
+        """True if anything is changed."""
+        return any(self.model_dump().values())
+
+
+class PreparationConfig(Section):
+    """Engine and folder of the preparation of large corpora."""
+
+    engine: Annotated[PartName, PartOf("preparation_engine")] = PartName("local")
+    """Processes on this machine (local), or what a companion brings: ray is tasks on the Ray cluster
+    of RAY_ADDRESS, by default the one this machine belongs to (`local` starts one here), and needs `folder`.
+    """
+    folder: str | None = None
+    """Folder for prepared data, which all machines can access: a path, or a URL such as s3://bucket/prepared;
+    by default the cache.
+    """
+
+    def conflicts(self) -> Iterator[Conflict]:
+        if self.engine != "local" and self.folder is None:
+            yield (
+                f"engine: {self.engine} needs the key folder: a path that all machines see, or a URL such as "
+                "s3://bucket/prepared"
+            )
+
+
+class DenoiseConfig(Section):
+    """Noise of the objective `denoise`, sampled again in each epoch (Lewis et al. 2020, section 2.2; the
+    defaults are those of Liu et al. 2020). The sentences of a text are shuffled.
+    """
+
+    mask: float = Field(0.35, ge=0.0, lt=1.0)
+    """Share of the words to hide, in spans with one <mask> each."""
+    span: float = Field(3.5, ge=1.0, le=100.0)
+    """Mean length of a span in words (Poisson); one of length 0 inserts a <mask>."""
+
+
+class MaskedLmConfig(Section):
+    """Masks of the objective `masked_lm` (Devlin et al. 2019, section 3.1)."""
+
+    mask: float = Field(0.15, gt=0.0, lt=1.0)
+    """Share of the tokens to predict: of these, 80 % become <mask>, 10 % another token, and 10 % stay.
+    """
+    next_sentence: bool = False
+    """Append to each text the next one of its document or, with probability 0.5, a random one; the first
+    token predicts which it is. A blank line ends a document.
+    """
+
 
 if TYPE_CHECKING:
     LanguagePieces = Literal["auto", "both"] | bool

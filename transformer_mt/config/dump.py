@@ -9,8 +9,8 @@ import yaml
 from pydantic import BaseModel
 
 from transformer_mt.config.keys import CORPORA, keys
+from transformer_mt.config.load import Loader
 from transformer_mt.config.root import Config
-from transformer_mt.config.yaml_loader import Loader
 from transformer_mt.settings.part import PartName
 from transformer_mt.settings.section import THOUSANDS
 

@@ -9,11 +9,9 @@ from pydantic import Field
 
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing, sample_digest
-from transformer_mt.settings.filter import FilterConfig
-from transformer_mt.settings.language import Language
-from transformer_mt.settings.objective import OF_TEXT, Objective
+from transformer_mt.settings.corpus_keys import OF_TEXT, FilterConfig, Language, Objective
 from transformer_mt.settings.section import Conflict, Section, pattern
-from transformer_mt.text.pair import Pair
+from transformer_mt.text.lines import Pair
 
 TAG = pattern(r"^(>?[^>\s]\S*|>)$", "one word that does not begin with >>")
 """A piece before a source; those that begin with `>>` are for languages."""

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.files import DISK_ERRORS, fsync, write_text
-from transformer_mt.locks import wait_for_folder
+from transformer_mt.files import DISK_ERRORS, fsync, wait_for_folder, write_text
 from transformer_mt.progress_bar import show_progress
 
 _TRIES = 6

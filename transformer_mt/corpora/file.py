@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from transformer_mt.corpora.corpus import Corpus, Languages
-from transformer_mt.corpora.moses import read_moses_zip
+from transformer_mt.corpora.opus import read_moses_zip
 from transformer_mt.corpora.remote import facts_of, is_url, matching
 from transformer_mt.corpora.tables import (
     TWO_COLUMNS,
@@ -22,8 +22,7 @@ from transformer_mt.corpora.tmx import read_tmx
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
 from transformer_mt.settings.section import Conflict
-from transformer_mt.text.compressed import COMPRESSED, without_compression
-from transformer_mt.text.pair import Pair
+from transformer_mt.text.lines import COMPRESSED, Pair, without_compression
 
 
 def _check_columns(columns: Any) -> Any:

@@ -14,10 +14,10 @@ from pydantic import Field
 
 from transformer_mt.corpora.corpus import Corpus, EvaluationSentence, Languages
 from transformer_mt.errors import InputError
-from transformer_mt.settings.objective import Objective
+from transformer_mt.settings.corpus_keys import Objective
 from transformer_mt.settings.section import Positive, Section
-from transformer_mt.text.hashes import splitmix64
-from transformer_mt.text.pair import Pair
+from transformer_mt.text.key_set import splitmix64
+from transformer_mt.text.lines import Pair
 
 # Different salts: the validation and the test set are independent samples.
 _SALTS = {"test": 0x9E3779B97F4A7C15, "valid": 0xBF58476D1CE4E5B9}

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from transformer_mt.corpora.corpus import Corpus, Languages
 from transformer_mt.errors import InputError
-from transformer_mt.settings.language import Language
-from transformer_mt.text.pair import Pair
+from transformer_mt.settings.corpus_keys import Language
+from transformer_mt.text.lines import Pair
 
 
 class ImportedCorpus(Corpus):

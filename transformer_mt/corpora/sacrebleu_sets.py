@@ -10,8 +10,7 @@ from pydantic import Field
 from transformer_mt.corpora.corpus import Corpus, EvaluationSentence, Languages
 from transformer_mt.errors import InputError
 from transformer_mt.settings.section import Conflict
-from transformer_mt.text.lines import read_lines
-from transformer_mt.text.pair import Pair
+from transformer_mt.text.lines import Pair, read_lines
 
 
 class SacrebleuCorpus(Corpus):

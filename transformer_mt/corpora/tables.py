@@ -11,8 +11,7 @@ from transformer_mt.corpora.remote import is_url, open_file
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing
 from transformer_mt.messages import say_once
-from transformer_mt.text.lines import read_lines
-from transformer_mt.text.pair import Pair
+from transformer_mt.text.lines import Pair, read_lines
 
 Columns = list[str] | list[int]
 """Source and target column, by name or by number from 1 on."""

@@ -6,9 +6,7 @@ from typing import ClassVar
 
 from transformer_mt.corpora.corpus import Corpus, Languages
 from transformer_mt.settings.section import Conflict
-from transformer_mt.text.compressed import without_compression
-from transformer_mt.text.lines import read_lines
-from transformer_mt.text.pair import Pair
+from transformer_mt.text.lines import Pair, read_lines, without_compression
 
 _OTHER_FORMATS = (".tsv", ".csv", ".jsonl", ".json", ".parquet", ".tmx", ".zip")
 

@@ -6,9 +6,8 @@ from typing import Any
 
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say_once
-from transformer_mt.text.compressed import DAMAGED
 from transformer_mt.text.languages import base_code, hyphenated
-from transformer_mt.text.lines import open_bytes
+from transformer_mt.text.lines import DAMAGED, open_bytes
 
 # Inline elements whose content is formatting code of the original document, not text.
 _CODES = {"bpt", "ept", "it", "ph", "ut"}

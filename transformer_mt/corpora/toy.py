@@ -15,30 +15,69 @@ import random
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from transformer_mt.corpora.corpus import Corpus, Languages
-from transformer_mt.corpora.toy_words import (
-    ADJECTIVES,
-    CONJUNCTIONS,
-    DITRANSITIVE,
-    INTRANSITIVE,
-    MODALS,
-    NUMBERS,
-    PERSONS,
-    PLACES,
-    PRONOUNS,
-    SPEECH,
-    THINGS,
-    TIMES,
-    TRANSITIVE,
-    Noun,
-    Verb,
-)
 from transformer_mt.errors import InputError
 from transformer_mt.settings.section import Positive
-from transformer_mt.text.hashes import text_key
-from transformer_mt.text.pair import Pair
+from transformer_mt.text.key_set import text_key
+from transformer_mt.text.lines import Pair
+
+
+@dataclass(frozen=True)
+class Noun:
+    """English singular and plural; German singular, plural, and gender (m, f, n)."""
+
+    en: str
+    en_plural: str
+    de: str
+    de_plural: str
+    gender: str
+
+
+@dataclass(frozen=True)
+class Verb:
+    """English infinitive, third person, participle; German first and third person, infinitive, participle,
+    auxiliary.
+
+    No verb here has a separable prefix, and the German plural is the infinitive.
+    """
+
+    en: str
+    en_third: str
+    en_participle: str
+    de_first: str
+    de_third: str
+    de: str
+    de_participle: str
+    auxiliary: str = "haben"
+
+
+Row = tuple[str, ...]
+
+
+def _tables() -> dict[str, list[Row]]:
+    """The rows of each table in toy_words.txt."""
+    tables: dict[str, list[Row]] = {}
+    for line in Path(__file__).with_name("toy_words.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            rows = tables.setdefault(line.strip("[]"), [])
+        elif line and not line.startswith("#"):
+            rows.append(tuple(line.split("\t")))
+    return tables
+
+
+_TABLES = _tables()
+PERSONS, THINGS = ([Noun(*row) for row in _TABLES[name]] for name in ("PERSONS", "THINGS"))
+PLACES = [(en, de, Noun(*noun)) for en, de, *noun in _TABLES["PLACES"]]
+TRANSITIVE, DITRANSITIVE, INTRANSITIVE, SPEECH = (
+    [Verb(*row) for row in _TABLES[name]] for name in ("TRANSITIVE", "DITRANSITIVE", "INTRANSITIVE", "SPEECH")
+)
+ADJECTIVES, MODALS, PRONOUNS, TIMES, NUMBERS, CONJUNCTIONS = (
+    _TABLES[name] for name in ("ADJECTIVES", "MODALS", "PRONOUNS", "TIMES", "NUMBERS", "CONJUNCTIONS")
+)
+
 
 VERSION = 1  # raise it when a change alters any generated sentence
 

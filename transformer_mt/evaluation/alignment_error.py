@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transformer_mt.errors import InputError
-from transformer_mt.evaluation.metric import Score
-from transformer_mt.text.lines import read_lines
-from transformer_mt.text.pair import Pair
+from transformer_mt.evaluation.metrics import Score
+from transformer_mt.text.lines import Pair, read_lines
 from transformer_mt.translation.alignment import align_segment, words_between_spaces
 from transformer_mt.translation.translator import Translator
 

@@ -11,14 +11,19 @@ from transformer_mt.config import EvaluateConfig
 from transformer_mt.corpora.corpus import EvaluationSentence
 from transformer_mt.corpora.evaluation_sets import evenly_spaced
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.evaluation.metric import Metric, Statistics
-from transformer_mt.evaluation.metrics import build_metrics
+from transformer_mt.evaluation.metrics import Metric, Statistics, build_metrics
 from transformer_mt.files import to_json, write_text
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.run_folder import RunFolder
-from transformer_mt.translation.familiarity import MOST_BITS, Familiarity, Usual, bits_per_letter
 from transformer_mt.translation.result import Options
-from transformer_mt.translation.stages.confidence import Calibration, TextErrors
+from transformer_mt.translation.stages.confidence import (
+    MOST_BITS,
+    Calibration,
+    Familiarity,
+    TextErrors,
+    Usual,
+    bits_per_letter,
+)
 from transformer_mt.translation.translator import Translator
 
 LEAST = 50

@@ -8,11 +8,10 @@ import torch
 
 from transformer_mt.config import Config
 from transformer_mt.data.batches.batch import make_encoder_batch
-from transformer_mt.data.vocabulary.numbering import BOS, EOS
-from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.settings.objective import label_piece
+from transformer_mt.settings.corpus_keys import label_piece
 from transformer_mt.translation.engines.engine import batches
 
 _BATCH_TOKENS = 8192

@@ -18,7 +18,7 @@ from typing import IO
 import numpy as np
 
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.evaluation.metric import MeanMetric, References, Statistics
+from transformer_mt.evaluation.metrics import MeanMetric, References, Statistics
 from transformer_mt.messages import say
 
 _MOST_SECONDS = 1800.0

@@ -8,10 +8,14 @@ from transformer_mt.config import Config
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.alignment_error import HandLinks, alignment_error
-from transformer_mt.evaluation.metric import Metric
-from transformer_mt.evaluation.outputs import NOT_ITS_OWN, keep_table
-from transformer_mt.evaluation.seen_share import SystemRecord
-from transformer_mt.evaluation.set_evaluation import Evaluation, evaluate
+from transformer_mt.evaluation.metrics import Metric
+from transformer_mt.evaluation.set_evaluation import (
+    NOT_ITS_OWN,
+    Evaluation,
+    SystemRecord,
+    evaluate,
+    keep_table,
+)
 from transformer_mt.messages import say
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.translator import Translator

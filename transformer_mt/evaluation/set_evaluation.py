@@ -1,25 +1,239 @@
-"""Translate a test set, score it, and keep both with the model."""
+"""The evaluation of one test set: translations, scores, what was seen in training, and notes."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from transformer_mt.config import EvaluateConfig
+import numpy as np
+
+from transformer_mt.config import DecodeConfig, EvaluateConfig
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
-from transformer_mt.errors import WorkError
-from transformer_mt.evaluation.metric import Metric, Score
-from transformer_mt.evaluation.metrics import build_metrics, corpus_scores, tokenised_note
-from transformer_mt.evaluation.seen_share import SeenShare
-from transformer_mt.evaluation.set_notes import notes_on_set
-from transformer_mt.evaluation.term_rate import term_rates
+from transformer_mt.corpora.seen_sentences import Sentences, keys_of
+from transformer_mt.errors import InputError, WorkError
+from transformer_mt.evaluation.metrics import (
+    Metric,
+    References,
+    Score,
+    build_metrics,
+    corpus_scores,
+    tokenised_note,
+)
 from transformer_mt.files import digest, to_json, write_text
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
-from transformer_mt.run_folder import RunFolder
-from transformer_mt.translation.expected_quality import Expected, ExpectedQuality
+from transformer_mt.run_folder import RunFolder, facts_of
+from transformer_mt.terms.glossary import Glossary
+from transformer_mt.text.key_set import near_text, pair_key, sentence_key
+from transformer_mt.text.languages import LanguageIdentifier, is_natural, script_share
+from transformer_mt.text.lines import read_lines
 from transformer_mt.translation.result import Options
+from transformer_mt.translation.scoring import Expected, ExpectedQuality
 from transformer_mt.translation.translator import Translator
 from transformer_mt.version import RESULTS
+
+_FEW, _MANY = 0.05, 0.3
+"""The shares of a set from which on a note is given: of copies and repetitions, and of another language."""
+_LEAST_OF_SCRIPT = 0.3
+_LOOKED_AT = 200
+"""Sentences whose language is identified, which takes a millisecond each."""
+
+
+def notes_on_set(test: EvaluationSet, languages: tuple[str, str]) -> Iterator[str]:
+    """A line for each thing that is wrong with the set; `languages` are its source and its target."""
+    total = len(test.sentences)
+
+    def note(count: int, what: str) -> str:
+        return f"note: {test.corpus}: {count:,} of {total:,} {what}"
+
+    empty = {
+        "sources": sum(not src.strip() for src in test.sources),
+        "references": sum(not any(text.strip() for text in texts) for texts in test.references),
+    }
+    yield from (note(count, f"{side} are empty") for side, count in empty.items() if count)
+    pairs = [(src, "\n".join(references)) for src, references in test.sentences if src.strip()]
+    repeated = len(pairs) - len({pair_key(pair) for pair in pairs})
+    if repeated > _FEW * total:
+        yield note(repeated, "sentences are repeated, with the same references")
+    copies = sum(near_text(src) == near_text(reference) for src, reference in pairs)
+    if copies > _FEW * total and all(map(is_natural, languages)):
+        yield note(copies, "references copy the source")
+    for side, language in zip(("sources", "references"), languages):
+        texts = [text for pair in pairs if (text := pair[side == "references"]).strip()]
+        texts = texts[:: -(-len(texts) // _LOOKED_AT) or 1]
+        wrong = sum(_is_in_another(text, language) for text in texts)
+        if wrong > _MANY * len(texts):
+            yield f"note: {test.corpus}: {wrong / len(texts):.0%} of the {side} are likely not {language}"
+
+
+def _is_in_another(text: str, language: str) -> bool:
+    """True if the text is clearly in another language, judged by its script and, if py3langid is installed
+    (extra `clean`), its words.
+    """
+    share = script_share(text, language)
+    if share is not None and share < _LEAST_OF_SCRIPT:
+        return True
+    try:
+        identifier = LanguageIdentifier()
+        return identifier.knows(language) and identifier.is_other(text, language)
+    except InputError:  # not installed
+        return False
+
+
+def term_rates(
+    glossary: Glossary, sources: Sequence[str], translations: Sequence[str], references: References
+) -> list[Score]:
+    """Shares in percent of the terms, of those that a source and one of its references have: as they stand in
+    the glossary, and in any inflected form. None where there are no such terms.
+    """
+    exact = any_form = total = lines = 0
+    for source, translation, targets in zip(sources, translations, references):
+        terms = max((glossary.in_both(source, target) for target in targets), key=len, default=[])
+        total, lines = total + len(terms), lines + bool(terms)
+        exact += sum(glossary.is_rendered(term, translation, exactly=True) for term in terms)
+        any_form += sum(glossary.is_rendered(term, translation) for term in terms)
+    if not total:
+        return []
+    counted = f"of {total:,} terms in {lines:,} sentences"
+    return [
+        Score("terms", 100 * any_form / total, f"in any form, {counted}"),
+        Score("terms as they stand", 100 * exact / total, counted),
+    ]
+
+
+NOT_ITS_OWN = "other-"
+"""Before the names of test sets that something else than the model alone translated, or with another tag."""
+
+
+def is_of_search(scores: dict[str, Any], decode: DecodeConfig) -> bool:
+    """True if the scores that are kept with a model are of this search, whose `auto` may be any value: what
+    `evaluate --beam 1` keeps is of another one.
+    """
+    wanted = decode.model_dump(mode="json")
+    used = scores.get("decode", wanted)
+    return all(value in ("auto", used.get(key)) for key, value in wanted.items())
+
+
+def keep_table(folder: RunFolder, name: str, title: str, table: str, weights: str) -> None:
+    """Keep a table about the run's model with it, whose `weights` had this digest; its report shows it.
+    WorkError if the folder takes none.
+    """
+    try:
+        folder.evaluation.mkdir(exist_ok=True)
+        write_text(folder.evaluation / name, table)
+        facts = {"weights": weights, "title": title}
+        write_text(_facts_file(folder, name), to_json(facts) + "\n")
+    except OSError as error:
+        raise WorkError(f"{folder}: the table could not be written: {error.strerror}") from None
+
+
+def kept_tables(folder: RunFolder) -> list[tuple[str, str]]:
+    """Title and text of the tables kept with the run's present model."""
+    tables = []
+    for file in sorted(folder.evaluation.glob("*.md")):
+        facts = _facts_file(folder, file.name)
+        if matches_model(facts, folder):
+            title = str(facts_of(facts).get("title", file.stem))
+            tables.append((title, file.read_text(encoding="utf-8")))
+    return tables
+
+
+def _facts_file(folder: RunFolder, name: str) -> Path:
+    return folder.evaluation / f"{name}.json"
+
+
+def matches_model(file: Path, folder: RunFolder) -> bool:
+    """True if a JSON file about a model was written for the weights that the run's folder has now. Compares
+    the digest in the file, which is None where another model translated, too, as in an ensemble.
+    """
+    weights = folder.weights_digest()
+    return weights is not None and facts_of(file).get("weights") == weights
+
+
+def rows_of(file: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a file of translations."""
+    for number, line in enumerate(read_lines(str(file)), start=1):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict) or not isinstance(row.get("translation"), str):
+            raise InputError(
+                f"{file}:{number}: must be a JSON object with a translation, but is {line[:60]!r}"
+            )
+        if "\\ud" in line.lower() and _has_lone_surrogate(row):
+            raise InputError(
+                f"{file}:{number}: must be text, but has half of a surrogate pair; write it again"
+            )
+        yield row
+
+
+def _has_lone_surrogate(row: dict[str, Any]) -> bool:
+    try:
+        to_json(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+SEEN_NOTE = (
+    "seen: the share of sentences that the system, or a model it derives from, was trained or validated on; "
+    "?: not recorded"
+)
+
+
+UNKNOWN = "?"
+"""The share of a system that has no full record, and is not known to have seen a sentence."""
+
+
+@dataclass(frozen=True)
+class SeenShare:
+    """The part of a test set that is known to a system."""
+
+    count: int
+    total: int
+    is_complete: bool
+    """False where the system, or a model it is made of, has not recorded all that it was trained on."""
+
+    def __str__(self) -> str:
+        if not self.count:
+            return "0 %" if self.is_complete else UNKNOWN
+        return f"{'' if self.is_complete else '≥ '}{max(0.1, 100 * self.count / self.total):.1f} %"
+
+    @property
+    def to_keep(self) -> str:
+        """For a file of scores; empty where surely nothing of the set is known to the system."""
+        return "" if self.is_complete and not self.count else str(self)
+
+    @property
+    def in_words(self) -> str:
+        """For a line about a set; empty where nothing of it is known to the system."""
+        return (
+            f"{self.count:,} of {self.total:,} sentences seen before, in training, validation or a memory"
+            if self.count
+            else ""
+        )
+
+
+class SystemRecord:
+    """The sentences that one system was trained on: a run, or several that translate together."""
+
+    def __init__(self, runs: Sequence[RunFolder], texts: Iterable[str] = ()) -> None:
+        """`texts` are those that the system looks up while it translates, such as a memory's."""
+        records = [run.seen() for run in runs]
+        known = [record for record in records if record is not None]
+        self._sentences = [part for record in known for part in (record.own, record.inherited)]
+        self._sentences.append(Sentences(trained=keys_of(texts)))
+        self.is_complete = len(known) == len(runs) and all(record.is_complete for record in known)
+
+    def share(self, test: EvaluationSet) -> SeenShare:
+        """The share of the test set's sentences that the system knows."""
+        keys = [sentence_key(src) for src in test.sources]
+        knows = [part.knows(test.sentences) | part.validated.has(keys) for part in self._sentences]
+        known = np.any(knows, axis=0)
+        return SeenShare(int(known.sum()), len(test.sentences), self.is_complete)
+
 
 _SHOWN_PROBLEMS = 10
 """Problems of a test set that are shown; a model that has learnt little has one in many lines."""

@@ -5,9 +5,7 @@ from itertools import chain
 from pathlib import Path
 
 from transformer_mt.corpora.file import FileCorpus
-from transformer_mt.text.compressed import without_compression
-from transformer_mt.text.lines import read_lines
-from transformer_mt.text.pair import Pair
+from transformer_mt.text.lines import Pair, read_lines, without_compression
 
 
 class TranslationMemory:

@@ -12,7 +12,27 @@ from transformer_mt.model.kernels.dropout import dropout as drop
 from transformer_mt.model.kernels.fast_attention import fast_attention
 from transformer_mt.model.masks import Positions
 from transformer_mt.model.norm import RMSNorm
-from transformer_mt.model.recorder import AttentionRecorder
+
+
+class AttentionRecorder:
+    """Collects the weights of some attentions during the calls it is given to.
+
+    It is an argument, so that several threads can record one model. The weights are computed by the plain
+    formula in addition to the fused path: without a recorder nothing is slower.
+    """
+
+    def __init__(self, *attentions: nn.Module) -> None:
+        self._seen: dict[nn.Module, list[Tensor]] = {attention: [] for attention in attentions}
+
+    def wants(self, attention: nn.Module) -> bool:
+        return attention in self._seen
+
+    def add(self, attention: nn.Module, weights_BHTS: Tensor) -> None:
+        self._seen[attention].append(weights_BHTS)
+
+    def of(self, attention: nn.Module) -> list[Tensor]:
+        """The weights (B, H, T, S) of each of its calls, oldest first."""
+        return self._seen[attention]
 
 
 def attention_weights(q_BHTK: Tensor, k_BHSK: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:

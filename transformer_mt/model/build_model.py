@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformer_mt.companion import Kind, shown
 from transformer_mt.config.build_part import part_class, part_settings
 from transformer_mt.config.model_section import ModelConfig
-from transformer_mt.data.vocabulary.numbering import EOS
+from transformer_mt.data.vocabulary.tokenizer import EOS
 from transformer_mt.errors import InputError
 from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.interface import TranslationModel, alignment_layer

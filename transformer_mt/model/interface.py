@@ -4,9 +4,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from transformer_mt.model.attention import MultiHeadAttention
+from transformer_mt.model.attention import AttentionRecorder, MultiHeadAttention
 from transformer_mt.model.masks import Packing
-from transformer_mt.model.recorder import AttentionRecorder
 
 NEVER = -1e9
 """A bias of the output that leaves its piece no probability, and no gradient."""

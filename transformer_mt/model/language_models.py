@@ -8,10 +8,9 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from transformer_mt.model.attention import MultiHeadAttention
+from transformer_mt.model.attention import AttentionRecorder, MultiHeadAttention
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.masks import Layout, Packing, attend_to
-from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.model.state import DecoderState
 from transformer_mt.model.transformer import Decoder, Embedding, Encoder, initialise
 

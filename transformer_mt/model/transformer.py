@@ -5,22 +5,61 @@ beam), N = B x W rows.
 """
 
 import math
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_mt.model.attention import MultiHeadAttention
-from transformer_mt.model.cut_off import without_cut_off_tokens
+from transformer_mt.model.attention import AttentionRecorder, MultiHeadAttention
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.model.kernels.dropout import Dropout
-from transformer_mt.model.layer_drop import LayerDrop
+from transformer_mt.model.kernels.dropout import Dropout, dropout
 from transformer_mt.model.masks import Layout, Packing, attend_to
 from transformer_mt.model.positions import LearnedPositions
-from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.model.state import DecoderState, LayerState
+
+
+class LayerDrop(nn.Module):
+    """Leaves out a layer with the probability p, in training, for each sentence or packed row by itself (Fan
+    et al. 2020, section 3). The layer is computed all the same: so all ranks and graphs compute alike.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, before_BTD: Tensor, after_BTD: Tensor) -> Tensor:
+        if not self.training or not self.p:
+            return after_BTD
+        is_kept_B11 = dropout(torch.ones_like(before_BTD[:, :1, :1]), self.p) > 0
+        return torch.where(is_kept_B11, after_BTD, before_BTD)
+
+
+_of_this_thread = threading.local()
+
+
+@contextmanager
+def tokens_cut_off(share: float, kept_below: int) -> Iterator[None]:
+    """Within it, embeddings that this thread looks up are zero with the probability `share`, but for those of
+    ids below `kept_below`: beginnings and ends of sentences.
+    """
+    _of_this_thread.share, _of_this_thread.kept_below = share, kept_below
+    try:
+        yield
+    finally:
+        _of_this_thread.share = 0.0
+
+
+def without_cut_off_tokens(x_BTD: Tensor, ids_BT: Tensor) -> Tensor:
+    """The embeddings of tokens, without positions, with those that are cut off as zeros."""
+    share = getattr(_of_this_thread, "share", 0.0)
+    if not share:
+        return x_BTD
+    is_kept_BT = dropout(torch.ones_like(ids_BT, dtype=x_BTD.dtype), share) > 0
+    return x_BTD * (is_kept_BT | (ids_BT < _of_this_thread.kept_below))[..., None]
 
 
 class FeedForward(nn.Module):

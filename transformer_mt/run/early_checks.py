@@ -12,14 +12,13 @@ import torch
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.build_part import part_settings
 from transformer_mt.corpora.corpus import Corpus
-from transformer_mt.data.alignment.pharaoh import read_links
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.changes.augmentation import unchanged_by
+from transformer_mt.data.preparation.clean import training_pairs
 from transformer_mt.data.preparation.prepared_data import PreparedData
-from transformer_mt.data.preparation.training_pairs import training_pairs
-from transformer_mt.data.vocabulary.composition import COMPOSE
-from transformer_mt.data.vocabulary.lost_letters import lost_letters_notes
-from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer, tokenizer_files
+from transformer_mt.data.preparation.training_links import read_links
+from transformer_mt.data.vocabulary.given_tokenizer import lost_letters_notes
+from transformer_mt.data.vocabulary.tokenizer import COMPOSE, UNK, Tokenizer, tokenizer_files
 from transformer_mt.device import choose_device, choose_precision, use_device
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.evaluation.metrics import build_metrics
@@ -30,11 +29,11 @@ from transformer_mt.run.config_changes import refuse_different_ranks, report_cha
 from transformer_mt.run.loggers import check_loggers
 from transformer_mt.run.validation import validation_metrics
 from transformer_mt.run_folder import RunFolder
-from transformer_mt.settings.language import check_language
+from transformer_mt.settings.corpus_keys import check_language
 from transformer_mt.settings.part import parts_named
 from transformer_mt.terms.glossary_file import read_glossary
-from transformer_mt.text.pair import Pair
-from transformer_mt.translation.direction import can_translate
+from transformer_mt.text.lines import Pair
+from transformer_mt.translation.planner import can_translate
 from transformer_mt.translation.stages.build_stages import brought_stage
 from transformer_mt.update.build_updater import build_loss
 from transformer_mt.update.schedule import build_schedule

@@ -8,7 +8,7 @@ from tqdm import tqdm
 
 from transformer_mt.config import Config, TrainConfig
 from transformer_mt.files import to_json, write_text
-from transformer_mt.other_programs import OtherPrograms
+from transformer_mt.processes import OtherPrograms
 from transformer_mt.progress_bar import duration, terminal, time_left
 from transformer_mt.run.loggers import Loggers
 from transformer_mt.run_folder import RunFolder

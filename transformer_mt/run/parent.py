@@ -15,7 +15,7 @@ from transformer_mt.corpora.corpus import EvaluationSentence
 from transformer_mt.corpora.evaluation_sets import read_set
 from transformer_mt.corpora.seen_sentences import NOTHING_SEEN, SeenSentences, Sentences, keys_of
 from transformer_mt.data.preparation.prepared_data import PreparedData
-from transformer_mt.data.vocabulary.new_pieces import origins
+from transformer_mt.data.vocabulary.given_tokenizer import origins
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
@@ -23,7 +23,7 @@ from transformer_mt.messages import messages_to, say
 from transformer_mt.model.interface import NEVER
 from transformer_mt.ranks import Ranks
 from transformer_mt.run_folder import RunFolder, makers_of, parent_of
-from transformer_mt.settings.objective import label_piece
+from transformer_mt.settings.corpus_keys import label_piece
 from transformer_mt.text.languages import base_code
 from transformer_mt.update.adaptation import trains_embeddings
 

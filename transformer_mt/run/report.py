@@ -17,9 +17,9 @@ from transformer_mt.config import Config, TrainConfig
 from transformer_mt.config.dump import changed_settings
 from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.cpu import cpu_name, usable_cores
-from transformer_mt.data.cleaning.drop_reasons import READ, REASONS
+from transformer_mt.data.cleaning.cleaning_rules import READ, REASONS
 from transformer_mt.errors import InputError
-from transformer_mt.evaluation.outputs import NOT_ITS_OWN, kept_tables, matches_model
+from transformer_mt.evaluation.set_evaluation import NOT_ITS_OWN, kept_tables, matches_model
 from transformer_mt.files import write_text
 from transformer_mt.markdown import table
 from transformer_mt.messages import say

@@ -13,11 +13,11 @@ from transformer_mt import checkpoint
 from transformer_mt.checkpoint import Checkpoint, CheckpointError
 from transformer_mt.config import Config
 from transformer_mt.config.keys import marks
-from transformer_mt.data.batches.prefetch import BatchPrefetcher
+from transformer_mt.data.batches.batching import BatchPrefetcher
 from transformer_mt.data.preparation.prepared_data import PreparedData
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import WorkError
-from transformer_mt.locks import FolderLock
+from transformer_mt.files import FolderLock
 from transformer_mt.messages import say
 from transformer_mt.model.build_model import build_model
 from transformer_mt.model.interface import TranslationModel

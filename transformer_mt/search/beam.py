@@ -6,16 +6,141 @@ tokens.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_mt.search.back_pointers import BackPointers
-from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty, NotFiniteError
 from transformer_mt.search.rules import Rule
-from transformer_mt.search.top_k import top_k
+
+
+class NotFiniteError(ArithmeticError):
+    """The logits of a model were not finite, and a search found nothing."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A finished translation."""
+
+    tokens: list[int]
+    """Without BOS, with EOS."""
+    log_prob: float
+    """Natural logarithm of the probability the model gives it."""
+    score: float
+    """The number that ranks hypotheses: log_prob / length penalty, and what rules add."""
+
+
+@dataclass(frozen=True)
+class LengthPenalty:
+    """The number that log-probabilities are divided by, so that long translations are not at a disadvantage.
+
+    `plain`: length^a, so that a = 0 ranks by probability and a = 1 by the mean log-probability of a token.
+    `gnmt`: ((5 + length) / 6)^a (Wu et al. 2016, equation 14). The length counts EOS.
+    """
+
+    alpha: float = 1.0
+    form: Literal["plain", "gnmt"] = "plain"
+
+    def __call__(self, length: int) -> float:
+        return float(length if self.form == "plain" else (5 + length) / 6) ** self.alpha
+
+
+def ranked(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
+    """Best first."""
+    return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
+
+
+# Columns of a block, whose maximum is compared with those of the other blocks first.
+_BLOCK = 64
+
+
+def top_k(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest values of each row, best first, and their indices; padded with -inf if a row has fewer.
+
+    The k largest lie in the k blocks with the highest maxima. Finding these blocks first takes a third of the
+    time of `topk`.
+    """
+    B, M = values.shape
+    if k == 1:
+        return values.max(dim=1, keepdim=True)
+    if 2 * k * _BLOCK > M:
+        best, index = values.topk(min(k, M), dim=1)
+        missing = k - best.size(1)
+        return F.pad(best, (0, missing), value=-torch.inf), F.pad(index, (0, missing))
+    whole = M - M % _BLOCK
+    head, tail = values[:, :whole].view(B, -1, _BLOCK), values[:, whole:]
+    blocks = head.amax(dim=2).topk(k, dim=1).indices[:, :, None]  # (B, k, 1)
+    inside = torch.arange(_BLOCK, device=values.device)
+    few = torch.cat([head.gather(1, blocks.expand(-1, -1, _BLOCK)).flatten(1), tail], dim=1)
+    columns = torch.cat(
+        [(blocks * _BLOCK + inside).flatten(1), torch.arange(whole, M, device=values.device).expand(B, -1)], 1
+    )
+    best, index = few.topk(k, dim=1)
+    return best, columns.gather(1, index)
+
+
+class BackPointers:
+    """Origins of hypotheses, and those that have ended, for every sentence of the search, on its device."""
+
+    def __init__(self, longest: int, sentences: int, beam: int, device: torch.device | None) -> None:
+        self.parents = torch.zeros(longest, sentences, beam, dtype=torch.int32, device=device)
+        self.tokens = torch.zeros(longest, sentences, beam, dtype=torch.int32, device=device)
+        self.beam = beam
+        self.count = torch.zeros(sentences, dtype=torch.int64, device=device)  # finished hypotheses
+        # (score, log_prob, length, parent) of the `beam` best finished hypotheses, best first. In float32, as
+        # some devices lack float64; it holds lengths and rows up to 2^24 exactly.
+        self.numbers = torch.zeros(4, sentences, beam, device=device)
+        self.numbers[0] = -torch.inf
+
+    @property
+    def best(self) -> Tensor:
+        """(B,) the best score of those that have ended, -inf where none has."""
+        return self.numbers[0, :, 0]
+
+    def finish(
+        self, sentences: Tensor, ended: Tensor, score: Tensor, log_prob: Tensor, length: int, parent: Tensor
+    ) -> None:
+        """Note those hypotheses (B, beam) that have `ended`, now `length` tokens long, if they are among the
+        best.
+        """
+        if ended.device.type == "cpu" and not ended.any():
+            return
+        score = score.masked_fill(~ended, -torch.inf)
+        new = torch.stack([score, log_prob, torch.full_like(score, length), parent.to(score.dtype)])
+        both = torch.cat([self.numbers[:, sentences], new], dim=2)
+        rank = both[0].sort(dim=1, descending=True, stable=True).indices[:, : self.beam]
+        self.numbers[:, sentences] = both.gather(2, rank.expand(4, -1, -1))
+        self.count[sentences] += ended.sum(1)
+
+    def extend(self, sentences: Tensor, length: int, parent: Tensor, token: Tensor) -> None:
+        self.parents[length - 1, sentences] = parent.int()
+        self.tokens[length - 1, sentences] = token.int()
+
+    def hypotheses(self, eos: int, most: int | None = None) -> list[list[Hypothesis]]:
+        """The finished ones of each sentence, best first, at most `most` of each; read from the device at
+        once.
+        """
+        numbers = self.numbers[:, :, :most]
+        counts = self.count.clamp(max=numbers.size(2)).to(numbers.dtype)[:, None].expand_as(numbers[0])
+        facts = torch.cat([numbers, counts[None]]).permute(1, 2, 0).cpu()
+        longest = int(facts[:, :, 2].max()) if facts.numel() else 0
+        lengths, row = numbers[2].long(), numbers[3].long()  # (B, W)
+        # (B, W, L): follow all paths back at once, from the last token to the first
+        paths = lengths.new_full((*lengths.shape, longest), eos, dtype=torch.int32)
+        for t in range(longest - 2, -1, -1):
+            inside = lengths > t + 1
+            paths[:, :, t] = torch.where(inside, self.tokens[t].gather(1, row), eos)
+            row = torch.where(inside, self.parents[t].gather(1, row).long(), row)
+        tokens = paths.tolist()
+        return [
+            [
+                Hypothesis(tokens[sentence][rank][: int(length)], log_prob, score)
+                for rank, (score, log_prob, length, _, count) in enumerate(of_sentence)
+                if rank < count
+            ]
+            for sentence, of_sentence in enumerate(facts.tolist())
+        ]
 
 
 class Selectable(Protocol):

@@ -11,8 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_mt.search.beam import Continuations
-from transformer_mt.search.top_k import top_k
+from transformer_mt.search.beam import Continuations, top_k
 
 
 class Allotted:

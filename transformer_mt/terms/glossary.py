@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from transformer_mt.terms.stems import stems_of
-from transformer_mt.text.letter_case import casefolded
-from transformer_mt.text.words import find_words
+from transformer_mt.text.languages import casefolded
+from transformer_mt.text.sentences import find_words
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ import re
 from functools import lru_cache
 from threading import Lock
 
-from transformer_mt.text.languages import base_code
-from transformer_mt.text.letter_case import casefolded
+from transformer_mt.text.languages import base_code, casefolded
 
 _STEMMERS = {
     "ar": "arabic", "ca": "catalan", "cs": "czech", "da": "danish", "de": "german", "el": "greek",

@@ -7,8 +7,7 @@ from pathlib import PurePath
 from transformer_mt.companion import hooks, shown
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say_once
-from transformer_mt.text.language_codes import TWO_LETTERS
-from transformer_mt.text.languages import base_code
+from transformer_mt.text.languages import TWO_LETTERS, base_code
 
 _OF_LINES = frozenset({"", ".txt", ".text", ".src", ".trg", ".tgt", ".ref", ".hyp", ".in", ".out", ".tok"})
 """Endings of text whose lines are translated, apart from codes of languages and numbers."""

@@ -1,14 +1,13 @@
-"""Lines of text, by the one rule of the project: a line ends at LF or CRLF only, and text is UTF-8.
-
-Python's own `splitlines` also ends lines at U+2028, VT, FF and NEL, which real corpora hold inside sentences;
-two files split that way no longer align.
-"""
+"""Lines of text: files, compressed or not, and streams; pairs of lines; control characters in them."""
 
 import bz2
 import gzip
+import io
 import lzma
 import os
+import re
 import select
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -16,7 +15,64 @@ from typing import IO
 
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing
-from transformer_mt.text.compressed import COMPRESSED, DAMAGED, open_compressed
+
+Pair = tuple[str, str]
+"""A source and its translation."""
+
+
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+"""Endings of compressed files."""
+
+DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError)
+"""The errors of reading a damaged or cut file."""
+
+
+def open_compressed(path: Path) -> IO[bytes]:
+    """The file for reading, decompressed if its name has such an ending."""
+    suffix = path.suffix.lower()
+    if suffix == ".zst":
+        import pyarrow  # Python 3.11 has no Zstandard of its own
+
+        return io.BufferedReader(pyarrow.input_stream(str(path), compression="zstd"))
+    opened = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}.get(suffix)
+    return opened(path, "rb") if opened else path.open("rb")  # type: ignore[operator]
+
+
+def without_compression(name: str) -> str:
+    """The name without the ending of a compressed file."""
+    suffix = Path(name).suffix
+    return name.removesuffix(suffix) if suffix.lower() in COMPRESSED else name
+
+
+CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]")
+"""Control characters, apart from those that may end lines."""
+
+# Unicode's default-ignorable code points: soft hyphens, marks of direction, joiners of words. Spaces of no
+# width stand between the words of Thai, Lao, Burmese and Khmer; other joiners belong to scripts that join.
+INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]"
+    "|(?<![\u0e00-\u109f\u1780-\u17ff])\u200b"
+    "|(?<=[A-\u058f\u10a0-\u10ff\u1e00-\u1fff\u3040-\u9fff])[\u200c\u200d]"
+)
+"""Characters that are not seen, where they belong to no letter of their script."""
+
+
+def as_read(text: str) -> str:
+    """The text as a model gets it: control characters as spaces, without invisible ones."""
+    return text if text.isascii() and text.isprintable() else CONTROL.sub(" ", INVISIBLE.sub("", text))
+
+
+def seen_positions(text: str) -> list[int]:
+    """Position in the text of each character of the text as it is read."""
+    invisible = {match.start() for match in INVISIBLE.finditer(text)}
+    return [position for position in range(len(text)) if position not in invisible]
+
+
+def control_characters(source: str) -> Iterator[str]:
+    """A sentence that names the control characters of a line; none where it has none."""
+    if characters := dict.fromkeys(CONTROL.findall(source)):
+        names = ", ".join(f"U+{ord(character):04X}" for character in characters)
+        yield f"control character {names} was read as a space"
 
 
 def open_bytes(path: str | Path) -> IO[bytes]:

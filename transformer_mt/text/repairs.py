@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from transformer_mt.errors import InputError
-from transformer_mt.text.languages import base_code
-from transformer_mt.text.unsegmented import has_no_spaces, join_words
+from transformer_mt.text.languages import base_code, has_no_spaces, join_words
 
 _ESCAPE = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|\w+);")
 """With its semicolon: `&copy=` is part of an address."""

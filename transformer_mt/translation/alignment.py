@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.text.words import Span, find_words
+from transformer_mt.text.sentences import Span, find_words
 from transformer_mt.translation.engines.engine import Ids
 
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.search.hypothesis import Hypothesis, ranked
-from transformer_mt.text.control_characters import CONTROL, control_characters
+from transformer_mt.search.beam import Hypothesis, ranked
+from transformer_mt.text.lines import CONTROL, control_characters
+from transformer_mt.translation.planner import LONE_CR, Splitter
 from transformer_mt.translation.result import Candidate, Translation
-from transformer_mt.translation.splitting import LONE_CR, Splitter
 from transformer_mt.translation.stages.stage import Stage
 from transformer_mt.translation.units import TranslatedLine, Unit
 
@@ -19,7 +19,7 @@ def by_utility(
     samples: Sequence[Hypothesis], tokenizer: Tokenizer, utility: Literal["chrf", "bleu"], language: str
 ) -> list[Hypothesis]:
     """The samples, ranked by their likeness to the others."""
-    from transformer_mt.search.mbr import expected_utilities  # NumPy takes time to import
+    from transformer_mt.search.sampling import expected_utilities  # NumPy takes time to import
 
     texts = [tokenizer.decode_tgt(sample.tokens[:-1]) for sample in samples]
     utilities = expected_utilities(texts, utility, language)

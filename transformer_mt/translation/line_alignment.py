@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.text.control_characters import as_read, seen_positions
-from transformer_mt.text.words import Span, find_words
+from transformer_mt.text.lines import as_read, seen_positions
+from transformer_mt.text.sentences import Span, find_words
 from transformer_mt.translation.alignment import AlignedSegment, align_segment, identity
 from transformer_mt.translation.engines.engine import Ids
 from transformer_mt.translation.stages.stage import Stage

@@ -14,9 +14,8 @@ from typing import Any, cast
 
 from transformer_mt.cpu import usable_cores
 from transformer_mt.processes import Fork, may_fork
-from transformer_mt.search.hypothesis import Hypothesis
-from transformer_mt.translation.engines.engine import Engine
-from transformer_mt.translation.engines.remote_engine import RemoteEngine
+from transformer_mt.search.beam import Hypothesis
+from transformer_mt.translation.engines.engine import Engine, RemoteEngine
 
 _LEAST_LINES = 2048
 """Starting the processes takes as long as the work on this many lines."""

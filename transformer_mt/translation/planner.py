@@ -1,18 +1,201 @@
 """The planner: lines divided into units that fit the model."""
 
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
-from transformer_mt.errors import InputError
-from transformer_mt.text.control_characters import as_read
+from transformer_mt.errors import InputError, Setting
+from transformer_mt.text.languages import base_code, has_no_spaces, has_no_word_spaces
+from transformer_mt.text.lines import as_read
+from transformer_mt.text.sentences import split_sentences
 from transformer_mt.translation.engines.engine import Ids
-from transformer_mt.translation.splitting import Splitter
 from transformer_mt.translation.stages.stage import Stage
 from transformer_mt.translation.units import Segment, SourceLine, Unit
+
+Direction = tuple[str, str]
+"""Source and target language."""
+
+
+def find_direction(
+    directions: Sequence[Direction], target: str | None, source: str | None, usual: Direction
+) -> Direction:
+    """The source and the target language, of a model that was trained on these `directions`. A target that is
+    not named is the `usual` one; so is a source, or it is that of a corpus with this target. `de_AT` is `de`
+    where the model does not have it. InputError for a language the model does not have.
+    """
+    source = source and _known("from", source, [src for src, _ in directions], "reads")
+    target = _known("to", target or usual[1], [tgt for _, tgt in directions], "writes")
+    sources = [src for src, tgt in directions if tgt == target] or [usual[0]]
+    return source or (usual[0] if usual[0] in sources else sources[0]), target
+
+
+def can_translate(directions: Sequence[Direction], has_pieces: bool, languages: Direction) -> bool:
+    """True if a set of these languages is one for a model of these `directions`. A model with one target
+    language and no language pieces also takes other languages, but not those of its direction reversed.
+    """
+    if languages in directions or languages[::-1] in directions:
+        return languages in directions
+    source, target = map(base_code, languages)
+    sources, targets = ({base_code(code) for code in side} for side in zip(*directions))
+    if source in sources and target in targets:
+        return True
+    return len(targets) == 1 and not has_pieces and target not in sources - targets
+
+
+def name_in(known: Sequence[str], language: str) -> str | None:
+    """The language as the model calls it: by this code, else by one of the same language."""
+    same = [code for code in known if code == language]
+    same += [code for code in known if base_code(code) == base_code(language)]
+    return same[0] if same else None
+
+
+def _known(key: str, language: str, known: Sequence[str], verb: str) -> str:
+    """The language as the model calls it. InputError if it does not have it."""
+    name = name_in(known, language)
+    if name is None:
+        languages = ", ".join(dict.fromkeys(known))
+        raise InputError(
+            Setting(key), f" must be a language the model {verb} ({languages}), but is {language}"
+        )
+    return name
+
+
+Count = Callable[[Sequence[str]], list[int]]
+"""The number of pieces of each text."""
+
+# Separators at which a too long sentence is divided, in order of preference. The matched text stays with
+# the part before it.
+_CLAUSE = re.compile(r"[,;:–—]\s+|[，、；：]")
+_WORD = re.compile(r"\s+")
+LONE_CR = re.compile(r"\r(?!\n)")  # would break the line of the translation
+
+
+class Splitter:
+    """Divides lines into segments and joins their translations with the spacing of the line."""
+
+    def __init__(self, source_lang: str, target_lang: str, max_pieces: int, count: Count) -> None:
+        """A segment has at most `max_pieces` pieces, by `count`."""
+        self._source_lang = source_lang
+        self._source_is_unsegmented = has_no_word_spaces(source_lang)
+        self._target_has_spaces = not has_no_spaces(target_lang)
+        self._max_pieces, self._count = max_pieces, count
+
+    def sentences(self, line: str) -> list[Segment]:
+        """The sentences of the line; an empty list if it is blank. They may be longer than `max_pieces`."""
+        return _segments(split_sentences(line.strip(), self._source_lang))
+
+    def fit(self, text: str, whole: Sequence[tuple[int, int]] = ()) -> list[Segment]:
+        """The text in segments of at most `max_pieces` pieces: sentences, else clauses, words or single
+        characters.
+
+        Sentences stay apart, as in training; parts of a sentence are as long as possible. Nothing is left
+        out. Only a single character of more than `max_pieces` pieces is longer. `whole` are the (begin, end)
+        of parts that are divided only where one alone is too long.
+        """
+        if self._count([text])[0] <= self._max_pieces:
+            return [Segment(text, "")]
+        inside = {i for begin, end in whole for i in range(begin + 1, end)}
+        parts, start = [], 0
+        for sentence in _rejoined(split_sentences(text, self._source_lang), inside):
+            parts += self._fit(sentence, 0, inside, start)
+            start += len(sentence)
+        return _segments(parts)
+
+    def join(self, gaps: Sequence[str], translations: Sequence[str]) -> str:
+        """The translations of a line's segments, `gaps[i]` being the white space after source segment i."""
+        text = ""
+        for gap, translation in zip(gaps, translations):
+            if translation:
+                text += translation + self._target_gap(gap)
+        return text.rstrip()
+
+    def _target_gap(self, gap: str) -> str:
+        gap = LONE_CR.sub(" ", gap)
+        if not self._target_has_spaces:
+            return gap.replace(" ", "")
+        return " " if not gap and self._source_is_unsegmented else gap
+
+    def _fit(self, text: str, level: int, inside: Collection[int], start: int) -> list[str]:
+        """Split the text into parts that fit: at the separators of `level`, or of later levels if necessary,
+        but not at the positions in `inside`. The text begins at position `start`.
+        """
+        if self._count([text.strip()])[0] <= self._max_pieces:
+            return [text]
+        separators = (_CLAUSE, _WORD)
+        if level == len(separators):
+            middle = len(text) // 2
+            if middle == 0:  # one character: there is nothing smaller
+                return [text]
+            halves = (text[:middle], start), (text[middle:], start + middle)
+            return [part for half, begin in halves for part in self._fit(half, level, inside, begin)]
+        parts: list[str] = []
+        group: list[str] = []
+        size = 0
+        pieces = _rejoined(_divided(text, separators[level]), inside, start)
+        for piece, length in zip(pieces, self._count([piece.strip() for piece in pieces])):
+            if size + length > self._max_pieces:
+                parts += self._merged(group)
+                group, size = [], 0
+            if length > self._max_pieces:
+                parts += self._fit(piece, level + 1, inside, start)
+            else:
+                group.append(piece)
+                size += length
+            start += len(piece)
+        return parts + self._merged(group)
+
+    def _merged(self, group: list[str]) -> list[str]:
+        """Neighbouring parts joined into one; into two or more if the joined text does not fit: it can
+        have more tokens than its parts together.
+        """
+        text = "".join(group)
+        if len(group) < 2 or self._count([text.strip()])[0] <= self._max_pieces:
+            return [text] if group else []
+        middle = len(group) // 2
+        return self._merged(group[:middle]) + self._merged(group[middle:])
+
+
+def _segments(parts: Sequence[str]) -> list[Segment]:
+    """Texts that follow each other without a gap, as segments; blank ones belong to the gap before them."""
+    segments: list[Segment] = []
+    for part in parts:
+        text = part.strip()
+        before, after = (
+            (part[: len(part) - len(part.lstrip())], part[len(part.rstrip()) :]) if text else (part, "")
+        )
+        if before and segments:
+            segments[-1] = Segment(segments[-1].text, segments[-1].gap + before)
+        if text:
+            segments.append(Segment(text, after))
+    return segments
+
+
+def _rejoined(parts: Sequence[str], inside: Collection[int], start: int = 0) -> list[str]:
+    """The parts, joined where the boundary between two neighbours is a position in `inside`. The first part
+    begins at position `start`.
+    """
+    joined: list[str] = []
+    end = start
+    for part in parts:
+        if joined and end in inside:
+            joined[-1] += part
+        else:
+            joined.append(part)
+        end += len(part)
+    return joined
+
+
+def _divided(text: str, separator: re.Pattern[str]) -> list[str]:
+    """The text, cut after each match."""
+    parts, start = [], 0
+    for match in separator.finditer(text):
+        parts.append(text[start : match.end()])
+        start = match.end()
+    return [*parts, text[start:]] if start < len(text) else parts
 
 
 @dataclass(frozen=True)

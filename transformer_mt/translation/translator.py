@@ -1,6 +1,7 @@
 """Lines in, translations out: the same number, in the same order, whichever engine searches."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -11,14 +12,17 @@ from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.assembly import each_once, line_result
-from transformer_mt.translation.direction import Direction, can_translate, find_direction
 from transformer_mt.translation.engines.choice import Check, load_model_to_search
-from transformer_mt.translation.engines.engine import Engine, EngineRequest, Ids
-from transformer_mt.translation.engines.prompted import cross_attention, token_log_probs
+from transformer_mt.translation.engines.engine import (
+    Engine,
+    EngineRequest,
+    Ids,
+    cross_attention,
+    token_log_probs,
+)
 from transformer_mt.translation.line_workers import num_workers, translate_in_workers
-from transformer_mt.translation.planner import Plan, Planner
+from transformer_mt.translation.planner import Direction, Plan, Planner, can_translate, find_direction
 from transformer_mt.translation.result import Options, Translation, check_texts
-from transformer_mt.translation.retry import retried, wider
 from transformer_mt.translation.stages.build_stages import NO_RESOURCES, Resources, build_stages
 from transformer_mt.translation.stages.confidence import Calibration
 from transformer_mt.translation.stages.stage import Stage
@@ -27,6 +31,89 @@ from transformer_mt.translation.units import LinesInOrder, SourceLine, Translate
 
 if TYPE_CHECKING:
     from transformer_mt.model.interface import TranslationModel
+
+_LEAST, _MOST = 1024, 16_384
+_SECONDS = 10.0
+
+
+class ChunkSize:
+    """The number of lines of the next chunk; `next` is called when the one before is done.
+
+    Lines of a chunk are sorted by length into batches, and at its end cores wait for each other. So it grows
+    while chunks take less than ten seconds. It stays small on slow machines, because results are written in
+    order: what a killed process loses is at most the work on one chunk.
+    """
+
+    def __init__(self) -> None:
+        self._lines, self._since = _LEAST, float("-inf")
+
+    def next(self) -> int:
+        now = time.monotonic()
+        if now - self._since < _SECONDS:
+            self._lines = min(2 * self._lines, _MOST)
+        self._since = now
+        return self._lines
+
+
+RETRIED_FLAGS = frozenset({
+    "no_hypothesis", "truncated", "repeating", "length_ratio", "missing_number", "missing_url",
+    "missing_term", "low_confidence",
+})  # fmt: skip
+"""Flags of a translation that is tried again."""
+# Values tuned on flagged translations (docs/measurements/experiments.md).
+_BEAM, _NGRAM, _LONGER = 10, 3, 0.3
+_MOST_BEAM = 1000
+
+
+TranslateAgain = Callable[[Sequence[int], DecodeConfig], list[Translation]]
+"""Translates the lines of these numbers with other settings of the search."""
+
+
+def retried(
+    results: Iterator[Translation], settings: DecodeConfig, again: TranslateAgain
+) -> Iterator[Translation]:
+    """The results of all lines, of those that look wrong the better of two translations. The first result
+    comes when all lines are done.
+    """
+    every = list(results)
+    wrong = [i for i, result in enumerate(every) if looks_wrong(result)]
+    for i, second in zip(wrong, again(wrong, wider(settings)) if wrong else ()):
+        every[i] = better(every[i], second)
+    yield from every
+
+
+def wider(decode: DecodeConfig) -> DecodeConfig:
+    """The search by which a line is translated again."""
+    return decode.model_copy(
+        update={
+            "search": "beam",
+            "beam": min(_MOST_BEAM, max(_BEAM, 2 * decode.beam, decode.samples)),
+            "length_penalty": min(10.0, decode.length_penalty + _LONGER),
+            "no_repeat_ngram": decode.no_repeat_ngram or _NGRAM,
+        }
+    )
+
+
+def looks_wrong(result: Translation) -> bool:
+    """True if the line is to be translated again."""
+    return bool(RETRIED_FLAGS & set(result.flags))
+
+
+def better(first: Translation, second: Translation) -> Translation:
+    """The second, unless it has more flags or is empty; the other is recorded in it."""
+    is_second = bool(second.translation.strip()) and _num_signs(second) <= _num_signs(first)
+    kept, other = (second, first) if is_second else (first, second)
+    record = {
+        "translation": other.translation, "score": other.score, "log_prob": other.log_prob,
+        "confidence": other.confidence, "flags": other.flags, "is_first": is_second,
+    }  # fmt: skip
+    why = ", ".join(flag for flag in first.flags if flag in RETRIED_FLAGS)
+    problem = f"translated again ({why}); the {'second' if is_second else 'first'} translation was kept"
+    return replace(kept, problems=[*kept.problems, problem], other=record)
+
+
+def _num_signs(result: Translation) -> int:
+    return len(RETRIED_FLAGS & set(result.flags))
 
 
 class Translator:

@@ -4,10 +4,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from transformer_mt.search.hypothesis import Hypothesis
+from transformer_mt.search.beam import Hypothesis
 from transformer_mt.translation.assembly import NOTHING, by_utility, candidates_of, joined
-from transformer_mt.translation.engines.engine import Engine, Ids, Request
-from transformer_mt.translation.engines.prompted import cross_attention, token_log_probs
+from transformer_mt.translation.engines.engine import Engine, Ids, Request, cross_attention, token_log_probs
 from transformer_mt.translation.planner import Plan, Planner
 from transformer_mt.translation.result import Candidate
 from transformer_mt.translation.stages.stage import Numbered, Stage

@@ -14,12 +14,11 @@ from transformer_mt.data.vocabulary.tokenizer import EOS
 from transformer_mt.device import autocast, is_compiler_error, is_out_of_memory
 from transformer_mt.errors import WorkError
 from transformer_mt.messages import say
-from transformer_mt.model.attention import MultiHeadAttention
-from transformer_mt.model.cut_off import tokens_cut_off
+from transformer_mt.model.attention import AttentionRecorder, MultiHeadAttention
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.kernels.fast_attention import prefer_cudnn
 from transformer_mt.model.masks import Packing
-from transformer_mt.model.recorder import AttentionRecorder
+from transformer_mt.model.transformer import tokens_cut_off
 from transformer_mt.ranks import Ranks
 from transformer_mt.update.acceleration import CompiledLayers, GradientThreads, WeightCopies
 from transformer_mt.update.loss import Loss, Predictions, check_result, guided_alignment_loss

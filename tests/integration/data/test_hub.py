@@ -32,9 +32,9 @@ import json, sys
 from huggingface_hub import constants
 from transformer_mt.corpora.hub import UnknownSplitError
 from transformer_mt.config import DataConfig
-from transformer_mt.corpora import hub_download
+from transformer_mt.corpora import hub
 from transformer_mt.errors import InputError, WorkError
-hub_download._WAIT = 0.0
+hub._WAIT = 0.0
 constants.DOWNLOAD_CHUNK_SIZE = 10_000
 for split in sys.argv[2:]:
     corpus = {"hub": sys.argv[1], "config": "de-en", "split": split}

@@ -10,8 +10,8 @@ from tests.conftest import TINY
 from tests.helpers.upper_case import UpperCaseEngine
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.preparation.prepare import prepare
-from transformer_mt.data.vocabulary.numbering import EOS
-from transformer_mt.search.hypothesis import Hypothesis
+from transformer_mt.data.vocabulary.tokenizer import EOS
+from transformer_mt.search.beam import Hypothesis
 from transformer_mt.translation.translator import Translator
 
 SCRIPTS = [

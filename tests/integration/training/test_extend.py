@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import ROOT
 from transformer_mt import Translator, load_config, register, train
 from transformer_mt.errors import InputError
-from transformer_mt.evaluation.metric import MeanMetric
+from transformer_mt.evaluation.metrics import MeanMetric
 from transformer_mt.parts import unregister
 from transformer_mt.update.loss import Loss
 

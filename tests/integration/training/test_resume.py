@@ -235,10 +235,10 @@ def test_other_settings_resume_as_exactly(change, tmp_path):
 
 def in_windows(*moment: object) -> None:
     """Windows of a few small blocks, and perhaps a moment to be killed at."""
-    from transformer_mt.data.batches import mixture
-    from transformer_mt.data.preparation import split
+    from transformer_mt.data.batches import batching
+    from transformer_mt.data.preparation import clean
 
-    split.BLOCK, mixture._LEAST_BATCHES = 40, 1
+    clean.BLOCK, batching._LEAST_BATCHES = 40, 1
     if moment:
         kill_at(*moment)
 

@@ -23,8 +23,7 @@ from transformer_mt.checkpoint import load, metadata, save, save_weights
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.files import read_objects
-from transformer_mt.locks import lock_folder
+from transformer_mt.files import lock_folder, read_objects
 from transformer_mt.ranks import Ranks
 from transformer_mt.run.progress import LogWindow
 from transformer_mt.run.validation import SetScores, validate

@@ -13,7 +13,7 @@ from transformer_mt.config import load_config
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.corpora.held_out import rows_of
 from transformer_mt.errors import InputError
-from transformer_mt.evaluation.seen_share import SystemRecord
+from transformer_mt.evaluation.set_evaluation import SystemRecord
 from transformer_mt.run.validation import publish
 from transformer_mt.run_folder import RunFolder, origin_of
 from transformer_mt.training import open_run

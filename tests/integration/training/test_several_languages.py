@@ -18,13 +18,13 @@ from transformer_mt.corpora import toy
 from transformer_mt.corpora.evaluation_sets import EvaluationSet as Sentences
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.evaluation.metric import Score
+from transformer_mt.evaluation.metrics import Score
 from transformer_mt.evaluation.set_evaluation import evaluate
 from transformer_mt.files import read_objects
 from transformer_mt.run.validation import SetScores, mean_of
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.training import train
-from transformer_mt.translation.direction import can_translate
+from transformer_mt.translation.planner import can_translate
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

@@ -10,7 +10,7 @@ from tests.helpers.companions import needs
 from transformer_mt.config import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.training import train
-from transformer_mt.translation import retry
+from transformer_mt.translation import translator as module
 from transformer_mt.translation.translator import Translator
 
 LINES = ["The dog sleeps.", "The cat sees 37 birds.", "", "An old teacher sings in the garden."]
@@ -118,7 +118,7 @@ def test_other_weights_have_no_confidence_until_they_are_calibrated(calibrated, 
 def test_suspicious_lines_are_translated_again_and_both_are_recorded(calibrated, cli):
     plain, _ = translated(cli, calibrated)
     rows, err = translated(cli, calibrated, "--retry")
-    again = [bool(retry.RETRIED_FLAGS & set(row["flags"])) for row in plain]
+    again = [bool(module.RETRIED_FLAGS & set(row["flags"])) for row in plain]
     assert again[1]  # so small a model does not copy the number
     for before, row, is_again in zip(plain, rows, again):
         assert (row["other"] is not None) == is_again
@@ -128,15 +128,15 @@ def test_suspicious_lines_are_translated_again_and_both_are_recorded(calibrated,
         kept, other = row["translation"], row["other"]["translation"]
         first, second = (other, kept) if row["other"]["is_first"] else (kept, other)
         assert first == before["translation"] and second
-        few = len(retry.RETRIED_FLAGS & set(row["flags"]))
-        assert few <= len(retry.RETRIED_FLAGS & set(row["other"]["flags"]))
+        few = len(module.RETRIED_FLAGS & set(row["flags"]))
+        assert few <= len(module.RETRIED_FLAGS & set(row["other"]["flags"]))
         assert f"line {row['line']}: translated again (" in err
 
 
 def test_what_repeats_itself_is_not_kept(calibrated):
     translator = Translator.load(calibrated)
     (result,) = translator.translate(["The dog " * 12], retry=True)
-    second = retry.wider(translator.decode)
+    second = module.wider(translator.decode)
     assert second.no_repeat_ngram == 3 and second.beam == 10
     plain = Translator.load(calibrated).translate(["The dog " * 12])[0]
     if "repeating" in plain.flags:

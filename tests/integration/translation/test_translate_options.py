@@ -17,7 +17,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.helpers.companions import needs
 from tests.helpers.faults import killed_at_the_end
-from transformer_mt.locks import lock_folder
+from transformer_mt.files import lock_folder
 
 LINES = [
     "The dog sleeps.",

@@ -15,7 +15,7 @@ from transformer_mt.config.load import load_config, load_yaml
 from transformer_mt.corpora.hub import HubCorpus
 from transformer_mt.corpora.line_files import FilesCorpus
 from transformer_mt.errors import InputError
-from transformer_mt.settings.objective import OF_TEXT
+from transformer_mt.settings.corpus_keys import OF_TEXT
 
 SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
 SWEEPS = [path for path in SHIPPED if "\nvariants:" in path.read_text(encoding="utf-8")]

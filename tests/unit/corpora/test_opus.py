@@ -7,9 +7,9 @@ import zipfile
 import pytest
 
 from tests.helpers.file_server import serving
-from transformer_mt.cache import cache_root
 from transformer_mt.config import DataConfig
 from transformer_mt.errors import InputError, WorkError
+from transformer_mt.files import cache_root
 
 PAIRS = [(f"Sentence number {n}, with some words.", f"Satz Nummer {n}, mit Wörtern.") for n in range(3000)]
 

@@ -1,6 +1,6 @@
 from collections import Counter
 
-from transformer_mt.corpora import toy, toy_words
+from transformer_mt.corpora import toy
 
 
 def test_pairs_are_distinct_deterministic_and_a_longer_list_begins_with_the_shorter():
@@ -19,10 +19,10 @@ def test_splits_are_disjoint_and_test_sentences_ask_for_something_new():
     assert not train.keys() & test.keys()
     assert not train.keys() & valid.keys()
     assert not test.keys() & valid.keys()
-    adjectives = {english for english, _ in toy_words.ADJECTIVES}
+    adjectives = {english for english, _ in toy.ADJECTIVES}
     singular = {
         form: noun.en
-        for noun in toy_words.PERSONS + toy_words.THINGS + [n for _, _, n in toy_words.PLACES]
+        for noun in toy.PERSONS + toy.THINGS + [n for _, _, n in toy.PLACES]
         for form in (noun.en, noun.en_plural)
     }
 
@@ -84,4 +84,4 @@ def test_the_language_has_some_200_words():
         "NUMBERS",
         "CONJUNCTIONS",
     )
-    assert 180 <= sum(len(getattr(toy_words, group)) for group in groups) <= 260
+    assert 180 <= sum(len(getattr(toy, group)) for group in groups) <= 260

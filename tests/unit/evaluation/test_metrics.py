@@ -14,13 +14,13 @@ from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation import external_metric
 from transformer_mt.evaluation.external_metric import ExternalMetric, StayingMetric
 from transformer_mt.evaluation.metrics import (
+    bleu_tokenizer,
     build_metrics,
     corpus_scores,
     metric_names,
     metrics_by_test,
     tokenised_note,
 )
-from transformer_mt.evaluation.sacrebleu_metrics import bleu_tokenizer
 from transformer_mt.parts import names_of
 
 SOURCES = ["A man sleeps on the sofa.", "Two dogs run around in the snow."]

@@ -1,6 +1,6 @@
 from transformer_mt.corpora import toy
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
-from transformer_mt.evaluation.set_notes import notes_on_set
+from transformer_mt.evaluation.set_evaluation import notes_on_set
 
 PAIRS = list(toy.generate("test", 40))
 

@@ -8,8 +8,8 @@ from transformer_mt.config import TrainConfig
 from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.kernels.dropout import dropout_generator
-from transformer_mt.model.layer_drop import LayerDrop
 from transformer_mt.model.norm import RMSNorm
+from transformer_mt.model.transformer import LayerDrop
 from transformer_mt.run.averaging import MovingAverage
 
 torch.manual_seed(0)

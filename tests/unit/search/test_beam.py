@@ -4,9 +4,7 @@ import pytest
 import torch
 
 from tests.helpers.table import BOS, EOS, IDS, History, every_sequence, search, table_model
-from transformer_mt.search.beam import SpecialIds
-from transformer_mt.search.hypothesis import LengthPenalty
-from transformer_mt.search.top_k import top_k
+from transformer_mt.search.beam import LengthPenalty, SpecialIds, top_k
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -4,7 +4,7 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from transformer_mt.search.mbr import expected_utilities
+from transformer_mt.search.sampling import expected_utilities
 
 DRAW = random.Random(0)
 WORDS = ["der", "Hund", ",", "schläft", "im", "Garten", ".", "ein", "Kind", "läuft", "&", "singt", "a", "b"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer_mt.text.edges import edges, match_end
+from transformer_mt.text.sentences import edges, match_end
 
 
 @pytest.mark.parametrize(

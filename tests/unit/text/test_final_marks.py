@@ -2,8 +2,7 @@ from random import Random
 
 import pytest
 
-from transformer_mt.text.edges import match_end
-from transformer_mt.text.final_marks import final_mark
+from transformer_mt.text.sentences import final_mark, match_end
 from transformer_mt.text.text_changes import FinalMark, NoFinalMark
 
 ENDED = {

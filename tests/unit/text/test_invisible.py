@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer_mt.text.control_characters import as_read, seen_positions
+from transformer_mt.text.lines import as_read, seen_positions
 
 
 @pytest.mark.parametrize(

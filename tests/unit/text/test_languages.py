@@ -2,11 +2,9 @@
 
 import pytest
 
-from transformer_mt.text.languages import base_code, is_same_language
-from transformer_mt.text.letter_case import to_capitals
+from transformer_mt.text.languages import base_code, has_no_word_spaces, is_same_language, to_capitals
 from transformer_mt.text.sentences import split_sentences
-from transformer_mt.text.unsegmented import has_no_word_spaces
-from transformer_mt.translation.stages.capitals import to_sentence_case
+from transformer_mt.translation.stages.text_stages import to_sentence_case
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from random import Random
 
 import pytest
 
-from transformer_mt.text.letter_case import casefolded, titled, to_capitals, to_small_letters
+from transformer_mt.text.languages import casefolded, titled, to_capitals, to_small_letters
 from transformer_mt.text.text_changes import LowerCase, TitleCase, UpperCase
 
 CAPITALS = [

@@ -4,8 +4,8 @@ import pytest
 
 from tests.helpers.engines import TableEngine, planned_lines
 from transformer_mt import Translator
-from transformer_mt.text.letter_case import to_capitals
-from transformer_mt.translation.stages.capitals import capitals_of, is_in_capitals, to_sentence_case
+from transformer_mt.text.languages import to_capitals
+from transformer_mt.translation.stages.text_stages import capitals_of, is_in_capitals, to_sentence_case
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from transformer_mt.evaluation.calibration import text_errors
-from transformer_mt.evaluation.metric import MeanMetric
-from transformer_mt.translation.expected_quality import ExpectedQuality
+from transformer_mt.evaluation.metrics import MeanMetric
 from transformer_mt.translation.result import Translation
+from transformer_mt.translation.scoring import ExpectedQuality
 from transformer_mt.translation.stages.confidence import Calibration, TextErrors
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from transformer_mt.translation.stages.problem_flags import text_flags
+from transformer_mt.translation.stages.text_stages import text_flags
 from transformer_mt.translation.translator import Translator
 
 

@@ -3,7 +3,7 @@ import torch
 
 from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.model.build_model import build_model
-from transformer_mt.translation.engines.packed_linear import PackedLinear, pack
+from transformer_mt.translation.engines.torch_engine import PackedLinear, pack
 
 needs_onednn = pytest.mark.skipif(
     not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")),

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transformer_mt.text.sentences import split_sentences
-from transformer_mt.translation.splitting import Splitter
+from transformer_mt.translation.planner import Splitter
 
 
 def words(texts):

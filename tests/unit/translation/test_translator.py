@@ -19,7 +19,7 @@ from transformer_mt.corpora import toy
 from transformer_mt.data.vocabulary.tokenizer import EOS, UNK, Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.run_folder import RunFolder
-from transformer_mt.search.hypothesis import Hypothesis
+from transformer_mt.search.beam import Hypothesis
 from transformer_mt.translation.scoring import Pair, score
 
 ODD = [

@@ -3,7 +3,7 @@
 import pytest
 
 from transformer_mt.run_folder import RunFolder
-from transformer_mt.text.edges import match_end
+from transformer_mt.text.sentences import match_end
 from transformer_mt.translation.translator import Translator
 
 FIXED = [

@@ -1,21 +1,103 @@
-"""The options of a model and of its search, shared by several commands."""
+"""The options that name a model, what computes it and how it searches, shared by commands."""
 
 import argparse
 import gc
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from transformer_mt.cli.options.flags import add_flags, check_searches, given, value_of
+from transformer_mt.cli.options.arguments import add_flags, check_searches, given, value_of
 from transformer_mt.config.decode_section import DecodeConfig
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say
 from transformer_mt.translation.engines.engine import USUAL_ENGINE, EngineRequest
 
 if TYPE_CHECKING:
+    from transformer_mt.ranks import Ranks
     from transformer_mt.run_folder import RunFolder
     from transformer_mt.translation.result import Options
     from transformer_mt.translation.translator import Translator
+
+Direction = tuple[str, str]
+FileOf = tuple[Direction | None, str]
+"""A file, and the direction that it is for; None where there is only one."""
+
+_GLOSSARY = "terms and their required translations (.tsv, .csv, .tbx)"
+_MEMORY = "earlier translations (.tmx, .tsv, ...): the same text gets the same translation again"
+
+
+def add_references(parser: argparse.ArgumentParser) -> None:
+    """A file of each."""
+    parser.add_argument("--glossary", metavar="FILE", help=_GLOSSARY)
+    parser.add_argument("--memory", metavar="FILE", help=_MEMORY)
+
+
+def add_references_by_direction(parser: argparse.ArgumentParser) -> None:
+    """A file of each for each direction."""
+    for flag, meaning in (("--glossary", _GLOSSARY), ("--memory", _MEMORY)):
+        parser.add_argument(
+            flag, metavar="[FROM:TO=]FILE", action="append", default=[], type=_file_of,
+            help=f"{meaning}; repeatable",
+        )  # fmt: skip
+
+
+def direction_of(text: str) -> Direction:
+    """The languages of `en:de`."""
+    source, colon, target = text.partition(":")
+    if not (source and colon and target):
+        raise argparse.ArgumentTypeError(f"must be two languages such as en:de, but is {text}")
+    return source, target
+
+
+def _file_of(text: str) -> FileOf:
+    direction, is_given, file = text.partition("=")
+    return (direction_of(direction), file) if is_given and ":" in direction else (None, text)
+
+
+def has_ranks() -> bool:
+    """True if torchrun started this process as one of several."""
+    return int(os.environ.get("WORLD_SIZE", 1)) > 1
+
+
+def join_ranks(translator: "Translator") -> "Ranks":
+    """The processes that translate together. InputError for an engine that uses all cores by itself."""
+    from transformer_mt.ranks import LONG_TIMEOUT, Ranks
+    from transformer_mt.translation.engines.torch_engine import TorchEngine
+
+    if not isinstance(translator.engine, TorchEngine):
+        raise InputError(
+            "torchrun must have a run's folder and --engine torch; CTranslate2 uses all cores by itself"
+        )
+    return Ranks.join(translator.engine.device, LONG_TIMEOUT)  # the input may be a person
+
+
+@contextmanager
+def translating_together(translator: "Translator") -> Iterator["Translator | None"]:
+    """Give rank 0, which runs the command, a translator that searches with all ranks. On the others the value
+    is None, and comes when rank 0 is done.
+    """
+    if not has_ranks():
+        yield translator
+        return
+    from transformer_mt.ranks import refuse_lost_rank
+    from transformer_mt.translation.engines.engine import DividedEngine
+
+    ranks = join_ranks(translator)
+    engine = DividedEngine(translator.engine, ranks)
+    try:
+        if ranks.is_rank_zero:
+            yield translator.with_engine(engine)
+            engine.let_go()
+        else:
+            engine.follow()
+            yield None
+    except RuntimeError as error:
+        refuse_lost_rank(error)
+        raise
+    ranks.leave()
+
 
 _DECODE = "decode."
 

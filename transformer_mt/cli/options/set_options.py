@@ -86,7 +86,7 @@ def select_by_language(
     source: str | None,
 ) -> "list[EvaluationSet]":
     """The sets of these languages, as a model of the `directions` calls them. InputError if there is none."""
-    from transformer_mt.translation.direction import name_in
+    from transformer_mt.translation.planner import name_in
 
     chosen = list(tests)
     for side, language in enumerate((source, target)):

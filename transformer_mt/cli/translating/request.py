@@ -1,9 +1,19 @@
-"""The request of `translate`: its command line, parsed once."""
+"""A request of `translate`: its options, which of them go together, --memory-out and --resume."""
 
 import argparse
+import os
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from transformer_mt.cli.options.model_options import ModelRequest
+from transformer_mt.cli.options.model_options import ModelRequest, has_ranks
+from transformer_mt.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer_mt.translation.translator import Translator
 
 
 @dataclass(frozen=True)
@@ -41,3 +51,63 @@ class TranslateRequest:
     def may_resume(self) -> bool:
         """True if the command can be run again with --resume."""
         return bool(self.output and not self.memory_out and (self.n_best == 1 or self.json))
+
+
+def check_options(request: TranslateRequest) -> None:
+    """Refuse options that exclude each other, before anything is loaded."""
+    if request.text and request.input:
+        raise InputError("give TEXT or --input, not both")
+    if request.align and not request.json:
+        raise InputError("--align requires --json, which shows it")
+    if request.prefix is not None and request.prefixes:
+        raise InputError("give --prefix or --prefixes, not both")
+    if request.resume and not request.output:
+        raise InputError("--resume requires --output FILE, which it completes")
+    if request.resume and request.n_best > 1 and not request.json:
+        raise InputError("--resume requires one line of output per input line; with --n-best use --json")
+    if request.memory_out and not request.memory_out.endswith(".tmx"):
+        raise InputError(f"--memory-out must end in .tmx, but is {request.memory_out}")
+    if request.memory_out and (request.resume or has_ranks()):
+        raise InputError("--memory-out requires one process for all lines: leave out --resume and torchrun")
+    if request.output and request.output.endswith((".gz", ".bz2", ".xz", ".zst")):
+        raise InputError(
+            f"--output must be the name of a text file, but is {request.output}; compress it later"
+        )
+    if request.memory_out:
+        _check_memory_out(request, request.memory_out)
+    if request.output:
+        _check_output_is_not_input(request, Path(request.output))
+    elif sys.stdout is None:
+        raise InputError("standard output is closed; give --output FILE")
+
+
+def _check_memory_out(request: TranslateRequest, memory_out: str) -> None:
+    """InputError if the file of new pairs would replace another file of the same job."""
+    written = Path(memory_out).resolve()
+    for other in (request.input, request.output, request.model.memory, request.model.glossary):
+        if other and Path(other).resolve() == written:
+            raise InputError(f"--memory-out must be a separate file, but {other} is used by this command")
+
+
+def _check_output_is_not_input(request: TranslateRequest, output: Path) -> None:
+    """Raise InputError if the output is also an input: opening or resuming it would truncate it."""
+    if not output.is_file():
+        return
+    read = (request.input, request.prefixes, request.model.glossary, request.model.memory)
+    sources = [os.stat(name) for name in read if name and Path(name).exists()]
+    if not request.text and not request.input and sys.stdin is not None:
+        sources.append(os.fstat(0))
+    if any(os.path.samestat(source, os.stat(output)) for source in sources):
+        raise InputError(f"{output}: the output must not be an input")
+
+
+def memory_out(
+    request: TranslateRequest, translator: "Translator", files: ExitStack
+) -> Callable[[str, str], None]:
+    """The function that is called with each source and its translation."""
+    if not request.memory_out:
+        return lambda source, target: None
+    from transformer_mt.memories.tmx_writer import TmxWriter
+
+    languages = translator.source_lang, translator.target_lang
+    return files.enter_context(TmxWriter(Path(request.memory_out), languages)).add

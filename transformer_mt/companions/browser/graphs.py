@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_mt.data.vocabulary.numbering import PAD
+from transformer_mt.data.vocabulary.tokenizer import PAD
 from transformer_mt.model.masks import Positions, attend_to
 from transformer_mt.model.positions import SinusoidalPositions
 from transformer_mt.model.transformer import DecoderLayer, Transformer

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from transformer_mt.companions.browser.graphs import ENCODER, STEP
 from transformer_mt.errors import InputError
+from transformer_mt.model.attention import AttentionRecorder
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.model.recorder import AttentionRecorder
 
 
 @dataclass(frozen=True)

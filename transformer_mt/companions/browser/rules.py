@@ -7,13 +7,11 @@ import re
 from typing import Any
 
 from transformer_mt.config import DecodeConfig
-from transformer_mt.text.control_characters import CONTROL, INVISIBLE
-from transformer_mt.text.edges import OWN_STOPS, before_words
-from transformer_mt.text.final_marks import end_pattern
-from transformer_mt.text.languages import base_code, is_natural
-from transformer_mt.text.letter_case import letter_case
+from transformer_mt.text.languages import base_code, is_natural, letter_case
+from transformer_mt.text.lines import CONTROL, INVISIBLE
 from transformer_mt.text.literal_text import USUAL
-from transformer_mt.translation.stages.capitals import MIN_LETTERS, MIN_WORDS, WORD
+from transformer_mt.text.sentences import OWN_STOPS, before_words, end_pattern
+from transformer_mt.translation.stages.text_stages import MIN_LETTERS, MIN_WORDS, WORD
 
 
 def rules_of(source: str, target: str, decode: DecodeConfig) -> dict[str, Any]:

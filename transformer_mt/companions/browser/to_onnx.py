@@ -18,15 +18,14 @@ from transformer_mt.companions.exchange.export.format import (
 )
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.corpora.evaluation_sets import evenly_spaced, read_set
-from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD, UNK
+from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK
 from transformer_mt.errors import InputError, Setting, WorkError
-from transformer_mt.evaluation.sacrebleu_metrics import build_bleu
+from transformer_mt.evaluation.metrics import build_bleu
 from transformer_mt.files import write_text
 from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.transformer import Transformer
-from transformer_mt.text.languages import language_name
-from transformer_mt.text.unsegmented import has_no_spaces, has_no_word_spaces
+from transformer_mt.text.languages import has_no_spaces, has_no_word_spaces, language_name
 from transformer_mt.translation.result import Options, Translation
 from transformer_mt.translation.translator import Translator
 

@@ -4,7 +4,6 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from transformer_mt.cache import cache_root
 from transformer_mt.companions.cluster.shards import ShardsCorpus
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.evaluation_sets import read_set
@@ -18,6 +17,7 @@ from transformer_mt.data.preparation.prepared_data import PreparedData, open_dat
 from transformer_mt.data.preparation.store import FACTS_FILE, LocalStore, Store, store_at
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
+from transformer_mt.files import cache_root
 from transformer_mt.messages import say
 
 _DECIDED = ("filter", "leave_out", "max_length_ratio", "new_languages", "remove_duplicates")

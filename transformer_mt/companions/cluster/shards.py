@@ -8,7 +8,7 @@ from transformer_mt.corpora.corpus import Corpus, Languages
 from transformer_mt.corpora.remote import facts_of, is_url
 from transformer_mt.errors import InputError
 from transformer_mt.settings.section import Conflict
-from transformer_mt.text.pair import Pair
+from transformer_mt.text.lines import Pair
 
 
 class ShardsCorpus(Corpus):

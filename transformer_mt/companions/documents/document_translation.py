@@ -19,11 +19,10 @@ from transformer_mt.companions.documents.strings.xliff import parse_xliff
 from transformer_mt.companions.documents.subtitles.srt import parse_srt
 from transformer_mt.companions.documents.subtitles.webvtt import parse_vtt
 from transformer_mt.errors import InputError
-from transformer_mt.text.unsegmented import LETTER
-from transformer_mt.text.words import find_words
-from transformer_mt.translation.chunk_size import ChunkSize
+from transformer_mt.text.languages import LETTER
+from transformer_mt.text.sentences import find_words
 from transformer_mt.translation.result import Candidate, Options, Translation
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translation.translator import ChunkSize, Translator
 
 _FLAGS = re.compile(r"^\(\?([aiLmsux]+)\)")
 

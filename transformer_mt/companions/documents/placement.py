@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_mt.companions.documents.markup.marked_text import Mark, MarkedText
-from transformer_mt.text.unsegmented import LETTER
-from transformer_mt.text.words import Span
+from transformer_mt.text.languages import LETTER
+from transformer_mt.text.sentences import Span
 from transformer_mt.translation.result import Candidate
 
 # A target word belongs to a mark if at least this share of it stands for words of the mark.

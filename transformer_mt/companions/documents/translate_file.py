@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from transformer_mt.cli.options.arguments import Parser
-from transformer_mt.cli.options.model_options import load_translator
-from transformer_mt.cli.options.ranks import has_ranks
+from transformer_mt.cli.options.model_options import has_ranks, load_translator
 from transformer_mt.cli.translating import resume
-from transformer_mt.cli.translating.memory_out import memory_out
-from transformer_mt.cli.translating.request import TranslateRequest
+from transformer_mt.cli.translating.request import TranslateRequest, memory_out
 from transformer_mt.companions.documents.formats import OFFICE
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import to_json, write_bytes
@@ -44,8 +42,8 @@ def translate(request: TranslateRequest, format: str) -> None:
     _check_options(request, format)
     from transformer_mt.companions.documents.document_translation import translate_pieces
     from transformer_mt.companions.documents.read import read_document
-    from transformer_mt.translation.expected_quality import ExpectedQuality
     from transformer_mt.translation.result import Options
+    from transformer_mt.translation.scoring import ExpectedQuality
 
     name, raw = _read(request)
     options = Options(align=True, protect=request.protect, tag=request.tag)
@@ -118,8 +116,7 @@ def _check_options(request: TranslateRequest, format: str) -> None:
 
 def _read(request: TranslateRequest) -> tuple[str, bytes]:
     """(name, content) of the document."""
-    from transformer_mt.text.compressed import DAMAGED
-    from transformer_mt.text.lines import open_bytes
+    from transformer_mt.text.lines import DAMAGED, open_bytes
 
     if request.text:
         return "TEXT", "".join(f"{text}\n" for text in request.text).encode(errors="surrogateescape")

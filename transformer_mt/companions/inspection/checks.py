@@ -23,12 +23,17 @@ from transformer_mt.data.cleaning.cleaning_rules import (
     ScriptRule,
     has_one_sided_number,
 )
-from transformer_mt.settings.filter import FilterConfig
-from transformer_mt.text.hashes import near_text, sentence_key, text_key
-from transformer_mt.text.languages import LanguageIdentifier, is_natural, is_same_language
+from transformer_mt.settings.corpus_keys import FilterConfig
+from transformer_mt.text.key_set import near_text, sentence_key, text_key
+from transformer_mt.text.languages import (
+    LanguageIdentifier,
+    has_no_spaces,
+    has_spaces_within,
+    is_natural,
+    is_same_language,
+)
+from transformer_mt.text.lines import Pair
 from transformer_mt.text.mojibake import is_escaped, is_wrongly_decoded
-from transformer_mt.text.pair import Pair
-from transformer_mt.text.unsegmented import has_no_spaces, has_spaces_within
 
 
 class PairCheck:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from transformer_mt.config import DataConfig
-from transformer_mt.settings.filter import FilterConfig
-from transformer_mt.text.pair import Pair
+from transformer_mt.settings.corpus_keys import FilterConfig
+from transformer_mt.text.lines import Pair
 
 _EXAMPLES = 5
 

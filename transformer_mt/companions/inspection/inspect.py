@@ -25,26 +25,22 @@ from transformer_mt.companions.inspection.shifted_lines import find_shifts
 from transformer_mt.companions.inspection.term_checks import TermsCheck
 from transformer_mt.companions.wizard.sizing import weight_decay
 from transformer_mt.config import Config, DataConfig
-from transformer_mt.corpora.block_sample import Block, BlockSample
 from transformer_mt.corpora.corpus import Corpus
+from transformer_mt.corpora.evaluation_sets import Block, BlockSample
 from transformer_mt.corpora.held_out import FromTrainCorpus
 from transformer_mt.corpora.hub import UnknownSplitError
-from transformer_mt.data.alignment.aligner import import_thot
-from transformer_mt.data.preparation.evaluation_keys import evaluation_keys
-from transformer_mt.data.preparation.training_pairs import training_pairs
-from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
-from transformer_mt.data.vocabulary.lost_letters import lost_letters_notes
+from transformer_mt.data.preparation.clean import evaluation_keys, training_pairs
+from transformer_mt.data.preparation.training_links import import_thot
+from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer, lost_letters_notes
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.run_folder import parent_of
-from transformer_mt.settings.filter import FilterConfig
-from transformer_mt.settings.language import check_language
+from transformer_mt.settings.corpus_keys import FilterConfig, check_language
 from transformer_mt.terms.glossary_file import read_glossary
-from transformer_mt.text.languages import LanguageIdentifier, is_natural, is_same_language
-from transformer_mt.text.pair import Pair
-from transformer_mt.text.scripts import count_scripts
+from transformer_mt.text.languages import LanguageIdentifier, count_scripts, is_natural, is_same_language
+from transformer_mt.text.lines import Pair
 
 _DAMAGED = 20  # rows that are named
 _LEAST = 0.0005

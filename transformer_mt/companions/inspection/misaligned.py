@@ -14,8 +14,8 @@ import numpy as np
 
 from transformer_mt.companions.inspection.finding import Example, Finding
 from transformer_mt.companions.inspection.shifted_lines import words
-from transformer_mt.corpora.block_sample import Block
-from transformer_mt.data.alignment.aligner import WordPair, import_thot
+from transformer_mt.corpora.evaluation_sets import Block
+from transformer_mt.data.preparation.training_links import WordPair, import_thot
 
 _LEAST, _MOST = 1_000, 4_000
 """Pairs that a model can learn from, and that are enough."""

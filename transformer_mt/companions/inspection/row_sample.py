@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from transformer_mt.text.pair import Pair
+from transformer_mt.text.lines import Pair
 
 
 def weight_of(row: int, all_of: int = 100_000) -> int:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transformer_mt.corpora.block_sample import Block
-from transformer_mt.text.unsegmented import has_no_word_spaces
+from transformer_mt.corpora.evaluation_sets import Block
+from transformer_mt.text.languages import has_no_word_spaces
 
 MOST = 5
 """The largest shift that is looked for, in lines."""

@@ -5,7 +5,7 @@ from collections import Counter
 from transformer_mt.companions.inspection.finding import Finding
 from transformer_mt.companions.inspection.row_sample import weight_of
 from transformer_mt.terms.glossary import Glossary
-from transformer_mt.text.pair import Pair
+from transformer_mt.text.lines import Pair
 
 _SHOWN = 5
 

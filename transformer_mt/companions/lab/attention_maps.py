@@ -8,8 +8,8 @@ from torch import Tensor
 
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS
 from transformer_mt.errors import InputError, Setting
+from transformer_mt.model.attention import AttentionRecorder
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.translation.engines.torch_engine import TorchEngine
 from transformer_mt.translation.translator import Translator
 

@@ -29,11 +29,10 @@ from transformer_mt.corpora.corpus import TAG
 from transformer_mt.corpora.file import FileCorpus
 from transformer_mt.data.cleaning.cleaning_rules import rules_of
 from transformer_mt.errors import InputError
-from transformer_mt.files import digest
-from transformer_mt.locks import set_aside
+from transformer_mt.files import digest, set_aside
 from transformer_mt.messages import say
 from transformer_mt.run_folder import RunFolder, after_training, facts_of
-from transformer_mt.settings.filter import FilterConfig
+from transformer_mt.settings.corpus_keys import FilterConfig
 from transformer_mt.settings.section import Conflict, Section
 from transformer_mt.training import train
 from transformer_mt.translation.translator import Translator

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from transformer_mt.companions.lab.comparison import Comparison
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
-from transformer_mt.text.words import find_words
-from transformer_mt.translation.stages.problem_flags import text_flags
+from transformer_mt.text.sentences import find_words
+from transformer_mt.translation.stages.text_stages import text_flags
 
 _LENGTHS = (1, 6, 11, 21, 31, 51)
 _COUNTS = (0, 1, 5, 20, 100)

@@ -16,8 +16,8 @@ from transformer_mt.companions.lab.significance import (
 )
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError
-from transformer_mt.evaluation.metric import Metric, Statistics
-from transformer_mt.evaluation.seen_share import SeenShare
+from transformer_mt.evaluation.metrics import Metric, Statistics
+from transformer_mt.evaluation.set_evaluation import SeenShare
 
 NOT_KNOWN = "not known"
 

@@ -8,7 +8,7 @@ from typing import Any
 from tabulate import tabulate
 
 from transformer_mt.companions.lab.comparison import NOT_KNOWN, Cell, Comparison
-from transformer_mt.evaluation.seen_share import SEEN_NOTE
+from transformer_mt.evaluation.set_evaluation import SEEN_NOTE
 from transformer_mt.files import to_json
 from transformer_mt.markdown import with_names
 

@@ -34,15 +34,14 @@ from transformer_mt.corpora.evaluation_sets import EvaluationSet, read_set
 from transformer_mt.corpora.file import FileCorpus
 from transformer_mt.device import choose_device, keep_freed_memory
 from transformer_mt.errors import InputError, Setting, WorkError
-from transformer_mt.evaluation.metric import Score
-from transformer_mt.evaluation.metrics import build_metrics, corpus_scores
-from transformer_mt.evaluation.seen_share import SEEN_NOTE, SystemRecord
+from transformer_mt.evaluation.metrics import Score, build_metrics, corpus_scores
+from transformer_mt.evaluation.set_evaluation import SEEN_NOTE, SystemRecord
 from transformer_mt.files import write_text
 from transformer_mt.markdown import table
 from transformer_mt.messages import say
 from transformer_mt.ranks import LONG_TIMEOUT, Ranks
 from transformer_mt.run_folder import RunFolder, after_training, facts_of
-from transformer_mt.settings.filter import FilterConfig
+from transformer_mt.settings.corpus_keys import FilterConfig
 from transformer_mt.training import train
 from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2
 from transformer_mt.translation.result import Options

@@ -7,11 +7,11 @@ from transformer_mt.companions.lab.comparison import Cell, Comparison, System, c
 from transformer_mt.companions.lab.translated import translated
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.evaluation.metrics import metrics_by_test
-from transformer_mt.evaluation.seen_share import SEEN_NOTE, SystemRecord
+from transformer_mt.evaluation.set_evaluation import SEEN_NOTE, SystemRecord
 from transformer_mt.markdown import table, with_names
 from transformer_mt.messages import say
 from transformer_mt.run_folder import RunFolder
-from transformer_mt.translation.direction import can_translate
+from transformer_mt.translation.planner import can_translate
 
 OF_PARENT = "parent-"
 """Before the names of the parent's test sets."""

@@ -14,11 +14,11 @@ from transformer_mt.config import Config
 from transformer_mt.corpora.corpus import EvaluationSentence
 from transformer_mt.corpora.evaluation_sets import read_set
 from transformer_mt.corpora.held_out import AnySet
-from transformer_mt.data.preparation.training_pairs import training_pairs
+from transformer_mt.data.preparation.clean import training_pairs
 from transformer_mt.errors import InputError
 from transformer_mt.files import digest, missing
 from transformer_mt.run_folder import RunFolder, facts_of, parent_of
-from transformer_mt.text.hashes import sentence_key
+from transformer_mt.text.key_set import sentence_key
 from transformer_mt.version import RESULTS
 
 FACTS_FILE = "job.json"

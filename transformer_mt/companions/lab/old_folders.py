@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from transformer_mt.errors import InputError
-from transformer_mt.locks import set_aside
+from transformer_mt.files import set_aside
 from transformer_mt.messages import say
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from transformer_mt.errors import InputError
-from transformer_mt.evaluation.metric import Metric
-from transformer_mt.evaluation.outputs import rows_of
+from transformer_mt.evaluation.metrics import Metric
+from transformer_mt.evaluation.set_evaluation import rows_of
 
 _BLOCK = 100
 """Lines that are scored together: of 32 candidates each, 99,200 comparisons."""

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_mt.evaluation.metric import Metric, Statistics
+from transformer_mt.evaluation.metrics import Metric, Statistics
 
 SAMPLES = 1000
 Test = Literal["bootstrap", "randomisation"]

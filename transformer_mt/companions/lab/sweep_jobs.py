@@ -20,9 +20,8 @@ from transformer_mt.config.load import load_config
 from transformer_mt.config.resolve import with_checkpoint
 from transformer_mt.cpu import usable_cores
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.evaluation.outputs import is_of_search, matches_model
-from transformer_mt.files import write_text
-from transformer_mt.locks import set_aside
+from transformer_mt.evaluation.set_evaluation import is_of_search, matches_model
+from transformer_mt.files import set_aside, write_text
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import duration, time_left
 from transformer_mt.run.config_changes import changed_keys

@@ -14,7 +14,7 @@ from transformer_mt.companions.lab.sweep_plan import Job, Sweep
 from transformer_mt.companions.lab.system_files import read_translations, set_of_file
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metrics import metric_names, metrics_by_test
-from transformer_mt.evaluation.seen_share import UNKNOWN, SystemRecord
+from transformer_mt.evaluation.set_evaluation import UNKNOWN, SystemRecord
 from transformer_mt.files import to_json, write_text
 from transformer_mt.markdown import table, with_names
 from transformer_mt.run_folder import RunFolder, facts_of

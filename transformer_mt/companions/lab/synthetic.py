@@ -22,18 +22,17 @@ from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.evaluation_sets import read_set
 from transformer_mt.data.cleaning.cleaning_rules import CleaningRule, rules_of
-from transformer_mt.data.preparation.training_pairs import training_pairs
+from transformer_mt.data.preparation.clean import training_pairs
 from transformer_mt.errors import InputError, Setting, WorkError
-from transformer_mt.files import digest, fsync
-from transformer_mt.locks import FolderLock
+from transformer_mt.files import FolderLock, digest, fsync
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.ranks import Ranks
 from transformer_mt.run_folder import origin_of
-from transformer_mt.settings.filter import FilterConfig
-from transformer_mt.text.hashes import sentence_key, text_key
+from transformer_mt.settings.corpus_keys import FilterConfig
+from transformer_mt.text.key_set import sentence_key, text_key
 from transformer_mt.text.lines import count_lines, cut_to_whole_lines, read_lines
-from transformer_mt.translation.chunk_size import ChunkSize
+from transformer_mt.translation.translator import ChunkSize
 from transformer_mt.version import RESULTS
 
 EMPTY, REPEATED, LONG, LOW = "empty", "repeated", "over-long", "low score"

@@ -4,9 +4,8 @@ from pathlib import Path
 
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError
-from transformer_mt.evaluation.outputs import rows_of
-from transformer_mt.text.compressed import without_compression
-from transformer_mt.text.lines import read_lines
+from transformer_mt.evaluation.set_evaluation import rows_of
+from transformer_mt.text.lines import read_lines, without_compression
 
 
 def read_translations(file: Path, test: EvaluationSet) -> list[str]:

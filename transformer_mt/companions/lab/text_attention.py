@@ -4,9 +4,9 @@ import torch
 
 from transformer_mt.companions.lab.attention_maps import AttentionMaps
 from transformer_mt.companions.language_models.loaded_model import TextModel
-from transformer_mt.data.vocabulary.numbering import BOS, EOS
+from transformer_mt.data.vocabulary.tokenizer import BOS, EOS
 from transformer_mt.errors import InputError
-from transformer_mt.model.recorder import AttentionRecorder
+from transformer_mt.model.attention import AttentionRecorder
 
 
 def look_at_text(loaded: TextModel, text: str) -> AttentionMaps:

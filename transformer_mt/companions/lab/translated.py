@@ -6,8 +6,7 @@ from typing import Any
 
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.evaluation.outputs import rows_of
-from transformer_mt.evaluation.set_evaluation import evaluate
+from transformer_mt.evaluation.set_evaluation import evaluate, rows_of
 from transformer_mt.files import digest
 from transformer_mt.messages import say
 from transformer_mt.run_folder import RunFolder, facts_of

@@ -24,7 +24,7 @@ from transformer_mt.config.dump import as_overrides, given_settings
 from transformer_mt.config.keys import searched_keys
 from transformer_mt.config.load import load_config
 from transformer_mt.errors import InputError, Setting, WorkError
-from transformer_mt.locks import FolderLock, lock_folder
+from transformer_mt.files import FolderLock, lock_folder
 from transformer_mt.messages import say
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.training import train

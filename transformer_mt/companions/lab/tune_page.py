@@ -14,8 +14,7 @@ from transformer_mt.config.load import load_config
 from transformer_mt.corpora.evaluation_sets import EvaluationSet, evenly_spaced, read_set
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.metrics import metrics_by_test
-from transformer_mt.files import write_text
-from transformer_mt.locks import wait_for_folder
+from transformer_mt.files import wait_for_folder, write_text
 from transformer_mt.markdown import table
 from transformer_mt.run_folder import RunFolder
 

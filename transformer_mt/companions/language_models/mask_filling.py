@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 
 from transformer_mt.companions.language_models.loaded_model import TextModel
-from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD, UNK
+from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK
 from transformer_mt.errors import InputError
-from transformer_mt.settings.objective import MASK
+from transformer_mt.settings.corpus_keys import MASK
 
 _MARK = re.compile(r"\[MASK\]|<mask>")
 

@@ -8,8 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_mt.cli.options.arguments import Parser, positive
-from transformer_mt.cli.options.model_options import ModelRequest, add_engine, add_search, load_translator
-from transformer_mt.cli.options.references import FileOf, add_references_by_direction, direction_of
+from transformer_mt.cli.options.model_options import (
+    FileOf,
+    ModelRequest,
+    add_engine,
+    add_references_by_direction,
+    add_search,
+    direction_of,
+    load_translator,
+)
 from transformer_mt.companions.serving.option_variables import words_of_environment
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.run_folder import after_training

@@ -8,7 +8,7 @@ from transformer_mt.companions.serving.aliases import known_code
 from transformer_mt.companions.serving.served_model import Model
 from transformer_mt.errors import InputError
 from transformer_mt.text.languages import LanguageIdentifier, base_code, is_same_language, language_name
-from transformer_mt.translation.direction import Direction
+from transformer_mt.translation.planner import Direction
 
 # Below this probability a text of at least so many letters is taken to be in another language.
 _UNLIKELY, _LETTERS = 0.05, 20

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.errors import WorkError
-from transformer_mt.translation.engines.engine import Engine
-from transformer_mt.translation.engines.remote_engine import RemoteEngine
+from transformer_mt.translation.engines.engine import Engine, RemoteEngine
 from transformer_mt.translation.translator import Translator
 
 _SECONDS = 0.1

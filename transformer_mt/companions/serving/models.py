@@ -13,7 +13,7 @@ from transformer_mt.companions.serving.directions import Directions
 from transformer_mt.companions.serving.served_model import Model, NotLoadedError
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.messages import say
-from transformer_mt.translation.direction import Direction
+from transformer_mt.translation.planner import Direction
 from transformer_mt.translation.translator import Translator
 
 _LOG = logging.getLogger("transformer_mt.companions.serving")

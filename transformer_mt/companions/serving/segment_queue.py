@@ -10,9 +10,8 @@ from queue import SimpleQueue
 from typing import Any
 
 from transformer_mt.config import DecodeConfig
-from transformer_mt.search.hypothesis import Hypothesis
-from transformer_mt.translation.engines.engine import Engine, Request
-from transformer_mt.translation.engines.remote_engine import RemoteEngine
+from transformer_mt.search.beam import Hypothesis
+from transformer_mt.translation.engines.engine import Engine, RemoteEngine, Request
 
 BATCH_SEGMENTS = 64
 """Most segments taken from the queue at once."""

@@ -8,10 +8,9 @@ from collections.abc import Callable, Collection
 from transformer_mt.companions.teacher.teacher_section import Check
 from transformer_mt.data.cleaning.cleaning_rules import CopyRule, NumbersRule, ScriptRule
 from transformer_mt.messages import say
-from transformer_mt.text.languages import LanguageIdentifier
-from transformer_mt.text.scripts import script_share
-from transformer_mt.text.words import find_words
-from transformer_mt.translation.stages.problem_flags import text_flags
+from transformer_mt.text.languages import LanguageIdentifier, script_share
+from transformer_mt.text.sentences import find_words
+from transformer_mt.translation.stages.text_stages import text_flags
 
 # Assistants who refuse or speak of their answer. "I'm sorry." and "Of course." can be translations.
 _ASSISTANT = re.compile(

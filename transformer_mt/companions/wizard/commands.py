@@ -13,7 +13,7 @@ from transformer_mt.companions.wizard.sizing import PURPOSES
 from transformer_mt.config.load import load_config
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
-from transformer_mt.other_programs import OtherPrograms
+from transformer_mt.processes import OtherPrograms
 from transformer_mt.progress_bar import duration
 
 if TYPE_CHECKING:

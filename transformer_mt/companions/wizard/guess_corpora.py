@@ -11,10 +11,14 @@ from transformer_mt.corpora.file import FileCorpus
 from transformer_mt.corpora.line_files import FilesCorpus
 from transformer_mt.corpora.tables import named_rows, text_rows
 from transformer_mt.errors import InputError
-from transformer_mt.text.compressed import without_compression
-from transformer_mt.text.languages import LanguageIdentifier, base_code, is_same_language, names_of
-from transformer_mt.text.lines import read_lines
-from transformer_mt.text.scripts import script_share
+from transformer_mt.text.languages import (
+    LanguageIdentifier,
+    base_code,
+    is_same_language,
+    names_of,
+    script_share,
+)
+from transformer_mt.text.lines import read_lines, without_compression
 
 # The rows of a table that are examined: the first `_STRIDE`, then one in `_STRIDE`, `_ROWS` in all.
 _ROWS, _STRIDE = 300, 20

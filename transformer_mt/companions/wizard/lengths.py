@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from transformer_mt.config import Config
-from transformer_mt.data.batches.mixture import Mixture
+from transformer_mt.data.batches.batching import Mixture
 from transformer_mt.training import prepared
 
 

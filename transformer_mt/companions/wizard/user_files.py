@@ -8,7 +8,7 @@ import yaml
 
 from transformer_mt.companions.wizard.guess_corpora import GuessedCorpora, guess_corpora
 from transformer_mt.config import DataConfig
-from transformer_mt.corpora.block_sample import BlockSample
+from transformer_mt.corpora.evaluation_sets import BlockSample
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say

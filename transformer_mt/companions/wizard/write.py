@@ -26,15 +26,15 @@ from transformer_mt.config.load import load_config
 from transformer_mt.config.root import NAME_PATTERN
 from transformer_mt.config.tokenizer_section import TokenizerConfig
 from transformer_mt.cpu import cpu_name
-from transformer_mt.data.vocabulary.lost_letters import lost_letters_notes
+from transformer_mt.data.vocabulary.given_tokenizer import lost_letters_notes
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer, VocabularySizeError
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
 from transformer_mt.messages import say
-from transformer_mt.other_programs import OtherPrograms
+from transformer_mt.processes import OtherPrograms
 from transformer_mt.progress_bar import duration
-from transformer_mt.settings.language import check_language
-from transformer_mt.text.unsegmented import count_unsegmented, has_no_word_spaces
+from transformer_mt.settings.corpus_keys import check_language
+from transformer_mt.text.languages import count_unsegmented, has_no_word_spaces
 
 _HOUR = 3600.0
 # A vocabulary has at most one piece for this many words of the text: rarer pieces are learnt badly.

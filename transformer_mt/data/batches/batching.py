@@ -2,18 +2,103 @@
 (seed, epoch).
 """
 
-from collections.abc import Iterator
+import atexit
+import math
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
+from multiprocessing.connection import Connection
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from transformer_mt.data.batches.batch import Batch, make_packed_batch
+from transformer_mt.data.batches.batch import Batch, Rows, make_packed_batch
 from transformer_mt.data.batches.encoded_pairs import row_kind
-from transformer_mt.data.batches.mixture import Mixture
 from transformer_mt.data.batches.packing import RowShape, plan_packed_epoch
-from transformer_mt.data.batches.rows import Rows
 from transformer_mt.errors import InputError, Setting
+from transformer_mt.processes import Fork
+
+_WINDOWS = 3_000
+"""The number of the random stream that orders blocks; smaller ones are those of the rows."""
+_LEAST_BATCHES = 1_000
+
+
+def effective_weights(
+    weights: Sequence[float], sizes: Sequence[int], temperature: float, groups: Sequence[int] | None = None
+) -> list[float]:
+    """Uses of each pair per epoch, for each corpus: its weight times (N_max / N)^(1 - 1/T), N being the pairs
+    after cleaning of its group, such as a direction of translation; by default each corpus is one. Empty
+    corpora have weight 0.
+    """
+    groups = range(len(sizes)) if groups is None else groups
+    totals = dict.fromkeys(groups, 0)
+    for group, size in zip(groups, sizes):
+        totals[group] += size
+    largest = max(totals.values(), default=0)
+    exponent = 1.0 - 1.0 / temperature
+    return [
+        weight * (largest / totals[group]) ** exponent if size else 0.0
+        for weight, size, group in zip(weights, sizes, groups)
+    ]
+
+
+class Mixture:
+    """Parts of the training data that follow one another in its rows, each with a weight: corpora; or blocks,
+    where an epoch is planned in several windows, one after the other.
+    """
+
+    def __init__(self, sizes: Sequence[int], weights: Sequence[float], seed: int, windows: int = 1) -> None:
+        """`sizes` are the pairs of each part, in order; `weights` their uses per epoch."""
+        self._starts = np.cumsum([0, *sizes]).tolist()
+        self._sizes, self._weights, self._seed = list(sizes), list(weights), seed
+        self.windows = windows
+
+    def parts(self, epoch: int, window: int = 0) -> list[range]:
+        """The rows of a window; of one alone all."""
+        if self.windows == 1:
+            return [range(self._starts[-1])]
+        return [range(self._starts[n], self._starts[n + 1]) for n in self._numbers(epoch, window)]
+
+    def rows(self, epoch: int, window: int = 0) -> np.ndarray | None:
+        """The rows of a window that are used, some of them several times, counted from the first of the
+        window; None where each is used once.
+
+        A weight of 2.5 uses each pair of a part twice and half of them a third time. Such fractions are
+        consecutive windows of one permutation of the part, so two epochs with 0.5 use each pair once.
+        """
+        if all(weight == 1.0 for weight in self._weights):
+            return None
+        parts, start = [np.zeros(0, np.int64)], 0
+        for number in self._numbers(epoch, window):
+            size, weight = self._sizes[number], self._weights[number]
+            whole = int(weight)
+            parts += [np.arange(start, start + size)] * whole
+            first, last = (int(uses * (weight - whole) * size) for uses in (epoch, epoch + 1))
+            if last > first:
+                order = np.random.default_rng([self._seed, number]).permutation(size)
+                parts.append(start + order[np.arange(first, last) % size])
+            start += size
+        return np.concatenate(parts)
+
+    def _numbers(self, epoch: int, window: int) -> list[int]:
+        """The parts of a window, in order. Windows are about equal, and differ between epochs."""
+        if self.windows == 1:
+            return list(range(len(self._sizes)))
+        uses = np.multiply(self._sizes, self._weights)
+        order = np.random.default_rng([self._seed, epoch, 0, _WINDOWS]).permutation(len(uses))
+        middle = np.cumsum(uses[order]) - uses[order] / 2
+        window_of = (middle * self.windows / max(1.0, uses.sum())).astype(np.int64)
+        return sorted(order[window_of == window].tolist())
+
+
+def num_windows(pairs: float, tokens: float, window_pairs: int, batch_tokens: int) -> int:
+    """The windows of an epoch with so many pairs and tokens: none has more than `window_pairs`, unless it
+    would have less than 1,000 batches, which leaves many positions without a token.
+    """
+    return max(1, min(math.ceil(pairs / window_pairs), int(tokens / (_LEAST_BATCHES * batch_tokens))))
+
 
 # Number of target lengths per bucket. With 2, a 4,096-token batch of Multi30k has 5 % padding, and the random
 # order still decides which sentences share a batch. With 1 there is more padding, because batches span
@@ -220,3 +305,103 @@ def validation_batches(rows: Rows, batch_tokens: int) -> Iterator[Batch]:
     """Every row once, in a fixed order, as in the first epoch."""
     for batch in plan_epoch(*rows.lengths(0), batch_tokens, seed=0, epoch=0):
         yield rows.batch(0, batch)
+
+
+Made = tuple[list[Batch], dict[str, int], float]
+"""The batches of an update, the state of the TrainingBatches after it, and the epochs done."""
+
+
+class BatchProcess:
+    """A fork of this process that makes the batches of one update after the other, one ahead."""
+
+    def __init__(self, batches: TrainingBatches, accumulate: int) -> None:
+        batches.settle()  # threads do not exist in the fork, so a plan begun here would never end there
+        self._fork = Fork(partial(_make, batches, accumulate), ())
+        atexit.register(self.close)  # before multiprocessing's exit handler, which waits for it
+
+    def next_update(self) -> Made:
+        """WorkError if the process has ended."""
+        made: Made = self._fork.receive()
+        batches, state, epochs = made
+        return [batch.each(torch.from_numpy) for batch in batches], state, epochs
+
+    def close(self) -> None:
+        atexit.unregister(self.close)
+        self._fork.kill()
+
+
+def _make(batches: TrainingBatches, accumulate: int, pipe: Connection) -> None:
+    torch.set_num_threads(1)  # the parent's threads do not exist in the fork
+    as_array: Callable[[Tensor], Tensor] = Tensor.numpy  # type: ignore[assignment]
+    while True:
+        made = [batch.each(as_array) for batch in batches.next_update(accumulate)]
+        pipe.send((made, batches.state_dict(), batches.epochs))
+
+
+class BatchPrefetcher:
+    """While an update computes, a thread makes the batches of the next one, and puts them where a GPU can
+    fetch them.
+
+    Its state is the position after the batches handed out: prefetched ones are made again by a resumed run.
+    """
+
+    def __init__(
+        self, batches: TrainingBatches, accumulate: int, device: torch.device, own_process: bool = False
+    ) -> None:
+        """With `own_process` another process makes the batches."""
+        self._batches, self._accumulate, self._pinned = batches, accumulate, device.type == "cuda"
+        self._own_process = own_process
+        self._process: BatchProcess | None = None
+        self._thread = ThreadPoolExecutor(1, "batches")
+        self._next: Future[Made] | None = None
+        self._position, self.epochs = batches.state_dict(), 0.0
+        """Epochs done, with the fraction of the present one."""
+
+    @property
+    def shape(self) -> RowShape | None:
+        """That of packed batches; None where they are padded."""
+        return self._batches.shape
+
+    @property
+    def updates_per_epoch(self) -> float:
+        """The updates in which the first epoch is trained."""
+        return self._batches.updates_of_first_epoch(self._accumulate)
+
+    def next_update(self) -> list[Batch]:
+        """This rank's batches of the next update."""
+        if self._own_process and self._process is None:
+            self._process = BatchProcess(self._batches, self._accumulate)
+        made = self._next or self._thread.submit(self._make)
+        batches, self._position, self.epochs = made.result()
+        self._next = self._thread.submit(self._make)
+        return batches
+
+    def _make(self) -> Made:
+        if self._process is not None:
+            batches, state, epochs = self._process.next_update()
+        else:
+            batches = self._batches.next_update(self._accumulate)
+            state, epochs = self._batches.state_dict(), self._batches.epochs
+        if self._pinned:
+            batches = [batch.pinned() for batch in batches]
+        return batches, state, epochs
+
+    def close(self) -> None:
+        """End the thread, without waiting for the batches it is making."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._batches.close()
+        if self._process is not None:
+            self._process.close()
+
+    def state_dict(self) -> dict[str, int]:
+        return self._position
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        if self._next is not None:
+            self._next.result()
+            self._next = None
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+        self._batches.load_state_dict(state)
+        self._position, self.epochs = self._batches.state_dict(), self._batches.epochs

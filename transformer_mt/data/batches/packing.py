@@ -12,7 +12,7 @@ import numpy as np
 
 from transformer_mt.config.root import LONGEST_ROW
 from transformer_mt.data.batches.encoded_pairs import Column, row_kind
-from transformer_mt.data.vocabulary.numbering import EOS
+from transformer_mt.data.vocabulary.tokenizer import EOS
 
 # cuDNN's attention with a mask may give NaN in its backward pass at other multiples of 64.
 _STEP = 128

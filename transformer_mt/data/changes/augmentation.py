@@ -10,12 +10,11 @@ from random import Random
 
 import numpy as np
 
-from transformer_mt.config.augment import AugmentConfig
-from transformer_mt.data.batches.rows import Rows, Sides
-from transformer_mt.data.changes.change import ChangeOfSome
-from transformer_mt.data.changes.row_random import random_bits, uniforms
+from transformer_mt.config.data_section import AugmentConfig
+from transformer_mt.data.batches.batch import Rows, Sides
+from transformer_mt.data.changes.change import ChangeOfSome, random_bits, uniforms
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
-from transformer_mt.text.pair import Pair
+from transformer_mt.text.lines import Pair
 from transformer_mt.text.text_changes import (
     FinalMark,
     Languages,

@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from transformer_mt.data.batches.batch import Batch, Links, make_batch
+from transformer_mt.data.batches.batch import Batch, Links, Rows, make_batch
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
-from transformer_mt.data.batches.rows import Rows
 from transformer_mt.data.changes.change import Change
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 

@@ -11,12 +11,10 @@ import numpy as np
 
 from transformer_mt.config import Config
 from transformer_mt.corpora.corpus import Corpus
+from transformer_mt.data.batches.batch import Rows, Sides
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
-from transformer_mt.data.batches.rows import Rows, Sides
-from transformer_mt.data.changes.change import ChangeOfSome
-from transformer_mt.data.changes.row_random import uniforms
-from transformer_mt.data.vocabulary.piece_words import PieceWords
-from transformer_mt.data.vocabulary.term_pieces import PieceTerm, TermPieces, pieces_of_span
+from transformer_mt.data.changes.change import ChangeOfSome, uniforms
+from transformer_mt.data.vocabulary.term_pieces import PieceTerm, PieceWords, TermPieces, pieces_of_span
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.terms.glossary import Glossary

@@ -9,17 +9,17 @@ from transformer_mt.companion import shown
 from transformer_mt.config import Config
 from transformer_mt.config.build_part import part_settings
 from transformer_mt.corpora.corpus import Corpus
+from transformer_mt.data.batches.batch import Rows
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
-from transformer_mt.data.batches.rows import Rows
 from transformer_mt.data.changes.augmentation import Augmentation
-from transformer_mt.data.changes.bpe_dropout import BpeDropout
 from transformer_mt.data.changes.links import AlignedRows
 from transformer_mt.data.changes.objectives import DecoderRows, EncoderRows
+from transformer_mt.data.changes.subword_dropout import BpeDropout
 from transformer_mt.data.changes.term_annotation import TermAnnotation
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.parts import load_part
-from transformer_mt.settings.objective import Objective
+from transformer_mt.settings.corpus_keys import Objective
 
 
 def training_rows(

@@ -2,17 +2,58 @@
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from transformer_mt.data.cleaning import drop_reasons
 from transformer_mt.errors import InputError
-from transformer_mt.settings.filter import FilterConfig
-from transformer_mt.text.hashes import is_sign
-from transformer_mt.text.languages import LanguageIdentifier
+from transformer_mt.settings.corpus_keys import FilterConfig
+from transformer_mt.text.key_set import is_sign
+from transformer_mt.text.languages import LanguageIdentifier, script_share
+from transformer_mt.text.lines import Pair
 from transformer_mt.text.mojibake import is_escaped, is_wrongly_decoded
-from transformer_mt.text.pair import Pair
-from transformer_mt.text.scripts import script_share
+
+READ = "read"
+EMPTY = "empty side"
+DUPLICATE = "duplicate"
+LEAKED = "in validation or test"
+HELD_OUT = "held out"
+COPY = "copy"
+SCRIPT = "script"
+LANGUAGE = "language"
+NUMBERS = "numbers"
+MARKUP = "markup"
+ENCODING = "encoding"
+LONG = "over-long"
+RATIO = "length ratio"
+KEPT = "kept"
+ALWAYS = (EMPTY, DUPLICATE, LEAKED, LONG, RATIO, KEPT)
+"""Reasons that tables show even where no pair has them."""
+REASONS = (
+    EMPTY, LEAKED, HELD_OUT, COPY, MARKUP, ENCODING, NUMBERS, SCRIPT, LANGUAGE, DUPLICATE, LONG,
+    RATIO, KEPT,
+)  # fmt: skip
+"""In the order in which they are found."""
+
+
+def length_reason(src_length: int, tgt_length: int, max_length: int, max_ratio: float) -> str | None:
+    """Why a pair of these lengths (pieces, without end-of-sentence) is dropped, or None."""
+    shorter, longer = sorted((src_length, tgt_length))
+    if shorter == 0:  # nothing was left after normalisation
+        return EMPTY
+    if longer + 1 > max_length:
+        return LONG
+    # Adding 10 keeps short pairs such as "Yes." and "Yes, that is right."
+    if longer > max_ratio * shorter + 10:
+        return RATIO
+    return None
+
+
+def reason_table(counts: Counter[str]) -> str:
+    """The counts as a table, one reason a line."""
+    total = max(1, counts[READ])
+    rows = [(name, counts[name]) for name in (READ, *REASONS) if name in (READ, *ALWAYS) or counts[name]]
+    return "\n".join(f"  {name:<24}{count:>12,}  {count / total:7.2%}" for name, count in rows)
 
 
 class CleaningRule(Protocol):
@@ -26,7 +67,7 @@ class CleaningRule(Protocol):
 class CopyRule:
     """The source equals the target, apart from capitals, spacing and punctuation."""
 
-    reason = drop_reasons.COPY
+    reason = COPY
 
     def drops(self, src: str, tgt: str) -> bool:
         if src != tgt and abs(len(src) - len(tgt)) > 10:
@@ -42,7 +83,7 @@ def _letters(text: str) -> str:
 class ScriptRule:
     """Most letters of a side are not of its language's script."""
 
-    reason = drop_reasons.SCRIPT
+    reason = SCRIPT
     LEAST = 0.3
     """The share of the letters that must be of the script: a Chinese sentence may hold an English name, which
     has several times as many letters as a Chinese one.
@@ -61,7 +102,7 @@ class ScriptRule:
 class LanguageRule:
     """A side is in another language than it should be."""
 
-    reason = drop_reasons.LANGUAGE
+    reason = LANGUAGE
 
     def __init__(self, languages: tuple[str, str]) -> None:
         self._languages, self._identifier = languages, LanguageIdentifier()
@@ -81,7 +122,7 @@ class NumbersRule:
     be spelled as a word on the other.
     """
 
-    reason = drop_reasons.NUMBERS
+    reason = NUMBERS
 
     def drops(self, src: str, tgt: str) -> bool:
         first, second = numbers(src), numbers(tgt)
@@ -131,7 +172,7 @@ def _is_same_hour(number: str, other: str) -> bool:
 class MarkupRule:
     """A side has tags or template braces."""
 
-    reason = drop_reasons.MARKUP
+    reason = MARKUP
     PATTERN = re.compile(r"</?[A-Za-z][^<>]*>|<!--|\{\{|\}\}|\[\[|\]\]|\$\{\w")
 
     def drops(self, src: str, tgt: str) -> bool:
@@ -141,7 +182,7 @@ class MarkupRule:
 class EncodingRule:
     """A side was decoded wrongly, or has control or replacement characters or HTML escapes."""
 
-    reason = drop_reasons.ENCODING
+    reason = ENCODING
 
     def drops(self, src: str, tgt: str) -> bool:
         return any(is_escaped(text) or is_wrongly_decoded(text) for text in (src, tgt))

@@ -19,29 +19,43 @@ from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.corpus import EvaluationSentence
 from transformer_mt.corpora.held_out import FromTrainCorpus, HeldOutSplit, as_lines, held_out_file, splits_of
 from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences
-from transformer_mt.data.cleaning import drop_reasons
-from transformer_mt.data.cleaning.cleaning_rules import check_filter
-from transformer_mt.data.preparation.clean import Clean
-from transformer_mt.data.preparation.encode import encoded_chunks, file_of
-from transformer_mt.data.preparation.encode_blocks import EncodeBlocks, EncodedBlock
-from transformer_mt.data.preparation.evaluation_keys import evaluation_keys, validation_sentences
-from transformer_mt.data.preparation.preparation_stage import (
+from transformer_mt.data.cleaning.cleaning_rules import KEPT, LONG, READ, REASONS, check_filter, reason_table
+from transformer_mt.data.preparation.clean import (
+    Clean,
+    Duplicates,
+    HeldOutRows,
+    Reasons,
+    Split,
+    TextBlocks,
+    check_tags,
+    evaluation_keys,
+    may_be_scored,
+    validation_sentences,
+)
+from transformer_mt.data.preparation.encode_blocks import (
+    EncodeBlocks,
+    EncodedBlock,
+    Sample,
+    encoded_chunks,
+    file_of,
+    learnt_tokenizer,
+    several_sentences,
+)
+from transformer_mt.data.preparation.store import (
+    FACTS_FILE,
     LocalEngine,
+    LocalStore,
     PreparationEngine,
     PreparationStage,
+    Store,
     run_stage,
 )
-from transformer_mt.data.preparation.reasons import Duplicates, HeldOutRows, Reasons
-from transformer_mt.data.preparation.sample import Sample, learnt_tokenizer, several_sentences
-from transformer_mt.data.preparation.split import Split, TextBlocks
-from transformer_mt.data.preparation.store import FACTS_FILE, LocalStore, Store
-from transformer_mt.data.preparation.training_pairs import check_tags, may_be_scored
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.markdown import table
 from transformer_mt.messages import say
 from transformer_mt.parts import load_part
-from transformer_mt.text.pair import Pair
+from transformer_mt.text.lines import Pair
 
 SEEN_FILE = "seen.safetensors"
 _LEARNT = "learnt.json"
@@ -116,7 +130,7 @@ class Build:
         corpora = _sums(data, blocks)
         if not any(block.rows for block in blocks):
             names = ", ".join(entry.title for entry in data.entries)
-            is_long = sum(corpus.counts.get(drop_reasons.LONG, 0) for corpus in corpora)
+            is_long = sum(corpus.counts.get(LONG, 0) for corpus in corpora)
             hint = f"; raise data.max_length ({data.max_length})" if is_long else ""
             raise InputError(
                 f"{names}: no training pair is left after cleaning{hint}:\n{corpus_table(corpora)}"
@@ -201,7 +215,7 @@ class Build:
         pairs = ((src.strip(), tgt.strip()) for src, references in sentences for tgt in references)
         chunks, reasons = zip(*encoded_chunks(pairs, tokenizer, data, corpus))
         is_kept = np.array(is_filled)
-        is_kept[is_kept] = np.concatenate(reasons) == drop_reasons.REASONS.index(drop_reasons.KEPT)
+        is_kept[is_kept] = np.concatenate(reasons) == REASONS.index(KEPT)
         content, fingerprint = file_of(chunks, tokenizer, data, corpus, is_kept)
         self._store.write(f"valid-{number}.arrow", content)
         lines = as_lines([src, *references] for src, references in sentences)
@@ -248,9 +262,9 @@ def _sums(data: DataConfig, blocks: Sequence[EncodedBlock]) -> list[CorpusCounts
 def corpus_table(corpora: Sequence[CorpusCounts], weights: Sequence[float] = ()) -> str:
     """Kept and dropped pairs: one corpus by reason, several as a table."""
     if len(corpora) == 1:
-        return drop_reasons.reason_table(Counter(corpora[0].counts))
-    used = [reason for reason in drop_reasons.REASONS if any(corpus.counts.get(reason) for corpus in corpora)]
-    names = [drop_reasons.READ, *(of for of in used if of != drop_reasons.KEPT), drop_reasons.KEPT]
+        return reason_table(Counter(corpora[0].counts))
+    used = [reason for reason in REASONS if any(corpus.counts.get(reason) for corpus in corpora)]
+    names = [READ, *(of for of in used if of != KEPT), KEPT]
     rows = []
     for number, corpus in enumerate(corpora):
         counts = [*(corpus.counts.get(name, 0) for name in names), corpus.source_tokens, corpus.target_tokens]

@@ -1,22 +1,226 @@
 """The drop reason of each row, found block by block; duplicates and lone sides are found later, from keys."""
 
 import json
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
+from itertools import accumulate, compress, islice, repeat
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from transformer_mt.config import DataConfig
-from transformer_mt.corpora.corpus import Corpus
-from transformer_mt.corpora.held_out import splits_of
-from transformer_mt.data.cleaning.cleaning_rules import rules_of
-from transformer_mt.data.cleaning.drop_reasons import COPY, EMPTY, HELD_OUT, KEPT, LEAKED, REASONS
-from transformer_mt.data.preparation.evaluation_keys import EvaluationKeys
-from transformer_mt.data.preparation.sections import Sections
-from transformer_mt.data.preparation.split import TextBlocks
-from transformer_mt.data.preparation.store import Store, sizes_of
-from transformer_mt.data.preparation.training_pairs import lone_side, may_be_scored
-from transformer_mt.text.hashes import pair_key, sentence_key
-from transformer_mt.text.pair import Pair
+from transformer_mt.corpora.corpus import Corpus, EvaluationSentence
+from transformer_mt.corpora.evaluation_sets import read_set
+from transformer_mt.corpora.held_out import AnySet, FromTrainCorpus, HeldOutSplit, splits_of
+from transformer_mt.corpora.hub import UnknownSplitError
+from transformer_mt.data.cleaning.cleaning_rules import (
+    COPY,
+    DUPLICATE,
+    EMPTY,
+    HELD_OUT,
+    KEPT,
+    LEAKED,
+    REASONS,
+    repaired,
+    rules_of,
+)
+from transformer_mt.data.preparation.store import Sections, Store, sizes_of, text_bytes, text_columns
+from transformer_mt.errors import InputError
+from transformer_mt.messages import say, say_once
+from transformer_mt.progress_bar import show_progress
+from transformer_mt.text.key_set import pair_key, sentence_key
+from transformer_mt.text.lines import Pair
+
+
+def training_pairs(entry: Corpus, data: DataConfig) -> Iterator[Pair]:
+    """The pairs of a training corpus after the repairs that its filter asks for, before any is dropped."""
+    return repaired(entry.read(data.languages), data.filter_of(entry), data.languages_of(entry))
+
+
+def lone_side(entry: Corpus) -> Literal[0, 1] | None:
+    """The side of a corpus that may be the target of a pair whose source is elsewhere."""
+    # A back-translated pair has a new source, but its target may be a held-out reference. Labels never are.
+    is_translated = entry.synthetic and entry.objective == "translation"
+    return 0 if entry.is_text else 1 if is_translated else None
+
+
+def may_be_scored(entry: Corpus, data: DataConfig) -> bool:
+    """True if pairs of a training corpus may be held out as a validation or test set."""
+    if data.objective_of(entry) != data.main_objective or entry.tag or entry.synthetic:
+        return False
+    if data.language_pieces == "both" and entry.objective == "translation":
+        return data.languages_of(entry) == data.languages  # a set is of one direction
+    if not data.directions and len(data.targets) > 1:  # a held-out set is of one language
+        return entry.language == data.target_lang
+    return True
+
+
+def check_tags(data: DataConfig) -> None:
+    """InputError for tags that a new vocabulary cannot have: SentencePiece divides the words of the text at
+    them.
+    """
+    for entry in data.entries:
+        if entry.tag is not None and (entry.tag.isalnum() or entry.tag in ("<s>", "</s>", "<pad>", "<unk>")):
+            raise InputError(
+                f"the `tag` of {entry.title} must not be <s>, </s>, <pad>, <unk> or only letters and "
+                f"digits, but is {entry.tag}; choose one such as <bt>"
+            )
+
+
+BLOCK = 100_000
+"""Rows; what dies loses at most the work on one."""
+
+
+class Split:
+    """The stage that divides the corpora; a task reads one, or one of its files."""
+
+    what = "reading"
+
+    def __init__(self, data: DataConfig, store: Store) -> None:
+        self._data, self._store, self._block = data, store, BLOCK
+        self.parts = [(i, part) for i, entry in enumerate(data.entries) for part in entry.parts()]
+        """The number of a corpus, and a part of it."""
+        self.sizes = [0] * len(self.parts)  # unknown until they are read
+
+    def result(self, number: int) -> str:
+        return f"text/{number:05d}.json"
+
+    def run(self, number: int) -> None:
+        corpus, entry = self.parts[number]
+        is_part = sum(other == corpus for other, _ in self.parts) > 1  # of several files, some may be empty
+        say(f"reading {entry.describe_access()} (training)")
+        pairs = show_progress(entry.read(self._data.languages, is_part), "reading", unit="pairs")
+        sources: Iterator[str] = repeat("")
+        if has_pair_sources(entry, self._data):
+            sources = (src for src, _ in entry.as_translations().read(self._data.languages, is_part))
+        sizes, rows = list[int](), zip(pairs, sources)
+        while block := list(islice(rows, self._block)):
+            columns = {"src": [src for (src, _), _ in block], "tgt": [tgt for (_, tgt), _ in block]}
+            if has_pair_sources(entry, self._data):
+                columns["source"] = [source for _, source in block]
+            self._store.write(_name(number, len(sizes)), text_bytes(columns))
+            sizes.append(len(block))
+        self._store.write(self.result(number), json.dumps(sizes).encode())
+
+
+def _name(part: int, block: int) -> str:
+    return f"text/{part:05d}-{block:05d}.arrow"
+
+
+def has_pair_sources(entry: Corpus, data: DataConfig) -> bool:
+    """True if a corpus is one side of pairs some of which are held out, by their source."""
+    is_split = any(corpus.is_held_out for corpus in (*data.valid_sets, *data.test))
+    return entry.is_text and entry.has_both_sides and is_split
+
+
+class TextBlocks:
+    """The blocks that `Split` wrote, in the order of the corpora."""
+
+    def __init__(self, data: DataConfig, store: Store) -> None:
+        self._data, self._store = data, store
+        split = Split(data, store)
+        of_parts = [json.loads(store.read(split.result(i))) for i in range(len(split.parts))]
+        self._corpora = [corpus for (corpus, _), sizes in zip(split.parts, of_parts) for _ in sizes]
+        self._names = [_name(i, n) for i, sizes in enumerate(of_parts) for n in range(len(sizes))]
+        self.sizes: list[int] = [size for sizes in of_parts for size in sizes]
+        """Rows of each block."""
+        self.starts: list[int] = list(accumulate(self.sizes, initial=0))
+        """Rows before each block, and the number of all."""
+        self._last: tuple[int, list[Pair]] = -1, []
+        """The block that was read last."""
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def corpus(self, block: int) -> int:
+        """The number of its corpus."""
+        return self._corpora[block]
+
+    def entry(self, block: int) -> Corpus:
+        """Its corpus."""
+        return self._data.entries[self.corpus(block)]
+
+    def pairs(self, block: int) -> list[Pair]:
+        """The pairs of a block as training reads them, without white space around."""
+        if self._last[0] != block:  # a corpus of one block is repaired once
+            columns, entry = self._columns(block), self.entry(block)
+            self._last = block, list(self._repaired(zip(columns["src"], columns["tgt"]), entry))
+        return self._last[1]
+
+    def pair_sources(self, block: int) -> Iterable[str]:
+        """The source of the pair that each text of a block is a side of; "" for those that are no side."""
+        if not has_pair_sources(entry := self.entry(block), self._data):
+            return repeat("")
+        sources = ((source, source) for source in self._columns(block)["source"])
+        return (source for source, _ in self._repaired(sources, entry.as_translations()))
+
+    def _columns(self, block: int) -> dict[str, list[str]]:
+        return text_columns(self._store.read(self._names[block]))
+
+    def _repaired(self, pairs: Iterable[Pair], entry: Corpus) -> Iterator[Pair]:
+        whole = repaired(pairs, self._data.filter_of(entry), self._data.languages_of(entry))
+        return ((src.strip(), tgt.strip()) for src, tgt in whole)
+
+
+@dataclass(frozen=True)
+class EvaluationKeys:
+    """Keys of sentences that training pairs must not have."""
+
+    sources: set[int]
+    """Sources of the validation and test sets that are corpora of their own; with several directions also
+    their targets, which another one reads.
+    """
+    targets: set[int]
+    """Their targets, for pairs whose source is elsewhere."""
+    inherited: frozenset[int] = frozenset()
+    """Sentences by which the models that the training begins from were scored."""
+
+
+def evaluation_keys(data: DataConfig) -> EvaluationKeys:
+    """The keys of the sets of a config."""
+    keys = EvaluationKeys(set(), set())
+    for corpus in (*data.valid_sets, *data.test):
+        if isinstance(corpus, FromTrainCorpus):
+            continue
+        try:
+            for src, tgt in corpus.read(data.languages):
+                for side, known in ((src, keys.sources), (tgt, keys.targets)):
+                    if side.strip():
+                        known.add(sentence_key(side))
+        except UnknownSplitError as error:
+            if any(corpus is valid for valid in data.valid_sets):
+                raise
+            # Training does not need a test set; `evaluate` will raise the error.
+            say(f"warning: test set left out of the leak check: {error}")
+    if len(data.directions) > 1:
+        both = keys.sources | keys.targets
+        return EvaluationKeys(both, both)
+    return keys
+
+
+def validation_sentences(
+    corpus: AnySet, data: DataConfig, folder: Path
+) -> tuple[list[EvaluationSentence], list[bool]]:
+    """A validation set as text, without empty sources and references; and for each pair in the order of
+    reading whether no side is empty, with a False also where other rows stood between. InputError if nothing
+    is left.
+    """
+    kept, is_filled, read = list[EvaluationSentence](), list[bool](), 0
+    for src, references in read_set(corpus, data.languages, folder, "valid"):
+        read += 1
+        of_sentence = [bool(src.strip() and reference.strip()) for reference in references]
+        is_filled += [*of_sentence, False] if corpus.is_held_out else of_sentence
+        if any(of_sentence):
+            kept.append((src, tuple(compress(references, of_sentence))))
+    if not kept:
+        raise InputError(
+            f"{corpus.describe()}: the validation set must have sentence pairs, but all have an empty side"
+        )
+    if len(kept) < read:
+        say_once(f"note: {corpus.describe()}: {read - len(kept):,} of {read:,} pairs have an empty side")
+    return kept, is_filled
+
 
 KEY = np.dtype([("key", np.uint64), ("row", np.uint64)])
 """A key of a row's text, and the row's number."""
@@ -154,3 +358,81 @@ class Clean:
 
 def _file(block: int, kind: str) -> str:
     return f"clean/{block:05d}.{kind}"
+
+
+class RowsByBlock:
+    """Files of row numbers, a section for each block."""
+
+    def __init__(self, text: TextBlocks, store: Store) -> None:
+        self._sections = Sections(store, np.dtype(np.uint64), len(text))
+        self._starts = np.array(text.starts, np.uint64)
+
+    def write(self, name: str, rows: np.ndarray) -> None:
+        """Write the numbers, which are in order."""
+        self._sections.write(name, rows, np.searchsorted(rows, self._starts))
+
+    def read(self, names: Sequence[str], block: int) -> np.ndarray:
+        """The rows of a block in some files, counted from its first."""
+        rows = np.concatenate([np.zeros(0, np.uint64), *self._sections.read(names, block)])
+        return (rows - self._starts[block]).astype(np.int64)
+
+    def read_all(self, name: str) -> np.ndarray:
+        """The rows of all blocks."""
+        return self._sections.read_all(name)
+
+
+class HeldOutRows:
+    """The rows of lone sides that are the target of a pair that is held out elsewhere."""
+
+    NAME = "held_out_rows"
+
+    def __init__(self, clean: Clean, text: TextBlocks, store: Store) -> None:
+        self._clean, self._blocks, self._rows = clean, range(len(text)), RowsByBlock(text, store)
+
+    def find(self, splits: list[HeldOutSplit]) -> np.ndarray:
+        """The rows; the splits get the pairs that may be scored."""
+        for block in self._blocks:
+            for split, key, row, pair in self._clean.held_out(block):
+                splits[split].add(key, row, pair)
+        targets = np.unique(np.concatenate([self._clean.held_out_targets(block) for block in self._blocks]))
+        lone = map(self._clean.lone, self._blocks)
+        return np.concatenate([of["row"][np.isin(of["key"], targets)] for of in lone])
+
+    def write(self, rows: np.ndarray) -> None:
+        self._rows.write(self.NAME, rows)
+
+
+class Duplicates:
+    """The stage that finds rows with the key of an earlier row; a task looks at a share of all keys."""
+
+    what = "duplicates"
+
+    def __init__(self, clean: Clean, text: TextBlocks, store: Store) -> None:
+        self._clean, self._text, self._rows = clean, text, RowsByBlock(text, store)
+        self.sizes = [text.starts[-1] // clean.num_shares] * clean.num_shares  # about
+
+    def result(self, number: int) -> str:
+        return f"duplicates/{number:05d}"
+
+    def run(self, number: int) -> None:
+        table = self._clean.keys(number)
+        table = table[~np.isin(table["row"], self._rows.read_all(HeldOutRows.NAME))]
+        order = np.argsort(table["key"], kind="stable")  # stable: the first row of a key comes first
+        repeated = table["key"][order][1:] == table["key"][order][:-1]
+        self._rows.write(self.result(number), np.sort(table["row"][order[1:][repeated]]))
+
+
+class Reasons:
+    """The drop reasons of rows, all but those of their lengths, which encoding finds."""
+
+    def __init__(self, clean: Clean, text: TextBlocks, store: Store, removes_duplicates: bool) -> None:
+        self._clean, self._rows = clean, RowsByBlock(text, store)
+        shares = range(clean.num_shares) if removes_duplicates else ()
+        self._duplicates = [Duplicates(clean, text, store).result(share) for share in shares]
+
+    def of(self, block: int) -> np.ndarray:
+        """The reasons of a block's rows, as indices into REASONS."""
+        reasons = self._clean.reasons(block)
+        reasons[self._rows.read([HeldOutRows.NAME], block)] = REASONS.index(HELD_OUT)
+        reasons[self._rows.read(self._duplicates, block)] = REASONS.index(DUPLICATE)
+        return reasons

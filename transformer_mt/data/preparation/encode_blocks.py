@@ -2,25 +2,178 @@
 
 import hashlib
 import json
-from collections import Counter
+import math
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from itertools import compress, islice
+from functools import partial
+from itertools import chain, compress, islice, repeat
+from typing import Any
 
 import numpy as np
+import pyarrow
 
-from transformer_mt.config import DataConfig
+from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.corpus import Corpus
+from transformer_mt.corpora.held_out import AnySet
 from transformer_mt.corpora.seen_sentences import Sentences
-from transformer_mt.data.batches.encoded_pairs import Chunk
-from transformer_mt.data.cleaning.drop_reasons import KEPT, READ, REASONS
-from transformer_mt.data.preparation.encode import encoded_chunks, file_of
-from transformer_mt.data.preparation.reasons import Reasons
-from transformer_mt.data.preparation.split import TextBlocks
-from transformer_mt.data.preparation.store import Store, sizes_of
-from transformer_mt.data.preparation.training_pairs import lone_side
+from transformer_mt.cpu import usable_cores
+from transformer_mt.data.batches.encoded_pairs import Chunk, Column, write_chunks
+from transformer_mt.data.cleaning.cleaning_rules import KEPT, READ, REASONS, length_reason
+from transformer_mt.data.preparation.clean import Clean, Reasons, TextBlocks, lone_side
+from transformer_mt.data.preparation.store import Store, sizes_of, text_bytes, text_columns
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.text.hashes import sentence_key
-from transformer_mt.text.key_set import KeySet
+from transformer_mt.errors import InputError
+from transformer_mt.messages import say
+from transformer_mt.settings.corpus_keys import label_piece
+from transformer_mt.text.key_set import KeySet, sentence_key
+from transformer_mt.text.lines import Pair
+from transformer_mt.text.sentences import has_several_sentences
+
+_PAIRS = 10_000
+
+Encoded = tuple[Chunk, np.ndarray]
+"""The ids of the pairs that fit, and the drop reasons of all as indices into REASONS."""
+
+
+def encoded_chunks(
+    pairs: Iterable[Pair], tokenizer: Tokenizer, data: DataConfig, corpus: AnySet, threads: int | None = None
+) -> Iterator[Encoded]:
+    """The pairs of a corpus as ids, each side after its control pieces. InputError for a label that
+    `data.labels` has not.
+
+    Threads suffice: SentencePiece releases Python's lock.
+    """
+    target_piece = data.target_piece(data.languages_of(corpus))
+    before = [data.pieces_before(corpus), [] if target_piece is None else [target_piece]]
+    labels = {label: tokenizer.control_id(label_piece(label)) for label in data.labels}
+    encode = partial(
+        _encoded,
+        tokenizer=tokenizer,
+        data=data,
+        before=[[tokenizer.control_id(piece) for piece in pieces] for pieces in before],
+        labels=labels if data.objective_of(corpus) == "classification" else None,
+    )
+    pairs, workers = iter(pairs), threads or usable_cores()
+    waiting: deque[Future[Encoded]] = deque()
+    with ThreadPoolExecutor(workers) as pool:
+        while rows := list(islice(pairs, _PAIRS)):
+            waiting.append(pool.submit(encode, rows))
+            if len(waiting) > 2 * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _encoded(
+    pairs: list[Pair],
+    tokenizer: Tokenizer,
+    data: DataConfig,
+    before: Sequence[list[int]],
+    labels: Mapping[str, int] | None,
+) -> Encoded:
+    reasons = np.empty(len(pairs), np.uint8)
+    kept: tuple[list[list[int]], list[list[int]]] = [], []
+    src_rows = tokenizer.encode_src([src for src, _ in pairs], num_threads=1)
+    if labels is None:
+        tgt_rows = tokenizer.encode_tgt([tgt for _, tgt in pairs], num_threads=1)
+        max_ratio = data.max_length_ratio
+    else:
+        tgt_rows = [[_label(tgt.strip(), labels)] for _, tgt in pairs]
+        max_ratio = math.inf
+    for row, sides in enumerate(zip(src_rows, tgt_rows)):
+        src, tgt = (control + ids if ids else ids for control, ids in zip(before, sides))
+        reason = length_reason(len(src), len(tgt), data.max_length, max_ratio)
+        reasons[row] = REASONS.index(reason or KEPT)
+        if reason is None:
+            kept[0].append(src)
+            kept[1].append(tgt)
+    return (Column.of(kept[0]), Column.of(kept[1])), reasons
+
+
+def _label(label: str, labels: Mapping[str, int]) -> int:
+    if label not in labels:
+        raise InputError(f"a label must be one of data.labels ({', '.join(labels)}), but is {label!r}")
+    return labels[label]
+
+
+def file_of(
+    chunks: Iterable[Chunk], tokenizer: Tokenizer, data: DataConfig, corpus: AnySet, is_kept: np.ndarray
+) -> tuple[bytes, str]:
+    """A file of pairs of a corpus, and a fingerprint of what is learnt from them; `is_kept` tells which
+    of the rows that were read they are.
+    """
+    with pyarrow.BufferOutputStream() as file:
+        fingerprint = write_chunks(file, chunks, tokenizer.num_ids, is_kept)
+        content = file.getvalue().to_pybytes()
+    if data.has_next_sentences and data.objective_of(corpus) == "masked_lm":  # which row follows which
+        fingerprint = hashlib.sha256(fingerprint.encode() + np.packbits(is_kept).tobytes()).hexdigest()
+    return content, fingerprint
+
+
+ROWS = 500_000
+"""More change the pieces little and take long."""
+
+_SENTENCES = 20_000  # enough to estimate the share of sources with several sentences
+
+
+class Sample:
+    """The stage that samples rows which no rule has dropped, at a fixed stride and at most ROWS in all."""
+
+    what = "sampling"
+
+    def __init__(self, clean: Clean, text: TextBlocks, reasons: Reasons, store: Store) -> None:
+        self._clean, self._text, self._reasons, self._store = clean, text, reasons, store
+        self.sizes = text.sizes
+        self._before = np.cumsum([0, *clean.num_keys()])
+        self._stride = 1
+        while -(-self._before[-1] // self._stride) > ROWS:
+            self._stride *= 2
+
+    def result(self, number: int) -> str:
+        return f"sample/{number:05d}.arrow"
+
+    def run(self, number: int) -> None:
+        kept = REASONS.index(KEPT)
+        rows = np.flatnonzero(self._clean.reasons(number) == kept)
+        rows = rows[-self._before[number] % self._stride :: self._stride]
+        pairs, is_kept = self._text.pairs(number), self._reasons.of(number) == kept
+        src, tgt = ([pairs[row][side] for row in rows.tolist()] for side in (0, 1))
+        columns = {"src": src, "tgt": tgt, "is_kept": is_kept[rows].tolist()}
+        self._store.write(self.result(number), text_bytes(columns))
+
+    def blocks(self) -> "Sampled":
+        """The corpus of each block and its columns: src, tgt, and is_kept, whether a pair is trained on."""
+        numbers = range(len(self._text))
+        return [(self._text.entry(n), text_columns(self._store.read(self.result(n)))) for n in numbers]
+
+
+Sampled = list[tuple[Corpus, dict[str, list[Any]]]]
+
+
+def learnt_tokenizer(config: Config, sampled: Sampled) -> Tokenizer:
+    """The vocabulary of the sampled pairs that are trained on."""
+    data = config.data
+    names = ", ".join(entry.title for entry in data.entries)
+    say(f"learning {config.tokenizer.vocab_size:,} {config.tokenizer.kind} tokens from {names}")
+    learnt_from = list[Pair]()
+    for entry, columns in sampled:
+        once = config.tokenizer.shared and entry.is_text  # both sides of plain text are the same
+        tgt = repeat("") if once else columns["tgt"]
+        learnt_from += compress(zip(columns["src"], tgt), columns["is_kept"])
+    if not learnt_from:
+        raise InputError(f"{names}: no training pair is left after cleaning; all are empty or held out")
+    return Tokenizer.train(learnt_from, config.tokenizer, data.control_pieces)
+
+
+def several_sentences(config: Config, sampled: Sampled) -> float:
+    """The share of the sampled sources with more than one sentence."""
+    data = config.data
+    blocks = [columns["src"] for entry, columns in sampled if not (data.directions and entry.is_text)]
+    sources = list(chain.from_iterable(blocks))
+    sources = sources[:: -(-len(sources) // _SENTENCES) or 1]
+    return sum(has_several_sentences(src, data.source_lang) for src in sources) / max(1, len(sources))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pyarrow
 
-from transformer_mt.cache import cache_root
 from transformer_mt.companion import hooks
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.held_out import splits_of
@@ -25,7 +24,7 @@ from transformer_mt.data.preparation.store import FACTS_FILE, LocalStore, Store,
 from transformer_mt.data.preparation.training_links import with_links
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.locks import wait_for_folder
+from transformer_mt.files import cache_root, wait_for_folder
 from transformer_mt.messages import messages_to, say
 
 _WEEK = 7 * 86_400  # seconds

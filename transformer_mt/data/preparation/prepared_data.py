@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,21 +14,78 @@ import pyarrow
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.corpus import EvaluationSentence
 from transformer_mt.corpora.held_out import AnySet, held_out_file, rows_of, splits_of
+from transformer_mt.data.batches.batch import Rows
+from transformer_mt.data.batches.batching import Mixture, effective_weights, num_windows
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
-from transformer_mt.data.batches.mixture import Mixture, effective_weights, num_windows
 from transformer_mt.data.batches.packing import RowShape
-from transformer_mt.data.batches.rows import Rows
 from transformer_mt.data.changes.training_rows import training_rows
-from transformer_mt.data.cleaning import drop_reasons
+from transformer_mt.data.cleaning.cleaning_rules import KEPT
 from transformer_mt.data.preparation.all_stages import SEEN_FILE, CorpusCounts
-from transformer_mt.data.preparation.block_files import BlockFiles
-from transformer_mt.data.preparation.encode_blocks import EncodedBlock
-from transformer_mt.data.preparation.store import FACTS_FILE, Store
+from transformer_mt.data.preparation.encode_blocks import EncodedBlock, train_file
+from transformer_mt.data.preparation.store import FACTS_FILE, LocalStore, Store
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import WorkError
 from transformer_mt.messages import say
-from transformer_mt.settings.objective import Objective
-from transformer_mt.text.pair import Pair
+from transformer_mt.settings.corpus_keys import Objective
+from transformer_mt.text.lines import Pair
+
+_CHECKED_AT_ONCE = 2**31
+"""Bytes: their check takes two seconds."""
+
+
+class BlockFiles:
+    """The files in `folder`; they are fetched from the store where that is elsewhere."""
+
+    def __init__(self, store: Store, folder: Path, blocks: Sequence[EncodedBlock]) -> None:
+        self._store, self._blocks = store, blocks
+        self._is_here = isinstance(store, LocalStore)
+        where = Path(store.location) if self._is_here else folder
+        self._paths = [where / train_file(number) for number in range(len(blocks))]
+
+    def open(self) -> EncodedPairs:
+        """The pairs. ValueError or FileNotFoundError now for a block that is damaged or missing, as far as
+        looking takes no time; else WorkError when it is used.
+        """
+        sizes = [block.rows for block in self._blocks]
+        if not self._is_here:
+            return EncodedPairs(self._paths, sizes, self._fetch, self._release)
+        if sum(path.stat().st_size for path in self._paths) > _CHECKED_AT_ONCE:
+            return EncodedPairs(self._paths, sizes, self._check)
+        for number, path in enumerate(self._paths):
+            if not self._is_whole(number):
+                raise ValueError(f"{path.name} is not as it was written")
+        return EncodedPairs(self._paths, sizes)
+
+    def _is_whole(self, number: int) -> bool:
+        with self._paths[number].open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == self._blocks[number].sha256
+
+    def _check(self, number: int) -> None:
+        """WorkError if the file is damaged or cannot be read."""
+        path = self._paths[number]
+        try:
+            is_whole = self._is_whole(number)
+        except OSError as error:
+            raise WorkError(f"{path}: cannot be read: {error}") from None
+        if not is_whole:
+            raise WorkError(
+                f"{path.name} must be as it was written, but is not; remove {self._store.location}, and "
+                "prepare again"
+            )
+
+    def _fetch(self, number: int) -> None:
+        path = self._paths[number]
+        with suppress(FileNotFoundError):
+            if self._is_whole(number):
+                return
+        try:
+            self._store.fetch(path.name, path)
+        except OSError as error:
+            raise WorkError(f"{path}: cannot be fetched: {error}; start again: it resumes") from None
+        self._check(number)
+
+    def _release(self, number: int) -> None:
+        self._paths[number].unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -76,7 +134,7 @@ class PreparedData:
     @property
     def sizes(self) -> list[int]:
         """Kept pairs of each corpus: they follow one another in `train`."""
-        return [corpus.counts.get(drop_reasons.KEPT, 0) for corpus in self.corpora]
+        return [corpus.counts.get(KEPT, 0) for corpus in self.corpora]
 
     @property
     def longest(self) -> int:
@@ -136,7 +194,7 @@ def open_data(data: DataConfig, folder: Path, store: Store) -> PreparedData | No
         train = BlockFiles(store, folder, blocks).open()
         names = (entry.title for entry in data.entries)  # of this config: renaming a corpus keeps the cache
         corpora = [CorpusCounts(**{**counts, "name": name}) for counts, name in zip(facts["corpora"], names)]
-        sizes = [corpus.counts.get(drop_reasons.KEPT, 0) for corpus in corpora]
+        sizes = [corpus.counts.get(KEPT, 0) for corpus in corpora]
         weights = effective_weights(
             [entry.weight for entry in data.entries], sizes, data.temperature, data.temperature_groups
         )

@@ -2,16 +2,26 @@
 one, with the same bytes.
 """
 
+import random
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from transformer_mt.companion import hooks
+import numpy as np
+import pyarrow
+
+from transformer_mt.companion import hooks, shown
 from transformer_mt.corpora.remote import is_url
-from transformer_mt.errors import InputError
+from transformer_mt.cpu import usable_cores
+from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import replacing, write_bytes
+from transformer_mt.messages import say
+from transformer_mt.processes import in_forks, may_fork
+from transformer_mt.progress_bar import show_progress
 
 FACTS_FILE = "facts.json"
 """The manifest; written last, it says that the data are complete."""
@@ -89,3 +99,142 @@ def store_at(location: str) -> Store:
     for open_store in hooks("open_store"):
         return open_store(location.rstrip("/"))
     raise InputError(f"{location}: must be a folder, as no installed companion keeps data at a URL")
+
+
+_BOUND = np.dtype(np.uint64)
+_AT_ONCE = 16
+"""Requests."""
+
+
+class Sections:
+    """Files of values of one kind: the bounds of the sections, then the values."""
+
+    def __init__(self, store: Store, kind: np.dtype, count: int) -> None:
+        self._store, self._kind = store, kind
+        self._header = _BOUND.itemsize * (count + 1)
+
+    def write(self, name: str, values: np.ndarray, bounds: np.ndarray) -> None:
+        """Write values in the order of their sections; `bounds` are how many stand before each section, and
+        how many there are.
+        """
+        content = bounds.astype(_BOUND).tobytes() + values.astype(self._kind).tobytes()
+        self._store.write(name, content)
+
+    def read(self, names: Iterable[str], section: int) -> list[np.ndarray]:
+        """The values of a section of several files, which are asked for together: a store far away answers
+        late.
+        """
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return list(pool.map(partial(self._read, section), names))
+
+    def _read(self, section: int, name: str) -> np.ndarray:
+        size = _BOUND.itemsize
+        ends = self._store.read(name, size * section, size * (section + 2))
+        begin, end = (np.frombuffer(ends, _BOUND).astype(int) * self._kind.itemsize + self._header).tolist()
+        return np.frombuffer(self._store.read(name, begin, end), self._kind)
+
+    def read_all(self, name: str) -> np.ndarray:
+        """The values of all sections."""
+        return np.frombuffer(self._store.read(name)[self._header :], self._kind)
+
+    def num_values(self, num_bytes: int) -> int:
+        """The values of a file of so many bytes."""
+        return (num_bytes - self._header) // self._kind.itemsize
+
+
+def text_bytes(columns: Mapping[str, list[Any]]) -> bytes:
+    """Columns of equal length."""
+    table = pyarrow.table(columns)
+    with pyarrow.BufferOutputStream() as stream:
+        options = pyarrow.ipc.IpcWriteOptions(compression="zstd")
+        with pyarrow.ipc.new_file(stream, table.schema, options=options) as writer:
+            writer.write_table(table)
+        return stream.getvalue().to_pybytes()
+
+
+def text_columns(content: bytes) -> dict[str, list[Any]]:
+    """The columns that `text_bytes` wrote."""
+    return pyarrow.ipc.open_file(content).read_all().to_pydict()
+
+
+_SAID_FROM = 1_000_000  # rows; smaller stages are too quick to be logged
+
+
+class PreparationStage(Protocol):
+    """One kind of work, in tasks that depend on the results of earlier stages only. A task always writes
+    files with the same bytes, in any process and when it is repeated.
+    """
+
+    what: str
+    """The word for its work, for a progress bar."""
+    sizes: list[int]
+    """Rows of each task."""
+
+    def result(self, number: int) -> str:
+        """The file that a task writes last: where it is, the task is done."""
+        ...
+
+    def run(self, number: int) -> None:
+        """Do a task."""
+        ...
+
+
+class PreparationEngine(Protocol):
+    """The cores that do the tasks; a companion may bring others than this machine's."""
+
+    def close(self) -> None:
+        """Let them go."""
+        ...
+
+    def run(self, task: Callable[[int], object], numbers: Sequence[int]) -> Iterable[int]:
+        """The numbers of the tasks as they are done, in any order. WorkError where one cannot be."""
+        ...
+
+
+class LocalEngine:
+    """The cores of this machine."""
+
+    def __init__(self, most: int | None = None) -> None:
+        """`most`: so many tasks at a time, or one."""
+        self._most = usable_cores() if most is None else min(most, usable_cores())
+
+    def close(self) -> None:
+        """Its workers have ended with their tasks."""
+
+    def run(self, task: Callable[[int], object], numbers: Sequence[int]) -> Iterable[int]:
+        workers = min(self._most, len(numbers))
+        if workers > 1 and may_fork():
+            yield from in_forks(task, numbers, workers)
+            return
+        for number in numbers:
+            task(number)
+            yield number
+
+
+def run_stage(stage: PreparationStage, engine: PreparationEngine, store: Store) -> None:
+    """Do the tasks of a stage that are not done yet."""
+
+    def task(number: int) -> None:
+        # Another process may have finished this task, or the whole preparation, meanwhile.
+        if not store.exists(stage.result(number)) and not store.exists(FACTS_FILE):
+            stage.run(number)
+
+    files = store.sizes(stage.result(0).rpartition("/")[0])
+    numbers = [n for n in range(len(stage.sizes)) if stage.result(n) not in files]
+    random.shuffle(numbers)  # several preparations of the same data share the work
+    total = sum(stage.sizes)
+    done = total - sum(stage.sizes[n] for n in numbers)
+    bar = show_progress(None, stage.what, total, done, unit="pairs")
+    missing = set(numbers)
+    for number in engine.run(task, numbers):
+        if number not in missing:
+            raise WorkError(f"{shown(type(engine))}.run must give each number once, but gives {number!r}")
+        missing.remove(number)
+        tenths = 10 * done // max(1, total)
+        done += stage.sizes[number]
+        bar.update(stage.sizes[number])
+        if total >= _SAID_FROM and 10 * done // total > tenths:
+            say(f"{stage.what}: {done:,} of {total:,} pairs")
+    bar.close()
+    if missing:
+        raise WorkError(f"{shown(type(engine))}.run must do all tasks, but left out {len(missing):,}")

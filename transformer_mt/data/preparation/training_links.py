@@ -2,35 +2,90 @@
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, compress, groupby, islice, zip_longest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow
 import torch
 
-from transformer_mt.cache import cache_root
 from transformer_mt.config import Config
-from transformer_mt.config.guided_alignment import needs_links
+from transformer_mt.config.train_section import needs_links
 from transformer_mt.corpora.corpus import Corpus
-from transformer_mt.data.alignment.aligner import aligned
-from transformer_mt.data.alignment.pharaoh import read_links
 from transformer_mt.data.batches.encoded_pairs import Chunk, Column, EncodedPairs, write_chunks
-from transformer_mt.data.cleaning.drop_reasons import READ
-from transformer_mt.data.preparation.preparation_stage import LocalEngine, run_stage
+from transformer_mt.data.cleaning.cleaning_rules import READ
 from transformer_mt.data.preparation.prepared_data import PreparedData
-from transformer_mt.data.preparation.store import LocalStore
-from transformer_mt.data.vocabulary.piece_words import PieceWords
+from transformer_mt.data.preparation.store import LocalEngine, LocalStore, run_stage
+from transformer_mt.data.vocabulary.term_pieces import PieceWords
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.files import digest, replacing, write_text
+from transformer_mt.files import cache_root, digest, replacing, write_text
 from transformer_mt.memory import free_memory
 from transformer_mt.messages import say
-from transformer_mt.settings.filter import FilterConfig
-from transformer_mt.text.pair import Pair
+from transformer_mt.progress_bar import show_progress
+from transformer_mt.settings.corpus_keys import FilterConfig
+from transformer_mt.text.lines import Pair, read_lines
+
+_LINK = re.compile(r"\d{1,6}-\d{1,6}")
+
+
+def read_links(file: Path) -> Iterator[np.ndarray]:
+    """(links, 2) of each line. InputError names a line that has something else."""
+    for number, line in enumerate(read_lines(file), start=1):
+        if not all(map(_LINK.fullmatch, line.split())):
+            raise InputError(
+                f"{file}: each line must have links such as 0-0 1-2 (source word, target word), but line "
+                f"{number} is {line.strip()[:60]!r}"
+            )
+        yield np.array([link.split("-") for link in line.split()], np.int64).reshape(-1, 2)
+
+
+WordPair = tuple[list[str], list[str]]
+
+
+def aligned(pairs: Iterable[WordPair]) -> Iterator[np.ndarray]:
+    """(links, 2) source word and target word of each pair, in order, after learning from all of them: both
+    directions joined by grow-diag (Koehn et al. 2003). The same pairs give the same links.
+    """
+    library = import_thot()
+    models = [library.EflomalAlignmentModel() for _ in range(2)]
+    count = 0
+    for src, tgt in pairs:
+        count += 1
+        models[0].add_sentence_pair(src, tgt)
+        models[1].add_sentence_pair(tgt, src)
+    for model in models:
+        model.emit_training_alignments = True
+        model.start_training()
+        for _ in show_progress(range(model.scheduled_iterations), "aligning", unit="passes"):
+            model.train()
+        model.end_training()
+    both = library.SymmetrizedAlignmentModel(*models)
+    both.heuristic = library.SymmetrizationHeuristic.GROW_DIAG
+    if both.num_training_alignments != count:
+        raise WorkError(
+            f"thot must align each of {count:,} pairs, but aligned {both.num_training_alignments:,}; install "
+            "another version of it"
+        )
+    for number in range(count):
+        yield np.argwhere(both.get_training_alignment(number)[1].to_numpy())
+
+
+def import_thot() -> Any:
+    """thot's module of aligners; InputError says which extra brings it."""
+    try:
+        import thot.alignment
+    except ImportError as error:
+        raise InputError(
+            f"to align words this needs thot: pip install 'transformer-mt[alignment]' ({error})"
+        ) from None
+    return thot.alignment
+
 
 _FORMAT = 3  # raise it when a change alters what is written
 

@@ -5,26 +5,204 @@ import io
 import json
 import re
 import signal
+import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
-from itertools import accumulate, pairwise
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import accumulate, pairwise, permutations
 from pathlib import Path
 from typing import Any
 
 import sentencepiece
+from sentencepiece import SentencePieceNormalizer, set_min_log_level
+from sentencepiece.sentencepiece_model_pb2 import NormalizerSpec
 
 from transformer_mt.config import TokenizerConfig
 from transformer_mt.cpu import usable_cores
-from transformer_mt.data.vocabulary.composition import normalizer_of
-from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD, UNK, Numbering
-from transformer_mt.data.vocabulary.renumbered import Renumbered
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_bytes
-from transformer_mt.settings.objective import MASK
-from transformer_mt.settings.terms_section import AS, TERM, TERM_END
-from transformer_mt.text.unsegmented import count_unsegmented
+from transformer_mt.settings.corpus_keys import AS, MASK, TERM, TERM_END
+from transformer_mt.text.languages import count_unsegmented
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+
+_SPECIAL = ("pad", "unk", "bos", "eos")
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """A vocabulary in our order: PAD, UNK, BOS, EOS, then all others as they follow one another there."""
+
+    pieces: list[str]
+    """By our ids."""
+    special: dict[str, int]
+    """The ids there of pad, unk, bos and eos. Equal ones are one piece there, of which the first has the
+    name.
+    """
+    language_form: str = ">>{}<<"
+    """How pieces of languages are written there; here they are `>>de<<`."""
+
+    @classmethod
+    def of(
+        cls, foreign: Mapping[str, int], special: Mapping[str, int], language_form: str = ">>{}<<"
+    ) -> "Numbering":
+        """From the ids of all pieces there; those of the special ones are 0 to 3 here."""
+        by_id = {i: piece for piece, i in foreign.items()}
+        if len(by_id) < len(foreign) or sorted(by_id) != list(range(len(by_id))):
+            raise InputError(
+                f"the vocabulary must number its {len(foreign)} tokens from 0 to {len(foreign) - 1}, but "
+                "does not"
+            )
+        names = ["" if special[name] in _before(special, name) else by_id[special[name]] for name in _SPECIAL]
+        new = iter(name for name in ("<s>", "<start>", "<begin>") if name not in foreign)
+        others = [by_id[i] for i in range(len(by_id)) if i not in special.values()]
+        return cls([*(name or next(new) for name in names), *others], dict(special), language_form)
+
+    @property
+    def order(self) -> list[int]:
+        """For each id there, our id of the same piece; of what is one piece there, the last: a decoder of
+        Marian begins with its PAD.
+        """
+        special = {self.special[name]: ours for ours, name in enumerate(_SPECIAL)}
+        others = iter(range(len(_SPECIAL), len(self.pieces)))
+        size = len(self.pieces) - len(_SPECIAL) + len(special)
+        return [special[i] if i in special else next(others) for i in range(size)]
+
+    def foreign_ids(self) -> list[int]:
+        """For each of our ids the one in the other vocabulary."""
+        foreign = {ours: i for i, ours in enumerate(self.order)}
+        return [
+            self.special[_SPECIAL[i]] if i < len(_SPECIAL) else foreign[i] for i in range(len(self.pieces))
+        ]
+
+    def with_pieces(self, new: Sequence[str]) -> "Numbering":
+        """With new pieces after all others."""
+        return replace(self, pieces=[*self.pieces, *new])
+
+    def name_there(self, piece: str) -> str:
+        """The name of a piece there."""
+        return self.language_form.format(piece[2:-2]) if piece.startswith(">>") else piece
+
+    def facts(self) -> dict[str, Any]:
+        """The facts from which `Numbering(**facts)` makes the same again."""
+        return {"special": self.special, "language_form": self.language_form, "pieces": self.pieces}
+
+
+def _before(special: Mapping[str, int], name: str) -> list[int]:
+    return [special[other] for other in _SPECIAL[: _SPECIAL.index(name)]]
+
+
+COMPOSE = "compose"
+
+
+@cache
+def normalizer_of(normalization: str) -> SentencePieceNormalizer:
+    """SentencePiece's rule for a value of `tokenizer.normalization`."""
+    if normalization not in ("auto", COMPOSE):
+        return SentencePieceNormalizer(rule_name=normalization)
+    set_min_log_level(2)  # no warnings
+    rules = SentencePieceNormalizer(norm_map=list(_composing_rules()))
+    spec = NormalizerSpec.FromString(rules.serialized_normalizer_spec())
+    spec.name = COMPOSE
+    return SentencePieceNormalizer(normalizer_spec=spec)
+
+
+def _composing_rules() -> Iterator[tuple[str, str]]:
+    """Pairs of a spelling and the character that replaces it."""
+    for character in map(chr, range(sys.maxunicode + 1)):
+        if character.isspace() and character != " " and unicodedata.category(character) == "Zs":
+            yield character, " "
+        elif not unicodedata.is_normalized("NFD", character):
+            yield from ((spelling, character) for spelling in _other_spellings(character))
+
+
+def _other_spellings(character: str) -> set[str]:
+    """All decomposed spellings of a character: a base character, then marks in any order."""
+    letter, *marks = list(unicodedata.normalize("NFD", character))
+    spellings: set[str] = set()
+    if not marks or not unicodedata.is_normalized("NFC", character):
+        return spellings
+    for order in permutations(marks):
+        for count in range(len(order)):
+            spelling = unicodedata.normalize("NFC", letter + "".join(order[:count]))
+            spelling += "".join(order[count:])
+            if unicodedata.normalize("NFC", spelling) == character:
+                spellings.add(spelling)
+    return spellings
+
+
+class Renumbered:
+    """Divides a text as the model does; the id of a piece is its place in `pieces`, or `unknown` without one.
+
+    It has what the project uses of SentencePieceProcessor, under the same names.
+    """
+
+    def __init__(
+        self, model: sentencepiece.SentencePieceProcessor, pieces: Sequence[str], unknown: int
+    ) -> None:
+        self._model, self._pieces, self._unknown = model, list(pieces), unknown
+        self._ids = {piece: i for i, piece in enumerate(self._pieces)}
+        self._id_of = [self.piece_to_id(model.id_to_piece(i)) for i in range(model.vocab_size())]
+
+    def vocab_size(self) -> int:
+        return len(self._pieces)
+
+    def normalize(self, text: str) -> str:
+        return str(self._model.normalize(text))
+
+    def piece_to_id(self, piece: str) -> int:
+        return self._ids.get(piece, self._unknown)
+
+    def id_to_piece(self, id: int) -> str:
+        return self._pieces[id]
+
+    def is_unknown(self, id: int) -> bool:
+        return id == self._unknown
+
+    def is_byte(self, id: int) -> bool:
+        return bool(self._model.is_byte(self._in_model[id]))
+
+    def is_control(self, id: int) -> bool:
+        """True if no text is ever divided into this piece. What the model does not know is one all the same
+        where the vocabulary has it.
+        """
+        in_model = self._in_model[id]
+        if id == self._unknown or not (self._model.is_control(in_model) or self._model.is_unknown(in_model)):
+            return False
+        piece = self._pieces[id]
+        return self._model.is_control(in_model) or piece not in self._model.encode(piece, out_type=str)
+
+    def get_score(self, id: int) -> float:
+        return float(self._model.get_score(self._in_model[id]))
+
+    def encode(self, text: Any, **options: Any) -> Any:
+        """Ids of a text, or a list of them for each of several; with return_type="proto" what the model
+        gives, with the model's own ids.
+        """
+        encoded = self._model.encode(text, **options)
+        if "return_type" in options:
+            return encoded
+        if isinstance(text, str):
+            return self._renumbered(text, encoded)
+        return [self._renumbered(line, ids) for line, ids in zip(text, encoded)]
+
+    def _renumbered(self, text: str, ids: list[int]) -> list[int]:
+        if self._model.unk_id() in ids:  # tokens that only the other model knows
+            return [self.piece_to_id(piece) for piece in self._model.encode(text, out_type=str)]
+        return [self._id_of[i] for i in ids]
+
+    def decode(self, ids: Sequence[int], **options: Any) -> Any:
+        """The text of the ids. Pieces that only the other language's model has are written as they stand."""
+        decoded = self._model.decode([self._pieces[i] for i in ids], **options)
+        return decoded if options else decoded.replace("▁", " ")
+
+    @cached_property
+    def _in_model(self) -> list[int]:
+        return [self._model.piece_to_id(piece) for piece in self._pieces]
+
 
 PieceModel = sentencepiece.SentencePieceProcessor | Renumbered
 

@@ -1,11 +1,12 @@
 """The interface of engines: source pieces in, hypotheses out. Needs no torch."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
 
 from transformer_mt.config import DecodeConfig
-from transformer_mt.search.hypothesis import Hypothesis
+from transformer_mt.ranks import Ranks
+from transformer_mt.search.beam import Hypothesis
 
 Ids = list[int]
 
@@ -97,3 +98,94 @@ def batches(lengths: Sequence[int], width: int, budget: int) -> Iterator[list[in
         size = max(1, budget // (lengths[order[start]] * width))
         yield order[start : start + size]
         start += size
+
+
+def token_log_probs(engine: Engine, prompt: Ids, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
+    """For each (source, target), without EOS, the log-probability of each target token and of EOS after them,
+    given the prompt.
+    """
+    of_pairs = engine.token_log_probs(_with_prompt(prompt, pairs))
+    return [log_probs[len(prompt) :] for log_probs in of_pairs] if prompt else of_pairs
+
+
+def cross_attention(engine: Engine, prompt: Ids, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[list[float]]]:
+    """For each (source, target), without EOS, how much each target token attends to each source token."""
+    of_pairs = engine.cross_attention(_with_prompt(prompt, pairs))
+    return [rows[len(prompt) :] for rows in of_pairs] if prompt else of_pairs
+
+
+def _with_prompt(prompt: Ids, pairs: Sequence[tuple[Ids, Ids]]) -> Sequence[tuple[Ids, Ids]]:
+    return [(src, [*prompt, *tgt]) for src, tgt in pairs] if prompt else pairs
+
+
+class RemoteEngine:
+    """The base of such engines."""
+
+    def __init__(self, engine: Engine) -> None:
+        """`engine` is the one that answers, or one like it."""
+        self.name, self.dtype = engine.name, engine.dtype
+        self.max_positions, self.is_on_cpu = engine.max_positions, engine.is_on_cpu
+        self.writes_phrases = engine.writes_phrases
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """The result of a method of the engine, as a list."""
+        raise NotImplementedError
+
+    def check(self, settings: DecodeConfig) -> None:
+        """The settings are checked where the engine is."""
+
+    def search(
+        self, requests: Sequence[Request], settings: DecodeConfig, n_best: int
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        yield from self.ask("search", list(requests), settings, n_best)
+
+    def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
+        return list(self.ask("token_log_probs", list(pairs)))
+
+    def cross_attention(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[list[float]]]:
+        return list(self.ask("cross_attention", list(pairs)))
+
+
+class DividedEngine(RemoteEngine):
+    """The engines of all ranks as one, for rank 0. The others `follow` until rank 0 lets them go."""
+
+    def __init__(self, engine: Engine, ranks: Ranks) -> None:
+        super().__init__(engine)
+        self._engine, self._ranks = engine, ranks
+
+    def check(self, settings: DecodeConfig) -> None:
+        self._engine.check(settings)
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        return getattr(self._engine, method)(*arguments)
+
+    def search(
+        self, requests: Sequence[Request], settings: DecodeConfig, n_best: int
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        task: list[Any] = [
+            [asdict(request) for request in requests],
+            settings.model_dump(mode="json"),
+            n_best,
+        ]
+        self._ranks.broadcast(task)
+        for share in self._search_share(*task):
+            for i, hypotheses in share:
+                yield i, [Hypothesis(**hypothesis) for hypothesis in hypotheses]
+
+    def follow(self) -> None:
+        """Search for rank 0."""
+        while (task := self._ranks.broadcast(None)) is not None:
+            self._search_share(*task)
+
+    def let_go(self) -> None:
+        self._ranks.broadcast(None)
+
+    def _search_share(self, requests: list[Any], settings: dict[str, Any], n_best: int) -> list[Any]:
+        """Search this rank's share of the requests. Returns the results of all ranks."""
+        by_length = sorted(range(len(requests)), key=lambda i: -len(requests[i]["src"]))
+        numbers = by_length[self._ranks.rank :: self._ranks.size]
+        of_rank = [Request(**requests[i]) for i in numbers]
+        hypotheses = (
+            self._engine.search(of_rank, DecodeConfig.model_validate(settings), n_best) if of_rank else ()
+        )
+        return self._ranks.gather([(numbers[i], [asdict(one) for one in best]) for i, best in hypotheses])

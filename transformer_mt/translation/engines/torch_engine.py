@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from transformer_mt.checkpoint import CheckpointError, load_model_weights
 from transformer_mt.config import Config, DecodeConfig
@@ -18,19 +18,62 @@ from transformer_mt.config.build_part import part_class, part_settings
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.device import allow_tf32, choose_device, use_device
 from transformer_mt.errors import InputError, Setting, WorkError
+from transformer_mt.model.attention import AttentionRecorder
 from transformer_mt.model.build_model import build_model
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.model.recorder import AttentionRecorder
 from transformer_mt.run_folder import RunFolder
-from transformer_mt.search.beam import BeamSettings, SpecialIds, Step, beam_search
+from transformer_mt.search.beam import (
+    BeamSettings,
+    Hypothesis,
+    LengthPenalty,
+    NotFiniteError,
+    SpecialIds,
+    Step,
+    beam_search,
+)
 from transformer_mt.search.constrained import Allotted
 from transformer_mt.search.ensemble import Ensemble
-from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty, NotFiniteError
 from transformer_mt.search.rules import BannedText, MinLength, NoRepeatNgram, Prefix, Rule
 from transformer_mt.search.sampling import Distribution, sample
-from transformer_mt.text.unsegmented import LETTER
+from transformer_mt.text.languages import LETTER
 from transformer_mt.translation.engines.engine import Ids, Request, batches
-from transformer_mt.translation.engines.packed_linear import pack
+
+
+class PackedLinear(nn.Module):
+    """x Wᵀ + b like the given layer, with the weights in oneDNN's own layout.
+
+    About a tenth faster than nn.Linear in float32, and twice as fast for few rows in bfloat16
+    (docs/measurements/performance.md); it cannot be trained or saved.
+    """
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        operators: Any = torch.ops.mkldnn
+        self.multiply = operators._linear_pointwise
+        self.weight = operators._reorder_linear_weight(linear.weight.detach(), None)
+        self.bias = None if linear.bias is None else linear.bias.detach()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.multiply(x, self.weight, self.bias, "none", [], "")
+
+
+def pack(model: nn.Module) -> None:
+    """Replace the linear layers of a model on a CPU, if oneDNN's operators are there for its dtype."""
+    weight = next(model.parameters())
+    if weight.device.type != "cpu" or not _is_supported(weight.dtype):
+        return
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, nn.Linear):
+                setattr(module, name, PackedLinear(child))
+
+
+def _is_supported(dtype: torch.dtype) -> bool:
+    operators: Any = torch.ops.mkldnn
+    if not (torch.backends.mkldnn.is_available() and hasattr(operators, "_linear_pointwise")):
+        return False
+    return dtype == torch.float32 or (dtype == torch.bfloat16 and operators._is_mkldnn_bf16_supported())
+
 
 Done = list[tuple[int, list[Hypothesis]]]
 Work = Callable[[list[int]], Done]

@@ -11,16 +11,18 @@ from transformer_mt.terms.glossary import Glossary
 from transformer_mt.text.languages import is_natural
 from transformer_mt.translation.planner import Planner
 from transformer_mt.translation.result import Options
-from transformer_mt.translation.stages.capitals import Capitals
 from transformer_mt.translation.stages.confidence import Calibration, Confidence
-from transformer_mt.translation.stages.ends import MatchingEnds
-from transformer_mt.translation.stages.line_edges import Edges
-from transformer_mt.translation.stages.problem_flags import Flags
 from transformer_mt.translation.stages.protected_text import Protection
 from transformer_mt.translation.stages.required_terms import Terms
-from transformer_mt.translation.stages.sentence_splitting import SentenceSplitting
 from transformer_mt.translation.stages.stage import BroughtStage, Stage
-from transformer_mt.translation.stages.unchanged import Unchanged
+from transformer_mt.translation.stages.text_stages import (
+    Capitals,
+    Edges,
+    Flags,
+    MatchingEnds,
+    SentenceSplitting,
+    Unchanged,
+)
 
 if TYPE_CHECKING:
     from transformer_mt.memories.translation_memory import TranslationMemory

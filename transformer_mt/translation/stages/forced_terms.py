@@ -8,8 +8,8 @@ import numpy as np
 
 from transformer_mt.data.vocabulary.tokenizer import UNK
 from transformer_mt.terms.glossary import Match
-from transformer_mt.text.control_characters import as_read
-from transformer_mt.text.unsegmented import count_unsegmented
+from transformer_mt.text.languages import count_unsegmented
+from transformer_mt.text.lines import as_read
 from transformer_mt.translation.alignment import AlignedSegment, align_segment
 from transformer_mt.translation.engines.engine import Ids, Request
 from transformer_mt.translation.planner import Planner

@@ -8,11 +8,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from transformer_mt.errors import InputError, Setting
+from transformer_mt.text.languages import foreign_words
 from transformer_mt.text.literal_text import USUAL, may_match, number_with_unit
-from transformer_mt.text.scripts import foreign_words
 from transformer_mt.translation.assembly import merge_candidates
+from transformer_mt.translation.planner import LONE_CR
 from transformer_mt.translation.result import Candidate, Options
-from transformer_mt.translation.splitting import LONE_CR
 from transformer_mt.translation.stages.stage import Choice, Numbered, Search, Stage
 from transformer_mt.translation.units import Part, SourceLine, TranslatedLine, TranslatedUnit, Unit
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from transformer_mt.config import DecodeConfig
 from transformer_mt.data.vocabulary.term_pieces import PieceTerm, TermPieces, pieces_of_span
 from transformer_mt.terms.glossary import Glossary, Match
-from transformer_mt.text.control_characters import as_read
+from transformer_mt.text.lines import as_read
 from transformer_mt.translation.engines.engine import Ids, Request
 from transformer_mt.translation.planner import Planner
 from transformer_mt.translation.result import Candidate, Translation

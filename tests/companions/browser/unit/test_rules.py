@@ -11,10 +11,8 @@ from tests.conftest import ROOT
 from tests.helpers.node import NODE
 from transformer_mt.companions.browser.rules import rules_of
 from transformer_mt.config import DecodeConfig
-from transformer_mt.text.edges import match_end
-from transformer_mt.translation.stages.capitals import Capitals, capitals_of
-from transformer_mt.translation.stages.line_edges import Edges
-from transformer_mt.translation.stages.unchanged import Unchanged
+from transformer_mt.text.sentences import match_end
+from transformer_mt.translation.stages.text_stages import Capitals, Edges, Unchanged, capitals_of
 from transformer_mt.translation.units import SourceLine
 
 PAIRS = [("en", "de"), ("de", "en"), ("tr", "en"), ("en", "tr"), ("en", "el"), ("en", "ka"), ("en", "zh")]

@@ -17,15 +17,15 @@ from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
 from tests.helpers.faults import cores, small_blocks
-from transformer_mt.cache import cache_root
 from transformer_mt.companions.cluster import remote_store
-from transformer_mt.config.guided_alignment import GuidedAlignmentConfig
+from transformer_mt.config.data_section import PreparationConfig
 from transformer_mt.config.load import load_config
-from transformer_mt.config.preparation import PreparationConfig
 from transformer_mt.config.tokenizer_section import TokenizerConfig
+from transformer_mt.config.train_section import GuidedAlignmentConfig
 from transformer_mt.corpora import toy
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.errors import InputError, WorkError
+from transformer_mt.files import cache_root
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.training import train
 

@@ -26,7 +26,7 @@ from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import read_objects
 from transformer_mt.messages import messages_to
-from transformer_mt.settings.filter import FilterConfig
+from transformer_mt.settings.corpus_keys import FilterConfig
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

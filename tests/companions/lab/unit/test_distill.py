@@ -19,7 +19,7 @@ from transformer_mt.corpora import toy
 from transformer_mt.corpora.evaluation_sets import EvaluationSet
 from transformer_mt.errors import InputError
 from transformer_mt.run_folder import RunFolder, makers_of
-from transformer_mt.settings.filter import FilterConfig
+from transformer_mt.settings.corpus_keys import FilterConfig
 
 pytest.importorskip("ctranslate2")
 

@@ -8,8 +8,8 @@ from tests.helpers.faults import loss_chunks
 from tests.helpers.updates import CPU, batch_of, packed_batch_of, pairs, tiny_model
 from transformer_mt.config import TrainConfig
 from transformer_mt.errors import InputError
-from transformer_mt.model.cut_off import tokens_cut_off, without_cut_off_tokens
 from transformer_mt.model.interface import NEVER
+from transformer_mt.model.transformer import tokens_cut_off, without_cut_off_tokens
 from transformer_mt.ranks import Ranks
 from transformer_mt.update.build_updater import build_loss
 from transformer_mt.update.loss import CrossEntropy, Predictions

@@ -21,7 +21,7 @@ from transformer_mt.config.resolve import Known
 from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences, keys_of
 from transformer_mt.data.vocabulary.given_tokenizer import settle
 from transformer_mt.errors import InputError
-from transformer_mt.locks import lock_folder
+from transformer_mt.files import lock_folder
 from transformer_mt.run_folder import RunFolder
 
 SWEEP = {

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from transformer_mt.evaluation.metric import MeanMetric
+from transformer_mt.evaluation.metrics import MeanMetric
 
 
 class FirstWord(MeanMetric):

@@ -23,7 +23,7 @@ from transformer_mt.companions.teacher import asking
 from transformer_mt.companions.teacher.candidate_scores import RunScores
 from transformer_mt.config import load_config
 from transformer_mt.corpora import toy
-from transformer_mt.evaluation.seen_share import SystemRecord
+from transformer_mt.evaluation.set_evaluation import SystemRecord
 from transformer_mt.files import read_objects
 from transformer_mt.run_folder import RunFolder, makers_of
 

@@ -10,16 +10,16 @@ import torch
 from tests.helpers.faults import small_blocks
 from transformer_mt.config import Config, TokenizerConfig
 from transformer_mt.corpora import toy
-from transformer_mt.data.alignment.aligner import aligned
+from transformer_mt.data.batches.batch import Rows
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
-from transformer_mt.data.batches.rows import Rows
 from transformer_mt.data.changes.links import AlignedRows
 from transformer_mt.data.preparation import training_links
 from transformer_mt.data.preparation.prepare import prepare
-from transformer_mt.data.vocabulary.piece_words import PieceWords
+from transformer_mt.data.preparation.training_links import aligned
+from transformer_mt.data.vocabulary.term_pieces import PieceWords
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.settings.filter import FilterConfig
+from transformer_mt.settings.corpus_keys import FilterConfig
 
 PAIRS = [
     ("the red house.", "das rote Haus."),

@@ -7,13 +7,17 @@ import torch
 
 from tests.conftest import ROOT
 from transformer_mt.config.load import load_config
-from transformer_mt.data.batches.batch import make_batch
-from transformer_mt.data.batches.batching import TrainingBatches, batch_bounds, plan_epoch, validation_batches
+from transformer_mt.data.batches.batch import Rows, make_batch
+from transformer_mt.data.batches.batching import (
+    BatchPrefetcher,
+    Mixture,
+    TrainingBatches,
+    batch_bounds,
+    plan_epoch,
+    validation_batches,
+)
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, row_kind, write_chunks
-from transformer_mt.data.batches.mixture import Mixture
 from transformer_mt.data.batches.packing import RowShape
-from transformer_mt.data.batches.prefetch import BatchPrefetcher
-from transformer_mt.data.batches.rows import Rows
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD
 

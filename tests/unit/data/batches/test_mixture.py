@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_mt.data.batches.mixture import Mixture, effective_weights
+from transformer_mt.data.batches.batching import Mixture, effective_weights
 
 
 def test_weights_of_one_use_each_row_once_in_the_order_of_the_corpora():

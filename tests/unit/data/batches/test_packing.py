@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from transformer_mt.data.batches.batching import TrainingBatches
+from transformer_mt.data.batches.batch import Rows
+from transformer_mt.data.batches.batching import BatchPrefetcher, Mixture, TrainingBatches
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
-from transformer_mt.data.batches.mixture import Mixture
 from transformer_mt.data.batches.packing import RowShape, packed_rows
-from transformer_mt.data.batches.prefetch import BatchPrefetcher
-from transformer_mt.data.batches.rows import Rows
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD
 from transformer_mt.errors import WorkError
 

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from transformer_mt.data.batches.batching import TrainingBatches
+from transformer_mt.data.batches.batch import Rows
+from transformer_mt.data.batches.batching import Mixture, TrainingBatches, num_windows
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
-from transformer_mt.data.batches.mixture import Mixture, num_windows
 from transformer_mt.data.batches.packing import RowShape
-from transformer_mt.data.batches.rows import Rows
 from transformer_mt.errors import InputError
 
 BLOCKS, SIZE = 12, 100

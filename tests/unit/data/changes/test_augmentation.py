@@ -8,17 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformer_mt.config import TokenizerConfig, load_config
-from transformer_mt.config.augment import AugmentConfig
+from transformer_mt.config.data_section import AugmentConfig
 from transformer_mt.corpora import toy
+from transformer_mt.data.batches.batch import Rows
 from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
-from transformer_mt.data.batches.rows import Rows
 from transformer_mt.data.changes.augmentation import Augmentation, unchanged_by
-from transformer_mt.data.changes.bpe_dropout import BpeDropout
+from transformer_mt.data.changes.subword_dropout import BpeDropout
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.text.text_changes import FinalMark, LowerCase, NoFinalMark, TitleCase, Typos, UpperCase
-from transformer_mt.text.typos import with_typos
+from transformer_mt.text.text_changes import (
+    FinalMark,
+    LowerCase,
+    NoFinalMark,
+    TitleCase,
+    Typos,
+    UpperCase,
+    with_typos,
+)
 
 PAIRS = list(toy.generate("train", 600))
 

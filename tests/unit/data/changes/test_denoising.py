@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from transformer_mt.config import TokenizerConfig
-from transformer_mt.config.pretraining import DenoiseConfig
+from transformer_mt.config.data_section import DenoiseConfig
 from transformer_mt.corpora import toy
-from transformer_mt.data.changes.denoising import Denoising
+from transformer_mt.data.changes.objectives import Denoising
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.settings.objective import MASK
+from transformer_mt.settings.corpus_keys import MASK
 
 
 @pytest.fixture(scope="module")

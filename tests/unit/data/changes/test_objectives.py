@@ -5,13 +5,12 @@ import pytest
 
 from transformer_mt.config import Config, TokenizerConfig
 from transformer_mt.corpora import toy
+from transformer_mt.data.batches.batch import Rows
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
-from transformer_mt.data.batches.rows import Rows
-from transformer_mt.data.changes.masking import Masking
+from transformer_mt.data.changes.objectives import Masking
 from transformer_mt.data.changes.training_rows import with_objectives
-from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD
-from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.settings.objective import MASK, label_piece
+from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, Tokenizer
+from transformer_mt.settings.corpus_keys import MASK, label_piece
 
 PIECES = [MASK, *map(label_piece, ("random", "next", "0", "1"))]
 ROWS = np.arange(200)

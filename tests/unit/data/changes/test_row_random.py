@@ -1,6 +1,6 @@
 import numpy as np
 
-from transformer_mt.data.changes.row_random import random_bits, uniforms
+from transformer_mt.data.changes.change import random_bits, uniforms
 
 ROWS = np.array([0, 1, 70_000])
 

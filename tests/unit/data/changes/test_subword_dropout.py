@@ -11,15 +11,13 @@ from pydantic import ValidationError
 from tests.conftest import ROOT
 from transformer_mt.config import TokenizerConfig
 from transformer_mt.corpora.toy import generate
+from transformer_mt.data.batches.batch import Rows
 from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
-from transformer_mt.data.batches.rows import Rows
-from transformer_mt.data.changes.bpe_dropout import BpeDropout
-from transformer_mt.data.changes.merges import Merges
-from transformer_mt.data.changes.row_random import A, B
-from transformer_mt.data.changes.subword_dropout import SubwordDropout
+from transformer_mt.data.changes.change import A, B
+from transformer_mt.data.changes.subword_dropout import BpeDropout, Merges, SubwordDropout
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.text.hashes import splitmix64
+from transformer_mt.text.key_set import splitmix64
 
 PAIRS = list(generate("train", 600))
 LINES = [side for pair in PAIRS for side in pair]

@@ -6,9 +6,8 @@ import pytest
 
 from transformer_mt.data.cleaning.cleaning_rules import numbers, repaired, rules_of
 from transformer_mt.errors import InputError
-from transformer_mt.settings.filter import FilterConfig
-from transformer_mt.text.languages import is_same_language
-from transformer_mt.text.scripts import script_share
+from transformer_mt.settings.corpus_keys import FilterConfig
+from transformer_mt.text.languages import is_same_language, script_share
 
 
 def reasons(pair, languages=("en", "de"), **chosen):

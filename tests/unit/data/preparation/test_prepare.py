@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.faults import small_blocks
-from transformer_mt.cache import cache_root
 from transformer_mt.config.load import load_config
 from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.errors import InputError, WorkError
+from transformer_mt.files import cache_root
 from transformer_mt.messages import messages_to
-from transformer_mt.settings.filter import FilterConfig
+from transformer_mt.settings.corpus_keys import FilterConfig
 
 TEXT = [
     (f"the dog {i} sees {i % 7} cats and runs", f"der Hund {i} sieht {i % 7} Katzen und rennt")

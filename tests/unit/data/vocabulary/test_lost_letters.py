@@ -4,7 +4,7 @@ import pytest
 
 from transformer_mt.config import TokenizerConfig
 from transformer_mt.corpora.toy import generate
-from transformer_mt.data.vocabulary.lost_letters import lost_letters_notes
+from transformer_mt.data.vocabulary.given_tokenizer import lost_letters_notes
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 
 REPLACED = (

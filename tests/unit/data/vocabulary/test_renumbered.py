@@ -1,8 +1,7 @@
 """SentencePiece models under other ids: which pieces text becomes, and which none does."""
 
 from tests.helpers.public_models import sentencepiece_model, toy_lines
-from transformer_mt.data.vocabulary.numbering import Numbering
-from transformer_mt.data.vocabulary.tokenizer import EOS, UNK, Tokenizer
+from transformer_mt.data.vocabulary.tokenizer import EOS, UNK, Numbering, Tokenizer
 
 MODEL = sentencepiece_model(toy_lines()[0])
 

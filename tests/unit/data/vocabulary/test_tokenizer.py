@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from transformer_mt.config import TokenizerConfig
 from transformer_mt.corpora import toy
-from transformer_mt.data.vocabulary.new_pieces import with_new_pieces
+from transformer_mt.data.vocabulary.given_tokenizer import with_new_pieces
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.errors import InputError
 

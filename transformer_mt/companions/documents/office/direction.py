@@ -7,7 +7,7 @@ turns the paragraphs, tables and pages of the document.
 import re
 from collections.abc import Callable
 
-from transformer_mt.text.scripts import is_right_to_left
+from transformer_mt.text.languages import is_right_to_left
 
 _P_AFTER_BIDI = (
     "adjustRightInd|snapToGrid|spacing|ind|contextualSpacing|mirrorIndents|suppressOverlap|jc|textDirection|"

@@ -22,8 +22,8 @@ from transformer_mt.companions.documents.markup.marked_text import (
 )
 from transformer_mt.companions.documents.markup.spelling import PlainSpelling
 from transformer_mt.errors import InputError
+from transformer_mt.text.languages import has_no_word_spaces
 from transformer_mt.text.literal_text import has_words
-from transformer_mt.text.unsegmented import has_no_word_spaces
 
 _MOST_SUBTITLES = 6
 """The most subtitles of one sentence."""

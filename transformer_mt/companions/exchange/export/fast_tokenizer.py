@@ -5,9 +5,8 @@ from pathlib import Path
 from sentencepiece import sentencepiece_model_pb2
 
 from transformer_mt.companions.exchange.export.huggingface_tokenizer import write_json
-from transformer_mt.data.vocabulary.numbering import BOS, EOS, PAD, UNK
-from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.settings.objective import MASK
+from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from transformer_mt.settings.corpus_keys import MASK
 
 _UNIGRAM, _BPE = 1, 2
 _CONTROL, _BYTE = 3, 6

@@ -16,9 +16,8 @@ from transformer_mt.companions.exchange.export.shared_files import is_path, with
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.hub import HubCorpus
-from transformer_mt.data.cleaning.drop_reasons import READ, REASONS
-from transformer_mt.evaluation.outputs import is_of_search
-from transformer_mt.evaluation.seen_share import UNKNOWN
+from transformer_mt.data.cleaning.cleaning_rules import READ, REASONS
+from transformer_mt.evaluation.set_evaluation import UNKNOWN, is_of_search
 from transformer_mt.markdown import table
 from transformer_mt.run.report import facts_table, test_scores, tests_table
 from transformer_mt.run_folder import RunFolder

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config import Config
-from transformer_mt.config.guided_alignment import GuidedAlignmentConfig
-from transformer_mt.config.train_section import TrainConfig
+from transformer_mt.config.train_section import GuidedAlignmentConfig, TrainConfig
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.held_out import AnySet, held_out_file
 from transformer_mt.corpora.imported import ImportedCorpus

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.text.language_codes import short_code
+from transformer_mt.text.languages import short_code
 
 _LANGUAGE_PIECE = re.compile(r">>([A-Za-z]{2,8}(?:[_-]\w+)*)<<")
 # opus-mt-en-de, opus-mt-tc-big-en-fr

@@ -6,11 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.cache import cache_root
 from transformer_mt.companions.exchange.importing.weight_files import NOT_SAFE
-from transformer_mt.corpora.hub_download import download, is_network_error
+from transformer_mt.corpora.hub import download, is_network_error
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.files import missing, write_text
+from transformer_mt.files import cache_root, missing, write_text
 
 _WEIGHTS = re.compile(r"model.*\.safetensors(\.index\.json)?")
 # What is read besides the weights. Nothing else is fetched, least of all code.

@@ -20,7 +20,7 @@ from transformer_mt.companions.exchange.importing.weight_files import read_tenso
 from transformer_mt.companions.exchange.layouts import huggingface
 from transformer_mt.companions.exchange.layouts.huggingface import BIAS, POSITIONS, positions_there
 from transformer_mt.config.model_section import ModelConfig
-from transformer_mt.data.vocabulary.numbering import BOS, PAD, Numbering
+from transformer_mt.data.vocabulary.tokenizer import BOS, PAD, Numbering
 from transformer_mt.errors import InputError
 from transformer_mt.settings.part import PartName
 

@@ -22,7 +22,7 @@ from transformer_mt.config import Config
 from transformer_mt.config.dump import dump_config
 from transformer_mt.config.error_sentences import sentences
 from transformer_mt.corpora.seen_sentences import SeenSentences
-from transformer_mt.data.vocabulary.sentencepiece_file import tokenizer_settings
+from transformer_mt.data.vocabulary.given_tokenizer import tokenizer_settings
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import check_is_new, write_text
 from transformer_mt.messages import say

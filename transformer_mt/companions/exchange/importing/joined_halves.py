@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_mt.cache import cache_root
 from transformer_mt.checkpoint import save_weights
 from transformer_mt.config import Config, DataConfig, TrainConfig
 from transformer_mt.config.dump import dump_config
@@ -21,8 +20,7 @@ from transformer_mt.config.resolve import with_keys_of
 from transformer_mt.corpora.seen_sentences import SeenSentences
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.files import write_text
-from transformer_mt.locks import wait_for_folder
+from transformer_mt.files import cache_root, wait_for_folder, write_text
 from transformer_mt.model.build_model import build_model
 from transformer_mt.run_folder import RunFolder
 

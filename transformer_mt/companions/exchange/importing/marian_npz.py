@@ -17,8 +17,7 @@ from transformer_mt.companions.exchange.importing.huggingface_folder import weig
 from transformer_mt.companions.exchange.layouts import marian
 from transformer_mt.companions.exchange.layouts.huggingface import BIAS
 from transformer_mt.config.model_section import ModelConfig
-from transformer_mt.data.vocabulary.numbering import Numbering
-from transformer_mt.data.vocabulary.tokenizer import Tokenizer, processor_of
+from transformer_mt.data.vocabulary.tokenizer import Numbering, Tokenizer, processor_of
 from transformer_mt.errors import InputError
 from transformer_mt.settings.part import PartName
 

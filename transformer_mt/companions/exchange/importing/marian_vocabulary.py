@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.companions.exchange.importing.json_file import read_json
-from transformer_mt.data.vocabulary.numbering import Numbering
-from transformer_mt.data.vocabulary.tokenizer import Tokenizer, processor_of
+from transformer_mt.data.vocabulary.tokenizer import Numbering, Tokenizer, processor_of
 from transformer_mt.errors import InputError
 
 

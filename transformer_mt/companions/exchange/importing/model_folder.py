@@ -5,12 +5,11 @@ import json
 import re
 from pathlib import Path
 
-from transformer_mt.cache import cache_root
 from transformer_mt.companions.exchange.importing.model_kinds import is_public
 from transformer_mt.companions.exchange.importing.named_languages import Languages
 from transformer_mt.config import Config
 from transformer_mt.config.public_model import Halves, PublicModel
-from transformer_mt.locks import wait_for_folder
+from transformer_mt.files import cache_root, wait_for_folder
 from transformer_mt.messages import say
 from transformer_mt.run_folder import RunFolder, UnknownLanguageError
 from transformer_mt.version import __version__

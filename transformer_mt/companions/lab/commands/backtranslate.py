@@ -7,14 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_mt.cli.options.arguments import Parser, existing_files, share
-from transformer_mt.cli.options.model_options import ModelRequest, add_model, add_search, load_translator
-from transformer_mt.cli.options.ranks import has_ranks, join_ranks
+from transformer_mt.cli.options.model_options import (
+    ModelRequest,
+    add_model,
+    add_search,
+    has_ranks,
+    join_ranks,
+    load_translator,
+)
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say
 
 if TYPE_CHECKING:
     from transformer_mt.companions.lab.teacher import Teacher
-    from transformer_mt.settings.filter import FilterConfig
+    from transformer_mt.settings.corpus_keys import FilterConfig
 
 _ABOUT = (
     "Make a training corpus from monolingual text: a target-to-source model, or a language model that a YAML "
@@ -134,7 +140,7 @@ def _chain(arguments: argparse.Namespace) -> int:
 
 
 def _rules(text: str) -> "FilterConfig":
-    from transformer_mt.settings.filter import FilterConfig
+    from transformer_mt.settings.corpus_keys import FilterConfig
 
     names = [name.strip() for name in text.split(",") if name.strip()]
     if wrong := next((name for name in names if name not in _RULES), None):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from transformer_mt.companions.lab.comparison import System
     from transformer_mt.config import Config
     from transformer_mt.corpora.evaluation_sets import EvaluationSet
-    from transformer_mt.evaluation.metric import Metric
+    from transformer_mt.evaluation.metrics import Metric
     from transformer_mt.run_folder import RunFolder
 
 # Pairs of each training corpus whose words are counted: half a minute.
@@ -133,7 +133,7 @@ def _of_languages(
         if target:
             raise InputError("--to requires a model, but all systems are files")
         return tests
-    from transformer_mt.translation.direction import find_direction
+    from transformer_mt.translation.planner import find_direction
 
     data, usual = config.data, (config.data.source_lang, config.data.target_lang)
     if any(test.languages is None for test in tests):
@@ -231,7 +231,7 @@ def _translated(
     from transformer_mt.companions.lab.comparison import System
     from transformer_mt.companions.lab.system_files import read_translations
     from transformer_mt.companions.lab.translated import translated
-    from transformer_mt.evaluation.seen_share import SystemRecord
+    from transformer_mt.evaluation.set_evaluation import SystemRecord
     from transformer_mt.run_folder import open_model
 
     for system in named:  # before any work
@@ -277,7 +277,7 @@ def _searches(system: _Named) -> list[str]:
 def _word_counts(config: "Config | None", tests: "Sequence[EvaluationSet]") -> "Counter[str] | None":
     """Word counts in the training sources of the first model; None if these are missing."""
     from transformer_mt.companions.lab.breakdown import count_words
-    from transformer_mt.data.preparation.training_pairs import training_pairs
+    from transformer_mt.data.preparation.clean import training_pairs
 
     if config is None or any(entry.is_remote for entry in config.data.entries):
         return None

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from transformer_mt.cli.options.arguments import Parser, existing_files, share
-from transformer_mt.cli.options.ranks import has_ranks
+from transformer_mt.cli.options.model_options import has_ranks
 from transformer_mt.errors import InputError
 
 _ABOUT = (
@@ -61,7 +61,7 @@ def _distill(arguments: argparse.Namespace) -> int:
     from transformer_mt.companions.lab.synthetic import REJECTED_FLAGS, PairSelection
     from transformer_mt.companions.lab.teacher import is_described
     from transformer_mt.run_folder import open_model
-    from transformer_mt.settings.filter import FilterConfig
+    from transformer_mt.settings.corpus_keys import FilterConfig
 
     if has_ranks() and is_described(Path(arguments.teacher)):
         raise InputError("a language model must be asked by one process; run this without torchrun")

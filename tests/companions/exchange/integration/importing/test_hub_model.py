@@ -17,10 +17,10 @@ from tests.helpers.public_models import write_marian
 SCRIPT = """
 import json, sys
 from huggingface_hub import constants
-from transformer_mt.corpora import hub_download
+from transformer_mt.corpora import hub
 from transformer_mt.errors import UserError
 from transformer_mt.companions.exchange.importing.hub_model import fetched
-hub_download._WAIT = 0.0
+hub._WAIT = 0.0
 constants.DOWNLOAD_CHUNK_SIZE = 10_000
 name, revision = sys.argv[1:]
 try:

@@ -1,4 +1,0 @@
-"""A sentence pair."""
-
-Pair = tuple[str, str]
-"""A source and its translation."""
