@@ -29,7 +29,7 @@ FILTERS: dict[str, dict] = {
 def prepare_once(languages: list[str], files: list[str], chosen: dict) -> None:
     """Prepare, and print the seconds, the peak memory in MB and the kept pairs."""
     from transformer_mt.config import Config
-    from transformer_mt.data.preparation.prepare import prepare
+    from transformer_mt.preparation import prepare
 
     values = {
         "name": "bench",

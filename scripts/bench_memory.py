@@ -49,9 +49,9 @@ def _train(pairs: int, updates: int) -> None:
 
     from transformer_mt.data.batches.batch import Rows
     from transformer_mt.data.batches.batching import TrainingBatches
-    from transformer_mt.data.preparation.prepare import prepare
     from transformer_mt.device import keep_freed_memory
     from transformer_mt.model.build_model import build_model
+    from transformer_mt.preparation import prepare
     from transformer_mt.ranks import Ranks
     from transformer_mt.update.loss import CrossEntropy
     from transformer_mt.update.optimizer import build_optimizer
@@ -71,7 +71,7 @@ def _train(pairs: int, updates: int) -> None:
 
 
 def _prepare(pairs: int, updates: int) -> None:
-    from transformer_mt.data.preparation.prepare import prepare
+    from transformer_mt.preparation import prepare
 
     prepare(_config(pairs))
 

@@ -18,8 +18,8 @@ from transformer_mt import Translator
 from transformer_mt.config import EvaluateConfig
 from transformer_mt.evaluation.calibration import calibrate, fit_familiarity
 from transformer_mt.evaluation.metrics import build_metrics
+from transformer_mt.evaluation.scoring import ExpectedQuality
 from transformer_mt.text.lines import read_lines
-from transformer_mt.translation.scoring import ExpectedQuality
 
 LENGTHS = (10, 30, 100, 300)
 

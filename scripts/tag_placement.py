@@ -25,7 +25,7 @@ from transformer_mt.config import Config
 from transformer_mt.model import interface
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.text.sentences import find_words
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 LEAST_COUNT, LEAST_ASSOCIATION = 15, 0.6
 

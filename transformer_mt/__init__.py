@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from transformer_mt.config import load_config
     from transformer_mt.parts import register
     from transformer_mt.training import train
-    from transformer_mt.translation.translator import Translator
+    from transformer_mt.translator import Translator
 
 
 wait_without_spinning()
 
 
 _MODULES = {
-    "Translator": "transformer_mt.translation.translator",
+    "Translator": "transformer_mt.translator",
     "load_config": "transformer_mt.config",
     "register": "transformer_mt.parts",
     "train": "transformer_mt.training",

@@ -81,7 +81,7 @@ class Companion:
     - document_formats: files that `translate -i` reads, a DocumentFormats (text/file_formats.py)
     - open_store(url) -> Store: prepared data at a URL (data/preparation/store.py)
     - prepared_data(config, tokenizer, inherited) -> PreparedData | None: data that were prepared in
-      another way (data/preparation/prepare.py)
+      another way (preparation.py)
     """
 
 

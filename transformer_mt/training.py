@@ -26,7 +26,6 @@ from transformer_mt.corpora.held_out import as_lines, held_out_file
 from transformer_mt.corpora.seen_sentences import Sentences
 from transformer_mt.data.batches.batching import BatchPrefetcher, TrainingBatches
 from transformer_mt.data.changes.change import Change
-from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.preparation.prepared_data import PreparedData
 from transformer_mt.data.preparation.training_links import import_thot
 from transformer_mt.data.vocabulary.given_tokenizer import settle, vocabulary_facts
@@ -37,6 +36,7 @@ from transformer_mt.evaluation.metrics import build_bleu
 from transformer_mt.files import FolderLock, lock_folder, set_aside, write_text
 from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel
+from transformer_mt.preparation import prepare
 from transformer_mt.ranks import Ranks
 from transformer_mt.run import announcements
 from transformer_mt.run.announcements import Diverged, check_training_loss, diverged

@@ -117,7 +117,7 @@ def loss_chunks(patch: pytest.MonkeyPatch, tokens: int) -> None:
 
 def translated_at_a_time(patch: pytest.MonkeyPatch, lines: int) -> None:
     """Translate texts in chunks of so many lines, until the test ends."""
-    from transformer_mt.translation import translator
+    from transformer_mt import translator
 
     for name in ("_LEAST", "_MOST"):
         patch.setattr(translator, name, lines)

@@ -7,7 +7,7 @@ from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.config.tokenizer_section import TokenizerConfig
 from transformer_mt.data.vocabulary.tokenizer import EOS, Tokenizer
 from transformer_mt.search.beam import Hypothesis
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 
 class UpperCaseEngine:

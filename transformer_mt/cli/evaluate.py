@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from transformer_mt.evaluation.alignment_error import HandLinks
     from transformer_mt.evaluation.metrics import Metric, Score
     from transformer_mt.evaluation.run_evaluation import RunEvaluation
+    from transformer_mt.evaluation.scoring import Expected
     from transformer_mt.evaluation.set_evaluation import SeenShare
     from transformer_mt.run_folder import RunFolder
-    from transformer_mt.translation.scoring import Expected
 
 _ABOUT = (
     "Translate the config's test sets or the given files, and print the metrics of evaluate.metrics with "

@@ -42,7 +42,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def _score(arguments: argparse.Namespace) -> int:
-    from transformer_mt.translation.scoring import pairs_of_files, pairs_of_json, score
+    from transformer_mt.evaluation.scoring import pairs_of_files, pairs_of_json, score
 
     if arguments.translations and (arguments.source or arguments.target):
         raise InputError("give --translations, or --source and --target, not both")

@@ -28,7 +28,7 @@ from transformer_mt.text.file_formats import brought_formats, format_of
 
 if TYPE_CHECKING:
     from transformer_mt.translation.result import Options, Translation
-    from transformer_mt.translation.translator import Translator
+    from transformer_mt.translator import Translator
 
 _ABOUT = "Translate TEXT, or standard input as it arrives: one output line per input line, in order."
 
@@ -135,7 +135,7 @@ def _translate_chunks(
     chunks: Iterator[list[bytes]],
     files: ExitStack,
 ) -> None:
-    from transformer_mt.translation.scoring import ExpectedQuality
+    from transformer_mt.evaluation.scoring import ExpectedQuality
 
     prefixes = _prefixes(request)
     done = _lines_done(request, translator) if request.resume else 0
@@ -173,7 +173,7 @@ def _options(request: TranslateRequest) -> "Options":
 def _chunks(request: TranslateRequest, files: ExitStack) -> Iterator[list[bytes]]:
     """Chunks of lines to translate. From a pipe or terminal, a chunk has the lines available so far."""
     from transformer_mt.text.lines import open_bytes, read_ready
-    from transformer_mt.translation.translator import ChunkSize
+    from transformer_mt.translator import ChunkSize
 
     if request.text:
         if any("\n" in text for text in request.text):

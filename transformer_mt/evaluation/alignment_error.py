@@ -9,7 +9,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metrics import Score
 from transformer_mt.text.lines import Pair, read_lines
 from transformer_mt.translation.alignment import align_segment, words_between_spaces
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 Link = tuple[int, int]
 """(source word, target word), words between white space counted from 0."""

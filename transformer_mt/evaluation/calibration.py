@@ -24,7 +24,7 @@ from transformer_mt.translation.stages.confidence import (
     Usual,
     bits_per_letter,
 )
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 LEAST = 50
 """The minimum number of sentences."""

@@ -18,7 +18,7 @@ from transformer_mt.evaluation.set_evaluation import (
 )
 from transformer_mt.messages import say
 from transformer_mt.run_folder import RunFolder
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 
 @dataclass

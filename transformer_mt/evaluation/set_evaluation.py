@@ -20,6 +20,7 @@ from transformer_mt.evaluation.metrics import (
     corpus_scores,
     tokenised_note,
 )
+from transformer_mt.evaluation.scoring import Expected, ExpectedQuality
 from transformer_mt.files import digest, to_json, write_text
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
@@ -29,8 +30,7 @@ from transformer_mt.text.key_set import near_text, pair_key, sentence_key
 from transformer_mt.text.languages import LanguageIdentifier, is_natural, script_share
 from transformer_mt.text.lines import read_lines
 from transformer_mt.translation.result import Options
-from transformer_mt.translation.scoring import Expected, ExpectedQuality
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 from transformer_mt.version import RESULTS
 
 _FEW, _MANY = 0.05, 0.3

@@ -36,7 +36,7 @@ from transformer_mt.run.report import write_report
 from transformer_mt.run.run import Run
 from transformer_mt.run_folder import usage_of
 from transformer_mt.translation.result import Options, Translation
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 from transformer_mt.update.adaptation import averaged, is_partial, whole
 from transformer_mt.update.loss import CrossEntropy
 from transformer_mt.update.step import Objective

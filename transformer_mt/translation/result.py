@@ -93,6 +93,16 @@ class Candidate:
     """The words of each segment and of its translation; only if alignments were requested."""
 
 
+def merge_candidates(candidates: Sequence[Candidate]) -> Candidate:
+    """One candidate for consecutive segments: mean score, summed log_prob, all tokens, and no text."""
+    return Candidate(
+        translation="",
+        score=sum(c.score for c in candidates) / max(1, len(candidates)),
+        log_prob=sum(c.log_prob for c in candidates),
+        tokens=[token for c in candidates for token in c.tokens],
+    )
+
+
 @dataclass(frozen=True)
 class Translation:
     """The result of one line: its translation, problems and flags."""

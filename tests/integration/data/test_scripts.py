@@ -9,10 +9,10 @@ import pytest
 from tests.conftest import TINY
 from tests.helpers.upper_case import UpperCaseEngine
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.tokenizer import EOS
+from transformer_mt.preparation import prepare
 from transformer_mt.search.beam import Hypothesis
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 SCRIPTS = [
     "LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "HEBREW", "ARABIC", "DEVANAGARI", "BENGALI",

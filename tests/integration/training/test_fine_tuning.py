@@ -14,9 +14,9 @@ from transformer_mt.config import load_config
 from transformer_mt.config.dump import dump_config
 from transformer_mt.config.resolve import with_parent
 from transformer_mt.corpora import toy
-from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.errors import InputError
+from transformer_mt.preparation import prepare
 from transformer_mt.run.early_checks import notes_on
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.training import train

@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 from tests.helpers.faults import before_each_update
 from transformer_mt.checkpoint import load
 from transformer_mt.config import load_config
-from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.files import read_objects
+from transformer_mt.preparation import prepare
 from transformer_mt.training import train
 
 pytestmark = pytest.mark.usefixtures("no_pictures")

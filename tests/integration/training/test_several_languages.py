@@ -437,7 +437,7 @@ def test_a_child_of_one_direction_keeps_asking_its_parent_for_the_language(both,
 
 
 def test_the_same_pair_in_two_languages_is_no_duplicate(write_config, tmp_path):
-    from transformer_mt.data.preparation.prepare import prepare
+    from transformer_mt.preparation import prepare
 
     (tmp_path / "a.tsv").write_text("en\tnb\n" + "".join(f"A dog {i}.\tEn hund {i}.\n" for i in range(60)))
     corpus = {"file": str(tmp_path / "a.tsv"), "columns": ["en", "nb"]}
@@ -453,7 +453,7 @@ def test_the_same_pair_in_two_languages_is_no_duplicate(write_config, tmp_path):
 
 
 def test_a_test_pair_is_left_out_of_training_in_both_directions(write_config):
-    from transformer_mt.data.preparation.prepare import prepare
+    from transformer_mt.preparation import prepare
 
     data = {**BOTH, "train": [{"toy": "train", "size": 400}, {"toy": "test", "size": 30, "reverse": True}]}
     data |= {"valid": [{"toy": "valid", "size": 20}], "test": [{"toy": "test", "size": 30}]}

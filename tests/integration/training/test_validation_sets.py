@@ -7,10 +7,10 @@ import pytest
 from tests.conftest import no_learning_curves
 from transformer_mt.config import load_config
 from transformer_mt.corpora.evaluation_sets import read_set
-from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.files import read_objects
+from transformer_mt.preparation import prepare
 from transformer_mt.training import train
 
 SHORT = {"max_updates": 12, "validate_every": 6, "average_checkpoints": 1}

@@ -7,11 +7,11 @@ import pytest
 
 from tests.conftest import no_learning_curves, train_interrupted
 from tests.helpers.companions import needs
+from transformer_mt import translator as module
 from transformer_mt.config import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.training import train
-from transformer_mt.translation import translator as module
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 LINES = ["The dog sleeps.", "The cat sees 37 birds.", "", "An old teacher sings in the garden."]
 

@@ -9,8 +9,8 @@ from tests.unit.corpora.test_formats import pack
 from transformer_mt.config import DataConfig
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy
-from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.errors import InputError
+from transformer_mt.preparation import prepare
 
 TEXTS = ["Ein Hund.", "Zwei  Katzen.", "Leer."]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from transformer_mt.errors import InputError
 from transformer_mt.text.lines import read_lines, read_ready
-from transformer_mt.translation.translator import ChunkSize
+from transformer_mt.translator import ChunkSize
 
 
 def test_lines_end_at_lf_and_crlf_only(tmp_path):

@@ -142,7 +142,7 @@ def test_what_was_translated_from_capitals_has_its_score(tiny_run, translator, t
     """The file names the source in lower case, which the search had."""
     import json
 
-    from transformer_mt.translation.scoring import pairs_of_json, score
+    from transformer_mt.evaluation.scoring import pairs_of_json, score
 
     (result,) = translator.translate(["THE DOG SLEEPS."])
     names = ("source", "translation", "tokens", "segments", "flags")

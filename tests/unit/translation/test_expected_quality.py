@@ -5,8 +5,8 @@ import pytest
 
 from transformer_mt.evaluation.calibration import text_errors
 from transformer_mt.evaluation.metrics import MeanMetric
+from transformer_mt.evaluation.scoring import ExpectedQuality
 from transformer_mt.translation.result import Translation
-from transformer_mt.translation.scoring import ExpectedQuality
 from transformer_mt.translation.stages.confidence import Calibration, TextErrors
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from transformer_mt.translation.stages.text_stages import text_flags
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 
 @pytest.mark.parametrize(

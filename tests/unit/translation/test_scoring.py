@@ -4,8 +4,8 @@ import pytest
 
 from tests.conftest import ROOT
 from transformer_mt.errors import InputError
-from transformer_mt.translation.scoring import pairs_of_files, score
-from transformer_mt.translation.translator import Translator
+from transformer_mt.evaluation.scoring import pairs_of_files, score
+from transformer_mt.translator import Translator
 
 
 def test_a_pair_that_is_too_long_is_named_by_its_line(tmp_path):

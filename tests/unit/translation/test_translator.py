@@ -18,9 +18,9 @@ from transformer_mt.config import DecodeConfig, TokenizerConfig
 from transformer_mt.corpora import toy
 from transformer_mt.data.vocabulary.tokenizer import EOS, UNK, Tokenizer
 from transformer_mt.errors import InputError, WorkError
+from transformer_mt.evaluation.scoring import Pair, score
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.search.beam import Hypothesis
-from transformer_mt.translation.scoring import Pair, score
 
 ODD = [
     "",

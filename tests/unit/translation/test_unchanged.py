@@ -4,7 +4,7 @@ import pytest
 
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.text.sentences import match_end
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 FIXED = [
     "...", "42", "🌷🌷🌷🌷 🌷", "!?", "-", " * * *", "https://example.org/x?y=1", "a@b.cd", "{name}", "5 kg ",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from transformer_mt.ranks import Ranks
     from transformer_mt.run_folder import RunFolder
     from transformer_mt.translation.result import Options
-    from transformer_mt.translation.translator import Translator
+    from transformer_mt.translator import Translator
 
 Direction = tuple[str, str]
 FileOf = tuple[Direction | None, str]
@@ -217,7 +217,7 @@ def load_translator(
     target languages of which none is named, unless `any_direction` will do.
     """
     run, others = request.run(), request.other_runs()
-    from transformer_mt.translation.translator import Translator
+    from transformer_mt.translator import Translator
 
     def check(settings: DecodeConfig) -> None:
         # A config may have settings for other searches; one that is given must have an effect.

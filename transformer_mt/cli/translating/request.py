@@ -13,7 +13,7 @@ from transformer_mt.cli.options.model_options import ModelRequest, has_ranks
 from transformer_mt.errors import InputError
 
 if TYPE_CHECKING:
-    from transformer_mt.translation.translator import Translator
+    from transformer_mt.translator import Translator
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.files import digest, write_text
 
 if TYPE_CHECKING:
-    from transformer_mt.translation.translator import Translator
+    from transformer_mt.translator import Translator
 
 
 def record_file(output: Path) -> Path:

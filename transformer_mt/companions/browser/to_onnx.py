@@ -27,7 +27,7 @@ from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.text.languages import has_no_spaces, has_no_word_spaces, language_name
 from transformer_mt.translation.result import Options, Translation
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 FACTS = "model.json"
 _TWO_TOKENIZERS = ["tokenizer.src.model", "tokenizer.tgt.model"]

@@ -10,15 +10,14 @@ from transformer_mt.corpora.evaluation_sets import read_set
 from transformer_mt.corpora.held_out import held_out_file, splits_of
 from transformer_mt.corpora.hub import UnknownSplitError
 from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences
-from transformer_mt.data.preparation.all_stages import Build, mirror
 from transformer_mt.data.preparation.encode_blocks import EncodedBlock
-from transformer_mt.data.preparation.prepare import data_key
 from transformer_mt.data.preparation.prepared_data import PreparedData, open_data
 from transformer_mt.data.preparation.store import FACTS_FILE, LocalStore, Store, store_at
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import cache_root
 from transformer_mt.messages import say
+from transformer_mt.preparation import Build, data_key, mirror
 
 _DECIDED = ("filter", "leave_out", "max_length_ratio", "new_languages", "remove_duplicates")
 

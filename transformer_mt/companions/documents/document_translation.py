@@ -22,7 +22,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.text.languages import LETTER
 from transformer_mt.text.sentences import find_words
 from transformer_mt.translation.result import Candidate, Options, Translation
-from transformer_mt.translation.translator import ChunkSize, Translator
+from transformer_mt.translator import ChunkSize, Translator
 
 _FLAGS = re.compile(r"^\(\?([aiLmsux]+)\)")
 

@@ -42,8 +42,8 @@ def translate(request: TranslateRequest, format: str) -> None:
     _check_options(request, format)
     from transformer_mt.companions.documents.document_translation import translate_pieces
     from transformer_mt.companions.documents.read import read_document
+    from transformer_mt.evaluation.scoring import ExpectedQuality
     from transformer_mt.translation.result import Options
-    from transformer_mt.translation.scoring import ExpectedQuality
 
     name, raw = _read(request)
     options = Options(align=True, protect=request.protect, tag=request.tag)

@@ -15,7 +15,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.run_folder import open_model
 from transformer_mt.translation.engines.engine import EngineRequest
 from transformer_mt.translation.result import Options
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 _TASK = re.compile(r"translation(?:_(?P<source>[\w-]+?)_to_(?P<target>[\w-]+))?")
 _DECODE = {

@@ -11,7 +11,7 @@ from transformer_mt.errors import InputError, Setting
 from transformer_mt.model.attention import AttentionRecorder
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.translation.engines.torch_engine import TorchEngine
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from transformer_mt.run_folder import RunFolder, after_training, facts_of
 from transformer_mt.settings.corpus_keys import FilterConfig
 from transformer_mt.settings.section import Conflict, Section
 from transformer_mt.training import train
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 
 class ChainConfig(Section):

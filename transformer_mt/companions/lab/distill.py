@@ -45,7 +45,7 @@ from transformer_mt.settings.corpus_keys import FilterConfig
 from transformer_mt.training import train
 from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2
 from transformer_mt.translation.result import Options
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 _MEASURED = ["BLEU", "chrF"]
 _INT8 = "int8"  # the folder of the exported student, inside its run's folder

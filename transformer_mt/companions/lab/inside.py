@@ -22,7 +22,7 @@ from transformer_mt.model.transformer import Transformer
 from transformer_mt.run_folder import open_model
 from transformer_mt.search.beam import BeamSettings, BestFirst, Continuations, beam_search
 from transformer_mt.translation.engines.torch_engine import TorchEngine, load_model
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 from transformer_mt.update.loss import CrossEntropy
 from transformer_mt.update.step import Objective
 

@@ -15,7 +15,7 @@ from transformer_mt.messages import say
 from transformer_mt.text.languages import joined
 from transformer_mt.text.text_changes import NoFinalMark, TextChange, TitleCase, Typos, UpperCase
 from transformer_mt.translation.result import Options
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 _MOST_WORDS = 200
 _COUNTED_FLAGS = {"copied", "repeating", "length_ratio", "truncated", "no_hypothesis"}

@@ -32,7 +32,7 @@ from transformer_mt.run_folder import origin_of
 from transformer_mt.settings.corpus_keys import FilterConfig
 from transformer_mt.text.key_set import sentence_key, text_key
 from transformer_mt.text.lines import count_lines, cut_to_whole_lines, read_lines
-from transformer_mt.translation.translator import ChunkSize
+from transformer_mt.translator import ChunkSize
 from transformer_mt.version import RESULTS
 
 EMPTY, REPEATED, LONG, LOW = "empty", "repeated", "over-long", "low score"

@@ -10,7 +10,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.messages import say
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.result import Options
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 Languages = tuple[str, str]
 Row = dict[str, Any]

@@ -10,7 +10,7 @@ from transformer_mt.evaluation.set_evaluation import evaluate, rows_of
 from transformer_mt.files import digest
 from transformer_mt.messages import say
 from transformer_mt.run_folder import RunFolder, facts_of
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 from transformer_mt.version import RESULTS
 
 

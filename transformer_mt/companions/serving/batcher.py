@@ -11,7 +11,7 @@ from transformer_mt.cpu import usable_cores
 from transformer_mt.terms.glossary import Glossary, Term
 from transformer_mt.translation.engines.engine import Engine
 from transformer_mt.translation.result import Translation
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 _REQUESTS = 256
 """Requests whose texts are divided and put together at the same time; they mostly wait for the search."""

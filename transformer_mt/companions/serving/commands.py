@@ -22,7 +22,7 @@ from transformer_mt.errors import InputError, Setting
 from transformer_mt.run_folder import after_training
 
 if TYPE_CHECKING:
-    from transformer_mt.translation.translator import Translator
+    from transformer_mt.translator import Translator
 
 _ABOUT = (
     "Serve models over HTTP with the LibreTranslate API: POST /translate and /detect, GET /languages and "

@@ -16,7 +16,7 @@ from typing import Any
 
 from transformer_mt.errors import WorkError
 from transformer_mt.translation.engines.engine import Engine, RemoteEngine
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 _SECONDS = 0.1
 """Seconds between two looks at the processes that load a model."""

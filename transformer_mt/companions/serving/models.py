@@ -14,7 +14,7 @@ from transformer_mt.companions.serving.served_model import Model, NotLoadedError
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.messages import say
 from transformer_mt.translation.planner import Direction
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 _LOG = logging.getLogger("transformer_mt.companions.serving")
 # The files of a model: a folder in which one of them changed has another model.

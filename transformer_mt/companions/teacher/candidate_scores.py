@@ -5,10 +5,10 @@ from pathlib import Path
 
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.external_metric import StayingMetric
+from transformer_mt.evaluation.scoring import Pair, score
 from transformer_mt.run_folder import RunFolder
-from transformer_mt.translation.scoring import Pair, score
 from transformer_mt.translation.stages.confidence import Calibration
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 Texts = tuple[str, str]
 """A source and its translation."""

@@ -20,7 +20,6 @@ from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.batches.packing import RowShape
 from transformer_mt.data.changes.training_rows import training_rows
 from transformer_mt.data.cleaning.cleaning_rules import KEPT
-from transformer_mt.data.preparation.all_stages import SEEN_FILE, CorpusCounts
 from transformer_mt.data.preparation.encode_blocks import EncodedBlock, train_file
 from transformer_mt.data.preparation.store import FACTS_FILE, LocalStore, Store
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
@@ -31,6 +30,20 @@ from transformer_mt.text.lines import Pair
 
 _CHECKED_AT_ONCE = 2**31
 """Bytes: their check takes two seconds."""
+
+SEEN_FILE = "seen.safetensors"
+
+
+@dataclass
+class CorpusCounts:
+    """Counts of one training corpus: pairs kept and dropped, by reason."""
+
+    name: str
+    counts: dict[str, int]
+    """Rows by drop reason, `read` and `kept` included."""
+    source_tokens: int = 0
+    """Pieces of the kept pairs, end-of-sentence counted."""
+    target_tokens: int = 0
 
 
 class BlockFiles:

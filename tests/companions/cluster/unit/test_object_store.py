@@ -23,9 +23,9 @@ from transformer_mt.config.load import load_config
 from transformer_mt.config.tokenizer_section import TokenizerConfig
 from transformer_mt.config.train_section import GuidedAlignmentConfig
 from transformer_mt.corpora import toy
-from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import cache_root
+from transformer_mt.preparation import prepare
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.training import train
 

@@ -15,8 +15,8 @@ from tests.helpers.faults import small_blocks
 from transformer_mt.companions.cluster.ray_engine import RayEngine
 from transformer_mt.config.data_section import PreparationConfig
 from transformer_mt.config.load import load_config
-from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.errors import InputError, WorkError
+from transformer_mt.preparation import prepare
 
 
 @pytest.fixture(scope="module")

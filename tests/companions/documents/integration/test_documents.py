@@ -19,7 +19,7 @@ from transformer_mt.companions.serving.batcher import Batcher
 from transformer_mt.companions.serving.http.app import build_app
 from transformer_mt.companions.serving.http.limits import Limits
 from transformer_mt.corpora import toy
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><title>The dog sleeps.</title></head>

@@ -10,7 +10,7 @@ from tests.companions.documents.unit.office_files import random_file, word_run, 
 from tests.companions.documents.unit.test_office_property import members, translated
 from tests.helpers.faults import killed_at_the_end
 from tests.helpers.upper_case import upper_case_translator
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 
 @pytest.fixture

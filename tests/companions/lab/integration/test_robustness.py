@@ -12,7 +12,7 @@ from transformer_mt.config import load_config
 from transformer_mt.corpora.evaluation_sets import EvaluationSet as Sentences
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.training import train
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 SENTENCES = [
     ("A dog sleeps.", ("Ein Hund schläft.", "Ein Hund, der schläft.")),

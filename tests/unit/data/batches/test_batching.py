@@ -18,8 +18,8 @@ from transformer_mt.data.batches.batching import (
 )
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, row_kind, write_chunks
 from transformer_mt.data.batches.packing import RowShape
-from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD
+from transformer_mt.preparation import prepare
 
 MULTI30K = ROOT.parent / "shared" / "data" / "multi30k"
 

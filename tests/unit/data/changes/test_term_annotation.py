@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from transformer_mt.config import Config
-from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.term_pieces import TermPieces, pieces_of_span
+from transformer_mt.preparation import prepare
 
 ROWS = np.arange(300)
 

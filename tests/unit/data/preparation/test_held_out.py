@@ -5,8 +5,8 @@ import pytest
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.corpora.held_out import FromTrain, HeldOutSplit
-from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.errors import InputError
+from transformer_mt.preparation import prepare
 from transformer_mt.text.key_set import sentence_key
 
 PAIRS = list(toy.generate("train", 3000))

@@ -8,8 +8,8 @@ import pytest
 from tests.helpers.faults import small_blocks
 from transformer_mt.config import Config
 from transformer_mt.data.changes.training_rows import held_out_rows
-from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.data.vocabulary.tokenizer import EOS, PAD
+from transformer_mt.preparation import prepare
 from transformer_mt.settings.corpus_keys import label_piece
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from tests.helpers.faults import small_blocks
 from transformer_mt.config.load import load_config
-from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import cache_root
 from transformer_mt.messages import messages_to
+from transformer_mt.preparation import prepare
 from transformer_mt.settings.corpus_keys import FilterConfig
 
 TEXT = [

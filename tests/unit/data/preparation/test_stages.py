@@ -13,9 +13,9 @@ import pytest
 
 from tests.helpers.faults import cores, small_blocks
 from transformer_mt.config.load import load_config
-from transformer_mt.data.preparation.prepare import prepare
 from transformer_mt.errors import WorkError
 from transformer_mt.files import cache_root
+from transformer_mt.preparation import prepare
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from transformer_mt.files import check_is_new, to_json, write_text
 from transformer_mt.messages import say
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.engines.torch_engine import load_model
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 
 def export(

@@ -16,13 +16,13 @@ from transformer_mt.cpu import has_exact_int8_products
 from transformer_mt.data.vocabulary.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.metrics import build_bleu
+from transformer_mt.evaluation.scoring import Pair, score
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.text.languages import has_no_word_spaces
 from transformer_mt.text.lines import read_lines
-from transformer_mt.translation.scoring import Pair, score
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 _PROBES = 200
 _IDENTICAL = 0.995  # of the lines, in float32

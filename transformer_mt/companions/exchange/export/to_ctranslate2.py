@@ -24,7 +24,7 @@ from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.engines.choice import SAME_SEARCH
 from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2, supported_settings
 from transformer_mt.translation.result import Translation
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 
 class ToCTranslate2:

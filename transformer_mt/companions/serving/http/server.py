@@ -18,7 +18,7 @@ from transformer_mt.companions.serving.models import Models, Offer
 from transformer_mt.companions.serving.translated_files import TranslatedFiles
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 try:
     import resource

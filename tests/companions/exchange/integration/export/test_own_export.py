@@ -11,7 +11,7 @@ pytest.importorskip("ctranslate2")
 
 from tests.conftest import ROOT
 from transformer_mt.run_folder import RunFolder
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 
 @pytest.fixture(scope="module")

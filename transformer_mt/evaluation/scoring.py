@@ -12,7 +12,7 @@ from transformer_mt.text.lines import read_lines
 from transformer_mt.translation.engines.engine import Ids
 from transformer_mt.translation.result import Translation
 from transformer_mt.translation.stages.confidence import Calibration
-from transformer_mt.translation.translator import Translator
+from transformer_mt.translator import Translator
 
 
 @dataclass(frozen=True)

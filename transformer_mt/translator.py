@@ -1,60 +1,54 @@
-"""Lines in, translations out: the same number, in the same order, whichever engine searches."""
+"""Lines in, translations out: the same number, in the same order, whichever engine searches.
 
+`Translator.stream` is the story: lines become units that fit the model (planner.py), stages change them, an
+engine searches (`UnitSearch`), stages choose among the candidates, a line is put together (`line_result`).
+"""
+
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.run_folder import RunFolder
-from transformer_mt.translation.assembly import each_once, line_result
+from transformer_mt.search.beam import Hypothesis, ranked
+from transformer_mt.text.lines import CONTROL, control_characters
 from transformer_mt.translation.engines.choice import Check, load_model_to_search
 from transformer_mt.translation.engines.engine import (
     Engine,
     EngineRequest,
     Ids,
+    Request,
     cross_attention,
     token_log_probs,
 )
 from transformer_mt.translation.line_workers import num_workers, translate_in_workers
-from transformer_mt.translation.planner import Direction, Plan, Planner, can_translate, find_direction
-from transformer_mt.translation.result import Options, Translation, check_texts
+from transformer_mt.translation.planner import (
+    LONE_CR,
+    Direction,
+    Plan,
+    Planner,
+    Splitter,
+    can_translate,
+    find_direction,
+)
+from transformer_mt.translation.result import Candidate, Options, Translation, check_texts, merge_candidates
 from transformer_mt.translation.stages.build_stages import NO_RESOURCES, Resources, build_stages
 from transformer_mt.translation.stages.confidence import Calibration
-from transformer_mt.translation.stages.stage import Stage
-from transformer_mt.translation.unit_search import UnitSearch
-from transformer_mt.translation.units import LinesInOrder, SourceLine, TranslatedLine
+from transformer_mt.translation.stages.stage import Numbered, Stage
+from transformer_mt.translation.units import LinesInOrder, SourceLine, TranslatedLine, TranslatedUnit, Unit
 
 if TYPE_CHECKING:
     from transformer_mt.model.interface import TranslationModel
 
 _LEAST, _MOST = 1024, 16_384
 _SECONDS = 10.0
-
-
-class ChunkSize:
-    """The number of lines of the next chunk; `next` is called when the one before is done.
-
-    Lines of a chunk are sorted by length into batches, and at its end cores wait for each other. So it grows
-    while chunks take less than ten seconds. It stays small on slow machines, because results are written in
-    order: what a killed process loses is at most the work on one chunk.
-    """
-
-    def __init__(self) -> None:
-        self._lines, self._since = _LEAST, float("-inf")
-
-    def next(self) -> int:
-        now = time.monotonic()
-        if now - self._since < _SECONDS:
-            self._lines = min(2 * self._lines, _MOST)
-        self._since = now
-        return self._lines
-
-
+NOTHING = Candidate(translation="", score=0.0, log_prob=0.0, tokens=[])
 RETRIED_FLAGS = frozenset({
     "no_hypothesis", "truncated", "repeating", "length_ratio", "missing_number", "missing_url",
     "missing_term", "low_confidence",
@@ -63,57 +57,8 @@ RETRIED_FLAGS = frozenset({
 # Values tuned on flagged translations (docs/measurements/experiments.md).
 _BEAM, _NGRAM, _LONGER = 10, 3, 0.3
 _MOST_BEAM = 1000
-
-
 TranslateAgain = Callable[[Sequence[int], DecodeConfig], list[Translation]]
 """Translates the lines of these numbers with other settings of the search."""
-
-
-def retried(
-    results: Iterator[Translation], settings: DecodeConfig, again: TranslateAgain
-) -> Iterator[Translation]:
-    """The results of all lines, of those that look wrong the better of two translations. The first result
-    comes when all lines are done.
-    """
-    every = list(results)
-    wrong = [i for i, result in enumerate(every) if looks_wrong(result)]
-    for i, second in zip(wrong, again(wrong, wider(settings)) if wrong else ()):
-        every[i] = better(every[i], second)
-    yield from every
-
-
-def wider(decode: DecodeConfig) -> DecodeConfig:
-    """The search by which a line is translated again."""
-    return decode.model_copy(
-        update={
-            "search": "beam",
-            "beam": min(_MOST_BEAM, max(_BEAM, 2 * decode.beam, decode.samples)),
-            "length_penalty": min(10.0, decode.length_penalty + _LONGER),
-            "no_repeat_ngram": decode.no_repeat_ngram or _NGRAM,
-        }
-    )
-
-
-def looks_wrong(result: Translation) -> bool:
-    """True if the line is to be translated again."""
-    return bool(RETRIED_FLAGS & set(result.flags))
-
-
-def better(first: Translation, second: Translation) -> Translation:
-    """The second, unless it has more flags or is empty; the other is recorded in it."""
-    is_second = bool(second.translation.strip()) and _num_signs(second) <= _num_signs(first)
-    kept, other = (second, first) if is_second else (first, second)
-    record = {
-        "translation": other.translation, "score": other.score, "log_prob": other.log_prob,
-        "confidence": other.confidence, "flags": other.flags, "is_first": is_second,
-    }  # fmt: skip
-    why = ", ".join(flag for flag in first.flags if flag in RETRIED_FLAGS)
-    problem = f"translated again ({why}); the {'second' if is_second else 'first'} translation was kept"
-    return replace(kept, problems=[*kept.problems, problem], other=record)
-
-
-def _num_signs(result: Translation) -> int:
-    return len(RETRIED_FLAGS & set(result.flags))
 
 
 class Translator:
@@ -395,3 +340,286 @@ class Translator:
                 replace(candidate, aligned=aligned.of(line, result.source, candidate.translation, rank))
             )
         return replace(result, n_best=n_best, source_tokens=source_tokens, alignment=alignment)
+
+
+class UnitSearch:
+    """One search of an engine, for the n best of each line."""
+
+    def __init__(self, engine: Engine, planner: Planner, plan: Plan, n_best: int) -> None:
+        self.engine, self._planner, self._plan, self._n_best = engine, planner, plan, n_best
+        self._tokenizer, self._settings = planner.tokenizer, plan.settings
+
+    def results(self, units: Sequence[Unit]) -> Iterator[Numbered]:
+        """(number, result) of each unit as soon as it was searched."""
+        for number, unit in enumerate(units):
+            if unit.is_fixed:
+                segment = unit.segment
+                text = segment.text if segment.known is None else segment.known
+                flags = [segment.flag] if segment.flag else []
+                yield number, TranslatedUnit(unit, [replace(NOTHING, translation=text)], flags)
+        numbers = [number for number, unit in enumerate(units) if not unit.is_fixed]
+        if not numbers:
+            return
+        units = [units[number] for number in numbers]
+        # Search for more candidates than are returned: mbr chooses among all samples, and some candidates may
+        # be duplicates or refused by a stage.
+        several = self._settings.search == "mbr" or self._n_best > 1
+        several = several or any(unit.has_conditions for unit in units)
+        wanted = self._settings.num_hypotheses if several else 1
+        incomplete: dict[Stage, list[Numbered]] = {stage: [] for stage in self._plan.stages}
+        for number, hypotheses in self.engine.search([u.request for u in units], self._settings, wanted):
+            translated, wanting = self._translated(units[number], hypotheses)
+            if wanting is None:
+                yield numbers[number], translated
+            else:
+                incomplete[wanting].append((numbers[number], translated))
+        for stage, waiting in incomplete.items():
+            if waiting:
+                yield from stage.search_again(waiting, self)
+
+    def again(self, units: Sequence[Unit], requests: Sequence[Request | None]) -> Iterator[Numbered]:
+        """(index, result) of the units that have a request and get a translation that no stage refuses."""
+        numbered = [(i, request) for i, request in enumerate(requests) if request is not None]
+        if not numbered:
+            return
+        wanted = self._settings.num_hypotheses
+        for index, hypotheses in self.engine.search([r for _, r in numbered], self._settings, wanted):
+            i = numbered[index][0]
+            if hypotheses and (translated := self._translated(units[i], hypotheses)[0]).candidates:
+                yield i, translated
+
+    def _translated(
+        self, unit: Unit, hypotheses: Sequence[Hypothesis]
+    ) -> tuple[TranslatedUnit, Stage | None]:
+        """The unit with its candidates, and the first stage that requests another search, or None."""
+        if not hypotheses:
+            problem = "the rules of the search allow no translation"
+            return TranslatedUnit(unit, [NOTHING], ["no_hypothesis"], [problem]), None
+        if self._settings.search == "mbr":
+            utility, language = self._settings.utility, self._planner.target_lang
+            hypotheses = by_utility(hypotheses, self._tokenizer, utility, language)
+        elif self._n_best == 1 and not unit.has_conditions:
+            hypotheses = hypotheses[:1]
+        candidates: Sequence[Candidate] = candidates_of(hypotheses, self._tokenizer, unit, self._plan.stages)
+        wanting = None
+        for stage in self._plan.stages:
+            choice = stage.choose(unit, candidates)
+            candidates = choice.candidates
+            if not choice.is_enough:
+                wanting = wanting or stage
+                if not candidates:
+                    return TranslatedUnit(unit, []), wanting
+        best = list(candidates[: self._n_best])
+        if not self._was_truncated(unit, best[0]):
+            return TranslatedUnit(unit, best), wanting
+        problem = f"the translation was stopped at {unit.limit - 1} tokens"
+        return TranslatedUnit(unit, best, ["truncated"], [problem]), wanting
+
+    def translate(self, lines: Sequence[SourceLine]) -> Iterator[TranslatedLine]:
+        """Translations of parts of units."""
+        self._planner.plan_lines(lines, self._plan)
+        in_order = LinesInOrder(lines)
+        for number, unit in self.results([unit for line in lines for unit in line.units]):
+            in_order.add(number, unit)
+        return in_order.done()
+
+    def joined(self, line: TranslatedLine) -> list[Candidate]:
+        """The n best translations of a line."""
+        return joined(line, self._n_best, self._planner.splitter)
+
+    def cross_attention(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[list[float]]]:
+        """For each (source, target), without EOS, how much each target token attends to each source token."""
+        return cross_attention(self.engine, self._planner.prompt, pairs)
+
+    def ids_of(self, candidate: Candidate) -> Ids:
+        """The target pieces of a candidate."""
+        return self._tokenizer.ids_tgt(candidate.tokens)
+
+    def _was_truncated(self, unit: Unit, candidate: Candidate) -> bool:
+        """True if the candidate has the maximum length, but the model gives EOS less than half of the
+        probability.
+        """
+        if len(candidate.tokens) + 1 < unit.limit:
+            return False
+        pair = unit.src, self.ids_of(candidate)
+        (log_probs,) = token_log_probs(self.engine, self._planner.prompt, [pair])
+        return log_probs[-1] < math.log(0.5)
+
+
+def by_utility(
+    samples: Sequence[Hypothesis], tokenizer: Tokenizer, utility: Literal["chrf", "bleu"], language: str
+) -> list[Hypothesis]:
+    """The samples, ranked by their likeness to the others."""
+    from transformer_mt.search.sampling import expected_utilities  # NumPy takes time to import
+
+    texts = [tokenizer.decode_tgt(sample.tokens[:-1]) for sample in samples]
+    utilities = expected_utilities(texts, utility, language)
+    return ranked([replace(sample, score=value) for sample, value in zip(samples, utilities)])
+
+
+def candidates_of(
+    hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer, unit: Unit, stages: Sequence[Stage]
+) -> list[Candidate]:
+    """The hypotheses of a unit as text, each text once."""
+    by_text: dict[str, Candidate] = {}
+    for hypothesis in hypotheses:
+        ids = hypothesis.tokens[:-1]
+        text = tokenizer.decode_tgt(ids)
+        for stage in stages:
+            text = stage.text(unit, text)
+        if text not in by_text:
+            by_text[text] = Candidate(
+                translation=text,
+                score=hypothesis.score,
+                log_prob=hypothesis.log_prob,
+                tokens=tokenizer.pieces_tgt(ids),
+            )
+    return list(by_text.values())
+
+
+def joined(line: TranslatedLine, n_best: int, splitter: Splitter) -> list[Candidate]:
+    """The line's n best translations: the k-th joins the k-th best of each unit. Their number is the
+    smallest over the units.
+    """
+    if not line.units:
+        return [NOTHING]
+    before, after = line.line.before, line.line.after
+    if len(line.units) == 1 and not before and not after:
+        return line.units[0].candidates[:n_best]
+    gaps = [translated.unit.segment.gap for translated in line.units]
+    ranks = [len(translated.candidates) for translated in line.units if not translated.unit.is_fixed]
+    lines = []
+    for rank in range(min([n_best, *ranks]) if ranks else 1):
+        candidates = [translated.candidate(rank) for translated in line.units]
+        text = splitter.join(gaps, [candidate.translation for candidate in candidates])
+        searched = [c for c, translated in zip(candidates, line.units) if not translated.unit.is_fixed]
+        lines.append(replace(merge_candidates(searched), translation=f"{before}{text}{after}"))
+    return lines
+
+
+def line_result(
+    line: TranslatedLine, n_best: int, splitter: Splitter, stages: Sequence[Stage]
+) -> Translation:
+    """A line's translation, put together from those of its units and finished by the stages."""
+    source = line.line.source
+    has_control = CONTROL.search(source) is not None
+    if not line.units:
+        return Translation(
+            source=source, translation="", score=0.0, log_prob=0.0, tokens=[], n_best=[NOTHING],
+            problems=["there is nothing to translate"], flags=["empty"],
+        )  # fmt: skip
+    if line.line.is_fixed:
+        same = replace(NOTHING, translation=LONE_CR.sub(" ", source))
+        return Translation(
+            source=source, translation=same.translation, score=0.0, log_prob=0.0, tokens=[], n_best=[same],
+            problems=[*control_characters(source)], flags=["unchanged", *["control_character"] * has_control],
+        )  # fmt: skip
+    problems = [*control_characters(source), *(p for unit in line.units for p in unit.problems)]
+    flags = [*["control_character"] * has_control, *(flag for unit in line.units for flag in unit.flags)]
+    if len(line.units) > 1:
+        flags.insert(0, "split")
+    if line.line.is_too_long:
+        problems.insert(0, f"the source was translated in {len(line.units)} parts: it is too long for one")
+    candidates = joined(line, n_best, splitter)
+    best = candidates[0]
+    result = Translation(
+        source=source,
+        translation=best.translation,
+        score=best.score,
+        log_prob=best.log_prob,
+        tokens=best.tokens,
+        problems=list(dict.fromkeys(problems)),
+        flags=list(dict.fromkeys(flags)),
+        n_best=candidates,
+        segments=_segments(line) if _was_changed(line) else [],
+    )
+    for stage in stages:
+        result = stage.finish(line, result)
+    return result
+
+
+def each_once(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The first candidate of each text."""
+    by_text: dict[str, Candidate] = {}
+    for candidate in candidates:
+        by_text.setdefault(candidate.translation, candidate)
+    return list(by_text.values())
+
+
+def _was_changed(line: TranslatedLine) -> bool:
+    """True if the searched texts differ from the line itself, as after a split. `score` needs them then."""
+    return [unit.segment.searched for unit in line.line.units] != [line.line.source.strip()]
+
+
+def _segments(line: TranslatedLine) -> list[dict[str, Any]]:
+    return [
+        {"source": translated.unit.segment.searched, "tokens": len(translated.candidates[0].tokens)}
+        for translated in line.units
+        if not translated.unit.is_fixed
+    ]
+
+
+def retried(
+    results: Iterator[Translation], settings: DecodeConfig, again: TranslateAgain
+) -> Iterator[Translation]:
+    """The results of all lines, of those that look wrong the better of two translations. The first result
+    comes when all lines are done.
+    """
+    every = list(results)
+    wrong = [i for i, result in enumerate(every) if looks_wrong(result)]
+    for i, second in zip(wrong, again(wrong, wider(settings)) if wrong else ()):
+        every[i] = better(every[i], second)
+    yield from every
+
+
+def wider(decode: DecodeConfig) -> DecodeConfig:
+    """The search by which a line is translated again."""
+    return decode.model_copy(
+        update={
+            "search": "beam",
+            "beam": min(_MOST_BEAM, max(_BEAM, 2 * decode.beam, decode.samples)),
+            "length_penalty": min(10.0, decode.length_penalty + _LONGER),
+            "no_repeat_ngram": decode.no_repeat_ngram or _NGRAM,
+        }
+    )
+
+
+def looks_wrong(result: Translation) -> bool:
+    """True if the line is to be translated again."""
+    return bool(RETRIED_FLAGS & set(result.flags))
+
+
+def better(first: Translation, second: Translation) -> Translation:
+    """The second, unless it has more flags or is empty; the other is recorded in it."""
+    is_second = bool(second.translation.strip()) and _num_signs(second) <= _num_signs(first)
+    kept, other = (second, first) if is_second else (first, second)
+    record = {
+        "translation": other.translation, "score": other.score, "log_prob": other.log_prob,
+        "confidence": other.confidence, "flags": other.flags, "is_first": is_second,
+    }  # fmt: skip
+    why = ", ".join(flag for flag in first.flags if flag in RETRIED_FLAGS)
+    problem = f"translated again ({why}); the {'second' if is_second else 'first'} translation was kept"
+    return replace(kept, problems=[*kept.problems, problem], other=record)
+
+
+def _num_signs(result: Translation) -> int:
+    return len(RETRIED_FLAGS & set(result.flags))
+
+
+class ChunkSize:
+    """The number of lines of the next chunk; `next` is called when the one before is done.
+
+    Lines of a chunk are sorted by length into batches, and at its end cores wait for each other. So it grows
+    while chunks take less than ten seconds. It stays small on slow machines, because results are written in
+    order: what a killed process loses is at most the work on one chunk.
+    """
+
+    def __init__(self) -> None:
+        self._lines, self._since = _LEAST, float("-inf")
+
+    def next(self) -> int:
+        now = time.monotonic()
+        if now - self._since < _SECONDS:
+            self._lines = min(2 * self._lines, _MOST)
+        self._since = now
+        return self._lines
