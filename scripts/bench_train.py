@@ -93,7 +93,7 @@ def use_torch_version(part: str) -> None:
     import torch.nn.functional as F
 
     from transformer_mt import training
-    from transformer_mt.model.kernels import dropout, fast_attention
+    from transformer_mt.model.kernels import fast_attention
     from transformer_mt.update import build_updater as build
     from transformer_mt.update import loss, optimizer
 
@@ -117,7 +117,7 @@ def use_torch_version(part: str) -> None:
 
     parts = {
         "buffers": (training, "keep_freed_memory", lambda: None),
-        "dropout": (dropout._RandomBitsDropout, "apply", staticmethod(F.dropout)),
+        "dropout": (fast_attention._RandomBitsDropout, "apply", staticmethod(F.dropout)),
         "attention": (fast_attention, "cpu_attention", float_attention),
         "loss": (loss, "projected_cross_entropy", plain_loss),
         "muon": (optimizer, "Muon", OneByOne),

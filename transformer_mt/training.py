@@ -21,8 +21,7 @@ from transformer_mt.config import Config
 from transformer_mt.config.dump import dump_config
 from transformer_mt.config.resolve import DataFacts, Known, resolve, updates_of_epochs
 from transformer_mt.config.train_section import needs_links
-from transformer_mt.corpora.evaluation_sets import evenly_spaced
-from transformer_mt.corpora.held_out import as_lines, held_out_file
+from transformer_mt.corpora.held_out import as_lines, evenly_spaced, held_out_file
 from transformer_mt.corpora.seen_sentences import Sentences
 from transformer_mt.data.batches.batching import BatchPrefetcher, TrainingBatches
 from transformer_mt.data.changes.change import Change

@@ -7,7 +7,7 @@ from tests.gpu_rehearsal.fake_gpu import on_gpu, rehearsal
 from transformer_mt.config import DecodeConfig
 from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.model.build_model import build_model
-from transformer_mt.search.ensemble import Ensemble
+from transformer_mt.search.sampling import Ensemble
 from transformer_mt.translation.engines.engine import Request
 from transformer_mt.translation.engines.torch_engine import TorchEngine
 

@@ -28,12 +28,11 @@ from transformer_mt.files import to_json
 
 if TYPE_CHECKING:
     from transformer_mt.config import Config
-    from transformer_mt.corpora.evaluation_sets import EvaluationSet
+    from transformer_mt.corpora.held_out import EvaluationSet
     from transformer_mt.evaluation.alignment_error import HandLinks
     from transformer_mt.evaluation.metrics import Metric, Score
-    from transformer_mt.evaluation.run_evaluation import RunEvaluation
     from transformer_mt.evaluation.scoring import Expected
-    from transformer_mt.evaluation.set_evaluation import SeenShare
+    from transformer_mt.evaluation.set_evaluation import RunEvaluation, SeenShare
     from transformer_mt.run_folder import RunFolder
 
 _ABOUT = (
@@ -70,7 +69,7 @@ def add_arguments(parser: Parser) -> None:
 def _evaluate(arguments: argparse.Namespace) -> int:
     files_of_sets(arguments)  # refused before any work
     from transformer_mt.evaluation.metrics import metric_names
-    from transformer_mt.evaluation.run_evaluation import RunEvaluation
+    from transformer_mt.evaluation.set_evaluation import RunEvaluation
 
     request = ModelRequest.of(arguments)
     folder = request.run()

@@ -9,8 +9,7 @@ from transformer_mt.config.data_section import DataConfig
 from transformer_mt.config.decode_section import DecodeConfig
 from transformer_mt.config.evaluate_section import EvaluateConfig
 from transformer_mt.config.model_section import ModelConfig
-from transformer_mt.config.public_model import Beginning
-from transformer_mt.config.tokenizer_section import TokenizerConfig
+from transformer_mt.config.public_model import Beginning, TokenizerConfig
 from transformer_mt.config.train_section import TrainConfig
 from transformer_mt.parts import load_part
 from transformer_mt.settings.section import Changeable, Conflict, Section, pattern

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from transformer_mt.config import EvaluateConfig
 from transformer_mt.corpora.corpus import EvaluationSentence
-from transformer_mt.corpora.evaluation_sets import evenly_spaced
+from transformer_mt.corpora.held_out import evenly_spaced
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.evaluation.metrics import Metric, Statistics, build_metrics
 from transformer_mt.files import to_json, write_text

@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from transformer_mt.model.kernels.dropout import dropout as drop
+from transformer_mt.model.kernels.fast_attention import dropout as drop
 from transformer_mt.model.kernels.fast_attention import fast_attention
 from transformer_mt.model.masks import Positions
 from transformer_mt.model.norm import RMSNorm

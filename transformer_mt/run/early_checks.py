@@ -31,7 +31,7 @@ from transformer_mt.run.validation import validation_metrics
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.settings.corpus_keys import check_language
 from transformer_mt.settings.part import parts_named
-from transformer_mt.terms.glossary_file import read_glossary
+from transformer_mt.terms.glossary import read_glossary
 from transformer_mt.text.lines import Pair
 from transformer_mt.translation.planner import can_translate
 from transformer_mt.translation.stages.build_stages import brought_stage

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformer_mt.checkpoint import load_model_weights
 from transformer_mt.config import Config
 from transformer_mt.corpora.corpus import EvaluationSentence
-from transformer_mt.corpora.evaluation_sets import read_set
+from transformer_mt.corpora.held_out import read_set
 from transformer_mt.corpora.seen_sentences import NOTHING_SEEN, SeenSentences, Sentences, keys_of
 from transformer_mt.data.preparation.prepared_data import PreparedData
 from transformer_mt.data.vocabulary.given_tokenizer import origins

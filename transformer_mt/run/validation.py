@@ -16,15 +16,15 @@ from torch import Tensor
 from transformer_mt import checkpoint
 from transformer_mt.checkpoint import CheckpointError
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.corpora.evaluation_sets import evenly_spaced
+from transformer_mt.corpora.held_out import evenly_spaced
 from transformer_mt.data.batches.batch import Rows
 from transformer_mt.data.batches.batching import validation_batches
 from transformer_mt.data.changes.training_rows import held_out_rows
 from transformer_mt.data.preparation.prepared_data import PreparedData, ValidationSet
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.calibration import calibrate, fit_familiarity
-from transformer_mt.evaluation.classifier import Classifier
 from transformer_mt.evaluation.metrics import Metric, Score, build_metrics, corpus_scores, metric_names
+from transformer_mt.evaluation.scoring import Classifier
 from transformer_mt.files import to_json, write_text
 from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel

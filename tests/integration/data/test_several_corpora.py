@@ -13,7 +13,7 @@ from tests.helpers.companions import needs
 from transformer_mt import Translator, train
 from transformer_mt.checkpoint import load_weights, save_weights
 from transformer_mt.config.load import load_config
-from transformer_mt.corpora.evaluation_sets import EvaluationSet, read_set
+from transformer_mt.corpora.held_out import EvaluationSet, read_set
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.files import read_objects
 from transformer_mt.run_folder import RunFolder

@@ -10,8 +10,7 @@ import yaml
 from tests.conftest import TINY
 from tests.helpers.companions import needs
 from transformer_mt.config import load_config
-from transformer_mt.corpora.evaluation_sets import EvaluationSet
-from transformer_mt.corpora.held_out import rows_of
+from transformer_mt.corpora.held_out import EvaluationSet, rows_of
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.set_evaluation import SystemRecord
 from transformer_mt.run.validation import publish

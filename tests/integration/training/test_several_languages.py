@@ -15,7 +15,7 @@ from transformer_mt import Translator
 from transformer_mt.cli.options.set_options import select_by_language
 from transformer_mt.config import load_config
 from transformer_mt.corpora import toy
-from transformer_mt.corpora.evaluation_sets import EvaluationSet as Sentences
+from transformer_mt.corpora.held_out import EvaluationSet as Sentences
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metrics import Score

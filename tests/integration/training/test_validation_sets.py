@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import no_learning_curves
 from transformer_mt.config import load_config
-from transformer_mt.corpora.evaluation_sets import read_set
+from transformer_mt.corpora.held_out import read_set
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.files import read_objects

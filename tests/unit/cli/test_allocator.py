@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
-from transformer_mt.cli.options.allocator import start_with_tcmalloc
+from transformer_mt.cli.train import start_with_tcmalloc
 
 
 @pytest.fixture

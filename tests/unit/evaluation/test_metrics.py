@@ -9,7 +9,7 @@ import sacrebleu
 import sentencepiece
 
 from transformer_mt.config.evaluate_section import EvaluateConfig
-from transformer_mt.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.corpora.held_out import EvaluationSet
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation import external_metric
 from transformer_mt.evaluation.external_metric import ExternalMetric, StayingMetric

@@ -1,5 +1,5 @@
 from transformer_mt.corpora import toy
-from transformer_mt.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.corpora.held_out import EvaluationSet
 from transformer_mt.evaluation.set_evaluation import notes_on_set
 
 PAIRS = list(toy.generate("test", 40))

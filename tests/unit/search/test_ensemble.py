@@ -4,7 +4,7 @@ from tests.helpers.table import search
 from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.model.build_model import build_model
 from transformer_mt.search.beam import SpecialIds
-from transformer_mt.search.ensemble import Ensemble
+from transformer_mt.search.sampling import Ensemble
 
 CONFIG = ModelConfig(d_model=16, d_ff=32, num_heads=2, num_encoder_layers=1, num_decoder_layers=2)
 

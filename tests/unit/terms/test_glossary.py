@@ -3,8 +3,7 @@
 import pytest
 
 from transformer_mt.errors import InputError
-from transformer_mt.terms.glossary import Glossary, Term
-from transformer_mt.terms.glossary_file import read_glossary
+from transformer_mt.terms.glossary import Glossary, Term, read_glossary
 
 TERMS = [
     ("house", ["Haus"]),

@@ -9,8 +9,7 @@ from transformer_mt.errors import InputError
 
 if TYPE_CHECKING:
     from transformer_mt.config import Config, DataConfig
-    from transformer_mt.corpora.evaluation_sets import EvaluationSet
-    from transformer_mt.corpora.held_out import AnySet
+    from transformer_mt.corpora.held_out import AnySet, EvaluationSet
     from transformer_mt.evaluation.external_metric import ExternalMetric
     from transformer_mt.run_folder import RunFolder
 
@@ -56,7 +55,7 @@ def load_evaluation_sets(
     arguments: argparse.Namespace, folder: "RunFolder | None", config: "Config | None"
 ) -> list["EvaluationSet"]:
     """The test sets that the arguments name, else those of the model in the folder; none if neither does."""
-    from transformer_mt.corpora.evaluation_sets import EvaluationSet, read_set
+    from transformer_mt.corpora.held_out import EvaluationSet, read_set
     from transformer_mt.corpora.line_files import FilesCorpus, read_references
 
     sets: list[EvaluationSet] = []

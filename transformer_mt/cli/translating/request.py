@@ -107,7 +107,7 @@ def memory_out(
     """The function that is called with each source and its translation."""
     if not request.memory_out:
         return lambda source, target: None
-    from transformer_mt.memories.tmx_writer import TmxWriter
+    from transformer_mt.memories.translation_memory import TmxWriter
 
     languages = translator.source_lang, translator.target_lang
     return files.enter_context(TmxWriter(Path(request.memory_out), languages)).add

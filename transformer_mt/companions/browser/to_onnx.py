@@ -17,7 +17,7 @@ from transformer_mt.companions.exchange.export.format import (
     reasons_against_text,
 )
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.corpora.evaluation_sets import evenly_spaced, read_set
+from transformer_mt.corpora.held_out import evenly_spaced, read_set
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.metrics import build_bleu

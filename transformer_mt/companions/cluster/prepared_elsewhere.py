@@ -6,8 +6,7 @@ from pathlib import Path
 
 from transformer_mt.companions.cluster.shards import ShardsCorpus
 from transformer_mt.config import Config, DataConfig
-from transformer_mt.corpora.evaluation_sets import read_set
-from transformer_mt.corpora.held_out import held_out_file, splits_of
+from transformer_mt.corpora.held_out import held_out_file, read_set, splits_of
 from transformer_mt.corpora.hub import UnknownSplitError
 from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences
 from transformer_mt.data.preparation.encode_blocks import EncodedBlock

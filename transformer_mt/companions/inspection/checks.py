@@ -33,7 +33,7 @@ from transformer_mt.text.languages import (
     is_same_language,
 )
 from transformer_mt.text.lines import Pair
-from transformer_mt.text.mojibake import is_escaped, is_wrongly_decoded
+from transformer_mt.text.repairs import is_escaped, is_wrongly_decoded
 
 
 class PairCheck:

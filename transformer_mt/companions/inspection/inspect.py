@@ -26,8 +26,7 @@ from transformer_mt.companions.inspection.term_checks import TermsCheck
 from transformer_mt.companions.wizard.sizing import weight_decay
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.corpus import Corpus
-from transformer_mt.corpora.evaluation_sets import Block, BlockSample
-from transformer_mt.corpora.held_out import FromTrainCorpus
+from transformer_mt.corpora.held_out import Block, BlockSample, FromTrainCorpus
 from transformer_mt.corpora.hub import UnknownSplitError
 from transformer_mt.data.preparation.clean import evaluation_keys, training_pairs
 from transformer_mt.data.preparation.training_links import import_thot
@@ -38,7 +37,7 @@ from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.run_folder import parent_of
 from transformer_mt.settings.corpus_keys import FilterConfig, check_language
-from transformer_mt.terms.glossary_file import read_glossary
+from transformer_mt.terms.glossary import read_glossary
 from transformer_mt.text.languages import LanguageIdentifier, count_scripts, is_natural, is_same_language
 from transformer_mt.text.lines import Pair
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from transformer_mt.companions.inspection.finding import Example, Finding
 from transformer_mt.companions.inspection.shifted_lines import words
-from transformer_mt.corpora.evaluation_sets import Block
+from transformer_mt.corpora.held_out import Block
 from transformer_mt.data.preparation.training_links import WordPair, import_thot
 
 _LEAST, _MOST = 1_000, 4_000

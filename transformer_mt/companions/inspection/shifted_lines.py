@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transformer_mt.corpora.evaluation_sets import Block
+from transformer_mt.corpora.held_out import Block
 from transformer_mt.text.languages import has_no_word_spaces
 
 MOST = 5

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from transformer_mt.companions.lab.comparison import Comparison
-from transformer_mt.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.corpora.held_out import EvaluationSet
 from transformer_mt.text.sentences import find_words
 from transformer_mt.translation.stages.text_stages import text_flags
 

@@ -14,7 +14,7 @@ from transformer_mt.companions.lab.significance import (
     randomisation_p,
     scores,
 )
-from transformer_mt.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.corpora.held_out import EvaluationSet
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metrics import Metric, Statistics
 from transformer_mt.evaluation.set_evaluation import SeenShare

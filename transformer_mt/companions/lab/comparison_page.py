@@ -18,7 +18,7 @@ from transformer_mt.companions.lab.breakdown import (
 )
 from transformer_mt.companions.lab.comparison import Comparison
 from transformer_mt.companions.lab.comparison_table import notes, p_text, score_text
-from transformer_mt.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.corpora.held_out import EvaluationSet
 from transformer_mt.files import to_json
 
 

@@ -30,8 +30,8 @@ from transformer_mt.companions.lab.synthetic import (
 from transformer_mt.companions.lab.teacher import Runs, Teacher, is_described, known_tag, must_open
 from transformer_mt.config import Config, DataConfig, EvaluateConfig
 from transformer_mt.corpora.corpus import Corpus
-from transformer_mt.corpora.evaluation_sets import EvaluationSet, read_set
 from transformer_mt.corpora.file import FileCorpus
+from transformer_mt.corpora.held_out import EvaluationSet, read_set
 from transformer_mt.device import choose_device, keep_freed_memory
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.metrics import Score, build_metrics, corpus_scores

@@ -7,9 +7,9 @@ from dataclasses import replace
 from transformer_mt.cli.options.arguments import Parser
 from transformer_mt.cli.options.set_options import load_evaluation_sets
 from transformer_mt.config.public_model import Halves
-from transformer_mt.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.corpora.held_out import EvaluationSet
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.evaluation.run_evaluation import RunEvaluation
+from transformer_mt.evaluation.set_evaluation import RunEvaluation
 from transformer_mt.files import to_json
 from transformer_mt.messages import say
 from transformer_mt.run_folder import parent_of

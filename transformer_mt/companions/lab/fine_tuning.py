@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from transformer_mt.companions.lab.comparison import Cell, Comparison, System, compare
 from transformer_mt.companions.lab.translated import translated
-from transformer_mt.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.corpora.held_out import EvaluationSet
 from transformer_mt.evaluation.metrics import metrics_by_test
 from transformer_mt.evaluation.set_evaluation import SEEN_NOTE, SystemRecord
 from transformer_mt.markdown import table, with_names

@@ -12,8 +12,7 @@ from transformer_mt.companions.lab.sweep_plan import Job
 from transformer_mt.companions.lab.system_files import set_of_file
 from transformer_mt.config import Config
 from transformer_mt.corpora.corpus import EvaluationSentence
-from transformer_mt.corpora.evaluation_sets import read_set
-from transformer_mt.corpora.held_out import AnySet
+from transformer_mt.corpora.held_out import AnySet, read_set
 from transformer_mt.data.preparation.clean import training_pairs
 from transformer_mt.errors import InputError
 from transformer_mt.files import digest, missing

@@ -8,7 +8,7 @@ from typing import Any
 
 from transformer_mt.config import EvaluateConfig
 from transformer_mt.corpora.corpus import EvaluationSentence
-from transformer_mt.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.corpora.held_out import EvaluationSet
 from transformer_mt.evaluation.metrics import Score, build_metrics, corpus_scores
 from transformer_mt.markdown import table
 from transformer_mt.messages import say

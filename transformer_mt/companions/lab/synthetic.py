@@ -20,7 +20,7 @@ from transformer_mt.companions.lab.origin import check_origin, record_origin, se
 from transformer_mt.companions.lab.teacher import Row, Teacher
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.corpus import Corpus
-from transformer_mt.corpora.evaluation_sets import read_set
+from transformer_mt.corpora.held_out import read_set
 from transformer_mt.data.cleaning.cleaning_rules import CleaningRule, rules_of
 from transformer_mt.data.preparation.clean import training_pairs
 from transformer_mt.errors import InputError, Setting, WorkError

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from transformer_mt.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.corpora.held_out import EvaluationSet
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.set_evaluation import rows_of
 from transformer_mt.text.lines import read_lines, without_compression

@@ -11,7 +11,7 @@ from transformer_mt.companions.lab.translated import translated
 from transformer_mt.companions.lab.tune import RUNGS, SEEDS, Tuning
 from transformer_mt.config.dump import as_overrides, flow, given_settings
 from transformer_mt.config.load import load_config
-from transformer_mt.corpora.evaluation_sets import EvaluationSet, evenly_spaced, read_set
+from transformer_mt.corpora.held_out import EvaluationSet, evenly_spaced, read_set
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.metrics import metrics_by_test
 from transformer_mt.files import wait_for_folder, write_text

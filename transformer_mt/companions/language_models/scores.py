@@ -14,15 +14,14 @@ from transformer_mt.cli.evaluate import print_scores, update_report
 from transformer_mt.cli.options.arguments import given
 from transformer_mt.companions.language_models.loaded_model import TextModel
 from transformer_mt.config import Config
-from transformer_mt.corpora.evaluation_sets import EvaluationSet, read_set
-from transformer_mt.corpora.held_out import AnySet
+from transformer_mt.corpora.held_out import AnySet, EvaluationSet, read_set
 from transformer_mt.data.batches.batching import validation_batches
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs, write_chunks
 from transformer_mt.data.changes.training_rows import held_out_rows
 from transformer_mt.data.preparation.encode_blocks import encoded_chunks
 from transformer_mt.errors import InputError, Setting, WorkError
-from transformer_mt.evaluation.classifier import Classifier
 from transformer_mt.evaluation.metrics import Score
+from transformer_mt.evaluation.scoring import Classifier
 from transformer_mt.evaluation.set_evaluation import SeenShare, SystemRecord
 from transformer_mt.files import to_json, write_text
 from transformer_mt.run_folder import RunFolder

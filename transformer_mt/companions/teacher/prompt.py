@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from transformer_mt.companions.teacher.kept_answers import Answer
 from transformer_mt.companions.teacher.teacher_section import LanguageModelConfig
-from transformer_mt.terms.glossary_file import read_glossary
+from transformer_mt.terms.glossary import read_glossary
 from transformer_mt.text.languages import language_name
 
 _ONE = "Translate from {source} to {target}. Answer with the translation alone, in one line.{terms}\n\n{text}"

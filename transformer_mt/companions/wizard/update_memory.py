@@ -21,7 +21,7 @@ from transformer_mt.config import Config
 from transformer_mt.data.batches.batch import Batch
 from transformer_mt.errors import InputError
 from transformer_mt.model.build_model import build_model
-from transformer_mt.model.kernels.cpu_code import without_cpu_code
+from transformer_mt.model.kernels.fast_attention import without_cpu_code
 from transformer_mt.update.adaptation import adapt
 from transformer_mt.update.build_updater import build_trial_updater
 

@@ -8,12 +8,12 @@ import yaml
 
 from transformer_mt.companions.wizard.guess_corpora import GuessedCorpora, guess_corpora
 from transformer_mt.config import DataConfig
-from transformer_mt.corpora.evaluation_sets import BlockSample
+from transformer_mt.corpora.held_out import BlockSample
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
-from transformer_mt.terms.glossary_file import read_glossary
+from transformer_mt.terms.glossary import read_glossary
 
 BATCH_FILL = 0.92
 """Batches are as full as this, because their pairs differ in length."""

@@ -23,8 +23,8 @@ from transformer_mt.companions.wizard.user_files import BATCH_FILL, Data, held_o
 from transformer_mt.config import Config
 from transformer_mt.config.dump import flow
 from transformer_mt.config.load import load_config
+from transformer_mt.config.public_model import TokenizerConfig
 from transformer_mt.config.root import NAME_PATTERN
-from transformer_mt.config.tokenizer_section import TokenizerConfig
 from transformer_mt.cpu import cpu_name
 from transformer_mt.data.vocabulary.given_tokenizer import lost_letters_notes
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer, VocabularySizeError

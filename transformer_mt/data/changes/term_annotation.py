@@ -17,9 +17,7 @@ from transformer_mt.data.changes.change import ChangeOfSome, uniforms
 from transformer_mt.data.vocabulary.term_pieces import PieceTerm, PieceWords, TermPieces, pieces_of_span
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.terms.glossary import Glossary
-from transformer_mt.terms.glossary_file import read_glossary
-from transformer_mt.terms.stems import stems_of
+from transformer_mt.terms.glossary import Glossary, read_glossary, stems_of
 
 _CHOSEN, _DETAILS = 2_000, 2_001
 """Numbers of the random streams of a row; smaller ones are those of the other changes."""

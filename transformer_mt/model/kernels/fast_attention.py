@@ -1,18 +1,107 @@
-"""The values of `plain_attention` (attention.py), computed faster: siblings with its signature.
+"""What is computed faster than by the plain formula: attention and dropout, and what a CPU has code of its
+own for.
 
 Letters: B sentences, T queries, S keys, H heads, K head width. Each query must have at least one visible key.
 """
 
 import math
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from transformer_mt.model.kernels.cpu_code import uses_cpu_code
-from transformer_mt.model.kernels.dropout import dropout as drop
+_is_used = ContextVar("uses_cpu_code", default=True)
+
+
+def uses_cpu_code(x: Tensor) -> bool:
+    # The compiler does not know context variables, and nothing compiled is counted.
+    return x.device.type == "cpu" and (torch.compiler.is_compiling() or _is_used.get())
+
+
+def can_be_read(x: Tensor) -> bool:
+    """True if a number of `x` is there when it is asked for: a GPU is waited for, and what is compiled or
+    counted has none.
+    """
+    return x.device.type == "cpu" and not (torch.compiler.is_compiling() or isinstance(x, FakeTensor))
+
+
+@contextmanager
+def without_cpu_code() -> Iterator[None]:
+    """Within it, this thread computes on a CPU what a GPU would, to count it."""
+    token = _is_used.set(False)
+    try:
+        yield
+    finally:
+        _is_used.reset(token)
+
+
+_of_this_thread = threading.local()
+
+
+@contextmanager
+def dropout_generator(generator: torch.Generator | None) -> Iterator[None]:
+    """Within it, masks on a CPU that this thread makes come from this generator instead of torch's own, which
+    all threads share; None: from torch's.
+    """
+    _of_this_thread.generator = generator
+    try:
+        yield
+    finally:
+        _of_this_thread.generator = None
+
+
+class _RandomBitsDropout(torch.autograd.Function):
+    """Dropout on a CPU: one random 64-bit number gives four elements of the mask. This takes 1/100 of a small
+    model's update; `bernoulli_` would take 1/8.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
+        threshold = min(round(p * 2**15), 2**15 - 1)
+        numbers = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)
+        numbers.random_(generator=getattr(_of_this_thread, "generator", None))
+        # random_() fills 63 of the 64 bits; without the highest of each, all four parts are alike.
+        bits = numbers.view(torch.int16)[: x.numel()].view(x.shape).bitwise_and_(2**15 - 1)
+        kept = torch.ge(bits, threshold, out=torch.empty(x.shape, dtype=torch.uint8))
+        ctx.save_for_backward(kept)
+        ctx.scale = 2**15 / (2**15 - threshold)
+        return (x * kept).mul_(ctx.scale)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (kept,) = ctx.saved_tensors
+        return (grads[0] * kept).mul_(ctx.scale), None
+
+
+def dropout(x: Tensor, p: float) -> Tensor:
+    """Each element is zero with probability `p` (in steps of 2^-15 on a CPU), else divided by 1 - p."""
+    if p == 0.0:
+        return x
+    if not torch.compiler.is_compiling() and uses_cpu_code(x):
+        return _RandomBitsDropout.apply(x, p)
+    return F.dropout(x, p)
+
+
+_drop = dropout  # where a parameter has this name
+
+
+class Dropout(nn.Module):
+    """Applies `dropout` in training mode; the identity in evaluation."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        return dropout(x, self.p) if self.training else x
+
 
 # One decoding step of a beam: on a CPU two plain products are twice as fast as the fused kernel for so few
 # queries.
@@ -79,4 +168,4 @@ def cpu_attention(
     if mask is not None:
         scores_BHTS = torch.where(mask, scores_BHTS, torch.finfo(scores_BHTS.dtype).min)
     weights_BHTS = scores_BHTS.softmax(dim=-1, dtype=torch.promote_types(scores_BHTS.dtype, torch.float32))
-    return drop(weights_BHTS, dropout).to(v_BHSK.dtype) @ v_BHSK
+    return _drop(weights_BHTS, dropout).to(v_BHSK.dtype) @ v_BHSK

@@ -32,9 +32,8 @@ from transformer_mt.search.beam import (
     beam_search,
 )
 from transformer_mt.search.constrained import Allotted
-from transformer_mt.search.ensemble import Ensemble
 from transformer_mt.search.rules import BannedText, MinLength, NoRepeatNgram, Prefix, Rule
-from transformer_mt.search.sampling import Distribution, sample
+from transformer_mt.search.sampling import Distribution, Ensemble, sample
 from transformer_mt.text.languages import LETTER
 from transformer_mt.translation.engines.engine import Ids, Request, batches
 

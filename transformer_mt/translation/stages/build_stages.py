@@ -48,7 +48,7 @@ class Resources:
         """The same with those of these files."""
         resources = self
         if glossary is not None:
-            from transformer_mt.terms.glossary_file import read_glossary
+            from transformer_mt.terms.glossary import read_glossary
 
             resources = replace(resources, glossary=read_glossary(glossary, direction))
         if memory is not None:

@@ -17,7 +17,7 @@ from transformer_mt.companions.inspection.row_sample import FrequentKeys, GroupS
 from transformer_mt.companions.inspection.shifted_lines import find_shifts
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy
-from transformer_mt.corpora.evaluation_sets import BlockSample
+from transformer_mt.corpora.held_out import BlockSample
 
 LANGUAGES = ("en", "de")
 

@@ -9,7 +9,7 @@ from tests.conftest import train_interrupted
 from tests.helpers.engines import TableEngine
 from transformer_mt.companions.lab.robustness import forms, measure
 from transformer_mt.config import load_config
-from transformer_mt.corpora.evaluation_sets import EvaluationSet as Sentences
+from transformer_mt.corpora.held_out import EvaluationSet as Sentences
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.training import train
 from transformer_mt.translator import Translator

@@ -16,7 +16,7 @@ from transformer_mt.companions.lab.synthetic import TextSource
 from transformer_mt.config.dump import dump_config
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy
-from transformer_mt.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.corpora.held_out import EvaluationSet
 from transformer_mt.errors import InputError
 from transformer_mt.run_folder import RunFolder, makers_of
 from transformer_mt.settings.corpus_keys import FilterConfig

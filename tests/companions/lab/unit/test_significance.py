@@ -16,7 +16,7 @@ from transformer_mt.companions.lab.significance import (
     randomisation_p,
 )
 from transformer_mt.config.evaluate_section import EvaluateConfig
-from transformer_mt.corpora.evaluation_sets import EvaluationSet
+from transformer_mt.corpora.held_out import EvaluationSet
 from transformer_mt.evaluation.metrics import ExactMatch, build_metrics
 
 TEXT = "the a man woman dog sees hears red small old house garden under behind with and"

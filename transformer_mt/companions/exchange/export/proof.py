@@ -11,7 +11,7 @@ from pathlib import Path
 
 from transformer_mt.companions.exchange.export.format import ExportFormat, Output
 from transformer_mt.config import DataConfig
-from transformer_mt.corpora.evaluation_sets import evenly_spaced, read_set
+from transformer_mt.corpora.held_out import evenly_spaced, read_set
 from transformer_mt.cpu import has_exact_int8_products
 from transformer_mt.data.vocabulary.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import InputError, Setting, WorkError

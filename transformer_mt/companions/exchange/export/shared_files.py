@@ -11,8 +11,8 @@ from typing import Any
 from transformer_mt.config import Config
 from transformer_mt.config.train_section import GuidedAlignmentConfig, TrainConfig
 from transformer_mt.corpora.corpus import Corpus
+from transformer_mt.corpora.corpus_kinds import ImportedCorpus
 from transformer_mt.corpora.held_out import AnySet, held_out_file
-from transformer_mt.corpora.imported import ImportedCorpus
 from transformer_mt.data.vocabulary.tokenizer import tokenizer_files
 from transformer_mt.run_folder import RunFolder
 

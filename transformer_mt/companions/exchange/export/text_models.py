@@ -23,7 +23,7 @@ from transformer_mt.companions.exchange.export.unproven import unproven_folder
 from transformer_mt.companions.exchange.layouts.bert_and_gpt import to_bert, to_gpt2
 from transformer_mt.companions.exchange.layouts.huggingface import to_huggingface
 from transformer_mt.config import Config
-from transformer_mt.corpora.evaluation_sets import evenly_spaced, read_set
+from transformer_mt.corpora.held_out import evenly_spaced, read_set
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import check_is_new, write_text

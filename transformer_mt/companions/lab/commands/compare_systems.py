@@ -23,7 +23,7 @@ from transformer_mt.messages import say
 if TYPE_CHECKING:
     from transformer_mt.companions.lab.comparison import System
     from transformer_mt.config import Config
-    from transformer_mt.corpora.evaluation_sets import EvaluationSet
+    from transformer_mt.corpora.held_out import EvaluationSet
     from transformer_mt.evaluation.metrics import Metric
     from transformer_mt.run_folder import RunFolder
 

@@ -57,7 +57,7 @@ def _tune(arguments: argparse.Namespace) -> int:
 
     config = load_config(arguments.config, arguments.overrides)  # a typo is reported at once
     if arguments.is_process:
-        from transformer_mt.cli.options.allocator import start_with_tcmalloc
+        from transformer_mt.cli.train import start_with_tcmalloc
 
         start_with_tcmalloc()
     from transformer_mt.companions.lab.tune import Tuning
