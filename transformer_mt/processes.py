@@ -1,4 +1,6 @@
-"""Work in forks of this process: they have its memory already, and end with it."""
+"""Work in forks of this process, which have its memory already and end with it; and what other
+programs take.
+"""
 
 import gc
 import multiprocessing

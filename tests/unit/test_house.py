@@ -209,3 +209,10 @@ def test_no_pickle_is_ever_loaded():
     for path in MODULES:
         text = path.read_text(encoding="utf-8")
         assert "pickle" not in text and "torch.load" not in text and "yaml.unsafe_load" not in text
+
+
+def test_the_face_of_a_package_names_files_that_exist():
+    for face in PACKAGE.rglob("__init__.py"):
+        docstring = ast.get_docstring(ast.parse(face.read_text(encoding="utf-8"))) or ""
+        for name in re.findall(r"`([\w/]+\.py)`", docstring):
+            assert any((face.parent / folder / name).exists() for folder in (".", "..")), f"{face}: {name}"

@@ -1,4 +1,4 @@
-"""transformer-mt train"""
+"""transformer-mt train, and the allocator it starts with"""
 
 import argparse
 import ctypes.util

@@ -1,6 +1,7 @@
 """The YAML: one module for each section, and how files become a Config and a Config becomes YAML again.
 
-In: YAML files and `key=value` overrides. Out: a `Config`, or every mistake at once. Begin with `config.py`.
+In: YAML files and `key=value` overrides. Out: a `Config`, or every mistake at once. Begin with `root.py`, the
+whole config; `load.py` reads it, `resolve.py` settles what it leaves open.
 """
 
 from transformer_mt.config.data_section import DataConfig

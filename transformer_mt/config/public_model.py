@@ -1,4 +1,6 @@
-"""The beginnings of a training other than a run: a model of the Hugging Face hub, or halves of two runs."""
+"""What a training begins with besides a run: a model of the Hugging Face hub, halves of two runs; and the
+vocabulary, the YAML's `tokenizer` section.
+"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""Sets held out of the training corpora, and what counts as a leak of a set into training.
+"""Validation and test sets: held out of the training corpora, or read; and what counts as a leak of a set.
 
 Both depend on the normalised source alone: a sentence with other capitals, spacing or compatibility
 characters is the same sentence.

@@ -1,4 +1,6 @@
-"""Sentence pairs of the Hugging Face hub, or of a local folder in the hub's layout."""
+"""Sentence pairs of the Hugging Face hub, or of a local folder in its layout; how its files are found and
+fetched.
+"""
 
 import hashlib
 import json

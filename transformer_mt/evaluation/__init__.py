@@ -1,6 +1,5 @@
-"""Metrics, significance and comparison of translations.
+"""Metrics, and the evaluation of models and translations.
 
-In: a model or translations, and test sets. Out: scores with signatures, significance of differences, tables
-and a page of comparisons. Begin with `evaluate.py`; a metric is a class in `sacrebleu_metrics.py` or
-`error_rates.py`. `comparison.py` sets systems side by side, `breakdown.py` says where they differ.
+In: a model or translations, and test sets. Out: scores with signatures, what was seen in training,
+confidence. Begin with `set_evaluation.py`; a metric is a class in `metrics.py`.
 """

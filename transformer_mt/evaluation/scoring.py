@@ -1,4 +1,6 @@
-"""The probability that a model gives a translation that is already there."""
+"""What a model says of a text that is there: its probability, its labels, the quality it expects of
+translations.
+"""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Translations that were made before."""
+"""Translations that were made before, read from a file and written as TMX."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain

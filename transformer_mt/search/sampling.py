@@ -1,4 +1,4 @@
-"""Sampling, and the sample that is most like all others (minimum Bayes risk)."""
+"""Sampling, the sample that is most like all others (minimum Bayes risk), and models that search together."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""Terms, and where a text has them."""
+"""Terms of a glossary: the files they are read from, where a text has them, and words by their stems."""
 
 import re
 import unicodedata

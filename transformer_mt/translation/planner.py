@@ -1,4 +1,4 @@
-"""The planner: lines divided into units that fit the model."""
+"""Directions of a model, and the planner: lines divided into units that fit the model."""
 
 import re
 import sys

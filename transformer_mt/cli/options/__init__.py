@@ -1,1 +1,1 @@
-"""Options that several commands share: parser, flags of config sections, models, test sets, texts, ranks."""
+"""Options that several commands share: the parser, flags of config sections, models, test sets."""

@@ -1,4 +1,4 @@
-"""The parts that the commands share: the argument parser, the types of arguments, and how a mistake is
+"""What commands share: the parser, the types of arguments, flags of a config's section, and how a mistake is
 reported.
 """
 

@@ -1,1 +1,1 @@
-"""The parts of `translate`: its checks, documents, and `--resume`."""
+"""The request of `translate`, its checks, and `--resume`."""

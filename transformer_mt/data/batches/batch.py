@@ -1,4 +1,4 @@
-"""Batches of sentence pairs, padded or packed."""
+"""Batches of sentence pairs, padded or packed, and the rows that they are made of."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

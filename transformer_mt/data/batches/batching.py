@@ -1,5 +1,5 @@
-"""Batches of similar length under a budget of padded tokens; their order is a pure function of
-(seed, epoch).
+"""Batches of similar length under a budget of padded tokens, corpora mixed by weight, made ahead by a thread
+or a process; their order is a pure function of (seed, epoch).
 """
 
 import atexit

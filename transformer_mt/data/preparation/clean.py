@@ -1,4 +1,6 @@
-"""The drop reason of each row, found block by block; duplicates and lone sides are found later, from keys."""
+"""Blocks of text and the drop reason of each row, found block by block; duplicates and rows of validation and
+test sets are found later, from keys.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence, Set

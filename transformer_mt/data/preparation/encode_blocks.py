@@ -1,4 +1,4 @@
-"""The kept rows as piece ids, block by block."""
+"""The sample that the vocabulary is learnt from, and the kept rows as ids, block by block."""
 
 import hashlib
 import json

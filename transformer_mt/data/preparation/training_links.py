@@ -1,4 +1,4 @@
-"""The links of all training pairs."""
+"""Word alignments of all training pairs: a file in Pharaoh format, or by an aligner."""
 
 import hashlib
 import json

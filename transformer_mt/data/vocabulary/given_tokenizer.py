@@ -1,5 +1,5 @@
-"""Vocabularies that are not learnt from the training pairs: a file's, or that of the run a training begins
-from.
+"""Vocabularies that are not learnt from the training pairs: those of a file, or of the run a training begins
+from, with new tokens appended.
 """
 
 import unicodedata

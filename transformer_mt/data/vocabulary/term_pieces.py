@@ -1,4 +1,4 @@
-"""Terms inside a source: `<term> source pieces <as> target pieces </term>`."""
+"""Words as spans of pieces, and terms inside a source: `<term> source pieces <as> target pieces </term>`."""
 
 import re
 from collections.abc import Iterable, Sequence

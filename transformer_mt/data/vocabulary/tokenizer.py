@@ -1,4 +1,6 @@
-"""SentencePiece vocabularies: train, load, encode, decode. The special ids live here."""
+"""SentencePiece vocabularies: train, load, encode, decode, number as other software does. The special ids
+live here.
+"""
 
 import hashlib
 import io

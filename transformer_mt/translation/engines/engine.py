@@ -1,4 +1,6 @@
-"""The interface of engines: source pieces in, hypotheses out. Needs no torch."""
+"""The interface of engines: source ids in, hypotheses out; engines in other processes, and of several ranks.
+Needs no torch.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field

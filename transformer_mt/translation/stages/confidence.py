@@ -1,4 +1,6 @@
-"""How good a translation probably is, by the probabilities the model itself gives it."""
+"""How good a translation probably is, by the probabilities that the model gives it and how usual its source
+is.
+"""
 
 import math
 from collections.abc import Iterable, Sequence
