@@ -131,12 +131,8 @@ def _status_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, i
         say_error(f"{reason}; {advice_on(error)}, then run it again")
         return 1
     except KeyboardInterrupt as stop:
-        is_resumable = False
-        if hasattr(arguments, "resume"):
-            from transformer_mt.cli.translating.request import TranslateRequest
-
-            is_resumable = TranslateRequest.of(arguments).may_resume
-        say_error("stopped; run it again with --resume to continue" if is_resumable else "stopped")
+        advice = getattr(arguments, "when_stopped", None)  # a command may have some
+        say_error("stopped" + (advice(arguments) if advice else ""))
         status = 128 + (stop.args[0] if stop.args else signal.SIGINT)
         if is_process:
             _end_now(status)  # not after the threads that still compute

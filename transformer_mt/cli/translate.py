@@ -90,7 +90,7 @@ def add_arguments(parser: Parser) -> None:
         translation=("--to", "--from", "--glossary", "--memory", "--protect", "--beam", "--n-best", "--json"),
         others=("--device", "--set", "--help-all"),
     )
-    parser.set_defaults(command=_translate)
+    parser.set_defaults(command=_translate, when_stopped=_when_stopped)
 
 
 def _file_or_stream(name: str) -> str | None:
@@ -115,6 +115,11 @@ def _translate(arguments: argparse.Namespace) -> int:
     if request.output and Path(request.output).is_file():
         say(f"written: {request.output}")
     return 0
+
+
+def _when_stopped(arguments: argparse.Namespace) -> str:
+    is_resumable = TranslateRequest.of(arguments).may_resume
+    return "; run it again with --resume to continue" if is_resumable else ""
 
 
 def _translate_lines(request: TranslateRequest) -> None:

@@ -3,11 +3,11 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from transformer_mt.cli.options.model_options import ModelRequest, has_ranks
 from transformer_mt.errors import InputError
@@ -37,15 +37,14 @@ class TranslateRequest:
     memory_out: str | None
     protect: str | None
     retry: bool
-    attributes: bool
-    """Only for HTML."""
+    others: Mapping[str, Any]
+    """All values of the command line, for the options that companions add."""
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> "TranslateRequest":
-        names = cls.__dataclass_fields__.keys() - {"model", "text", "attributes"}
+        names = cls.__dataclass_fields__.keys() - {"model", "text", "others"}
         values = {name: getattr(arguments, name) for name in names}
-        attributes = getattr(arguments, "attributes", True)
-        return cls(ModelRequest.of(arguments), tuple(arguments.text), attributes=attributes, **values)
+        return cls(ModelRequest.of(arguments), tuple(arguments.text), others=vars(arguments), **values)
 
     @property
     def may_resume(self) -> bool:

@@ -50,12 +50,12 @@ def translate(request: TranslateRequest, format: str) -> None:
     translator = load_translator(request.model, options)
     translator.check(options)
     languages = translator.source_lang, translator.target_lang
-    document = read_document(raw, format, languages, name, request.attributes)
+    document = read_document(raw, format, languages, name, request.others["attributes"])
     total = len(document.texts)
     for remark in document.remarks:
         say(f"note: {name}: {remark}")
     facts = resume.record_of(request, translator) | {"the setting --format": format}
-    facts["the setting --attributes"] = str(request.attributes)
+    facts["the setting --attributes"] = str(request.others["attributes"])
     facts["the input"] = hashlib.sha256(raw).hexdigest()  # standard input, too
     with ExitStack() as files:
         remember = memory_out(request, translator, files)
