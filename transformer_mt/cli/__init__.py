@@ -131,8 +131,8 @@ def _status_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, i
         say_error(f"{reason}; {advice_on(error)}, then run it again")
         return 1
     except KeyboardInterrupt as stop:
-        advice = getattr(arguments, "when_stopped", None)  # a command may have some
-        say_error("stopped" + (advice(arguments) if advice else ""))
+        say_how = getattr(arguments, "when_stopped", lambda _: "")  # a command may say how to go on
+        say_error(f"stopped{say_how(arguments)}")
         status = 128 + (stop.args[0] if stop.args else signal.SIGINT)
         if is_process:
             _end_now(status)  # not after the threads that still compute
