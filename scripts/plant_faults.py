@@ -15,7 +15,7 @@ from pathlib import Path
 
 from transformer_mt.companions.inspection.checks import LeakCheck
 from transformer_mt.companions.inspection.inspect import CorpusReport, build_checks, inspect_corpus
-from transformer_mt.text.key_set import sentence_key
+from transformer_mt.text.hashes import sentence_key
 from transformer_mt.text.languages import LanguageIdentifier
 from transformer_mt.text.lines import Pair
 

@@ -16,7 +16,7 @@ from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.run_folder import RunFolder
-from transformer_mt.search.beam import Hypothesis, ranked
+from transformer_mt.search.hypothesis import Hypothesis, ranked
 from transformer_mt.text.lines import CONTROL, control_characters
 from transformer_mt.translation.engines.choice import Check, load_model_to_search
 from transformer_mt.translation.engines.engine import (

@@ -1,7 +1,7 @@
 """An engine that answers from a table, to test what the Translator makes of an engine's answers."""
 
 from transformer_mt.data.vocabulary.tokenizer import EOS
-from transformer_mt.search.beam import Hypothesis
+from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.translation.planner import Plan
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.stages.build_stages import build_stages

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import torch
 
-from transformer_mt.search.beam import BeamSettings, LengthPenalty, SpecialIds, beam_search
+from transformer_mt.search.beam import BeamSettings, SpecialIds, beam_search
 from transformer_mt.search.constrained import Allotted
+from transformer_mt.search.hypothesis import LengthPenalty
 
 BOS, EOS, V = 0, 1, 5
 IDS = SpecialIds(BOS, EOS)

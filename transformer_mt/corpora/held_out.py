@@ -17,7 +17,7 @@ from transformer_mt.corpora.corpus import Corpus, EvaluationSentence, Languages
 from transformer_mt.errors import InputError
 from transformer_mt.settings.corpus_keys import Objective
 from transformer_mt.settings.section import Positive, Section
-from transformer_mt.text.key_set import splitmix64
+from transformer_mt.text.hashes import splitmix64
 from transformer_mt.text.lines import Pair
 
 # Different salts: the validation and the test set are independent samples.

@@ -14,7 +14,8 @@ from safetensors import SafetensorError, safe_open
 
 from transformer_mt.corpora.corpus import EvaluationSentence
 from transformer_mt.files import write_bytes
-from transformer_mt.text.key_set import NO_KEYS, KeySet, sentence_key
+from transformer_mt.text.hashes import sentence_key
+from transformer_mt.text.key_set import NO_KEYS, KeySet
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 from transformer_mt.corpora.corpus import Corpus, Languages
 from transformer_mt.errors import InputError
 from transformer_mt.settings.section import Positive
-from transformer_mt.text.key_set import text_key
+from transformer_mt.text.hashes import text_key
 from transformer_mt.text.lines import Pair
 
 

@@ -16,7 +16,7 @@ from transformer_mt.data.batches.batch import make_encoder_batch
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.search.beam import LengthPenalty
+from transformer_mt.search.hypothesis import LengthPenalty
 from transformer_mt.settings.corpus_keys import label_piece
 from transformer_mt.text.lines import read_lines
 from transformer_mt.translation.engines.engine import Ids, batches

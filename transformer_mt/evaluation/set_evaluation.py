@@ -28,7 +28,7 @@ from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.run_folder import RunFolder, facts_of
 from transformer_mt.terms.glossary import Glossary
-from transformer_mt.text.key_set import near_text, pair_key, sentence_key
+from transformer_mt.text.hashes import near_text, pair_key, sentence_key
 from transformer_mt.text.languages import LanguageIdentifier, is_natural, script_share
 from transformer_mt.text.lines import read_lines
 from transformer_mt.translation.result import Options

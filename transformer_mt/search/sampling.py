@@ -12,16 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_mt.search.beam import (
-    Hypothesis,
-    LengthPenalty,
-    NotFiniteError,
-    Selectable,
-    SpecialIds,
-    State,
-    Step,
-    ranked,
-)
+from transformer_mt.search.beam import Selectable, SpecialIds, State, Step
+from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty, NotFiniteError, ranked
 from transformer_mt.search.rules import Rule
 from transformer_mt.text.languages import has_no_word_spaces
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from transformer_mt.cpu import usable_cores
 from transformer_mt.processes import Fork, may_fork
-from transformer_mt.search.beam import Hypothesis
+from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.translation.engines.engine import Engine, RemoteEngine
 
 _LEAST_LINES = 2048

@@ -11,7 +11,7 @@ from tests.helpers.upper_case import UpperCaseEngine
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.vocabulary.tokenizer import EOS
 from transformer_mt.preparation import prepare
-from transformer_mt.search.beam import Hypothesis
+from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.translator import Translator
 
 SCRIPTS = [

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from tests.helpers.table import BOS, EOS, IDS, History, every_sequence, search, table_model
-from transformer_mt.search.beam import LengthPenalty, SpecialIds, top_k
+from transformer_mt.search.beam import SpecialIds, top_k
+from transformer_mt.search.hypothesis import LengthPenalty
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.helpers.table import BOS, EOS, History, every_sequence, search, table_model
-from transformer_mt.search.beam import LengthPenalty
+from transformer_mt.search.hypothesis import LengthPenalty
 from transformer_mt.search.rules import MinLength
 
 PHRASES = [[[3]], [[2, 4]], [[4, 4], [3]], [[2, 3], [3, 2]], [[3, 3, 2]], [[2], [2, 3]]]

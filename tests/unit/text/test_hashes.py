@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformer_mt.text.key_set import near_text, pair_key, sentence_key, splitmix64
+from transformer_mt.text.hashes import near_text, pair_key, sentence_key, splitmix64
 
 
 def test_numbers_are_mixed_as_published():

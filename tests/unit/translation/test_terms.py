@@ -13,7 +13,7 @@ from transformer_mt.corpora import toy
 from transformer_mt.data.vocabulary.term_pieces import TermPieces, pieces_of_span
 from transformer_mt.data.vocabulary.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.search.beam import Hypothesis
+from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.settings.corpus_keys import AS, TERM, TERM_END
 from transformer_mt.terms.glossary import Glossary, Term
 from transformer_mt.translation.alignment import align_segment

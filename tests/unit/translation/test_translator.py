@@ -20,7 +20,7 @@ from transformer_mt.data.vocabulary.tokenizer import EOS, UNK, Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.scoring import Pair, score
 from transformer_mt.run_folder import RunFolder
-from transformer_mt.search.beam import Hypothesis
+from transformer_mt.search.hypothesis import Hypothesis
 
 ODD = [
     "",

@@ -82,7 +82,7 @@ def translating_together(translator: "Translator") -> Iterator["Translator | Non
         yield translator
         return
     from transformer_mt.ranks import refuse_lost_rank
-    from transformer_mt.translation.engines.engine import DividedEngine
+    from transformer_mt.translation.engines.divided_engine import DividedEngine
 
     ranks = join_ranks(translator)
     engine = DividedEngine(translator.engine, ranks)

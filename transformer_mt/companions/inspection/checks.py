@@ -24,7 +24,7 @@ from transformer_mt.data.cleaning.cleaning_rules import (
     has_one_sided_number,
 )
 from transformer_mt.settings.corpus_keys import FilterConfig
-from transformer_mt.text.key_set import near_text, sentence_key, text_key
+from transformer_mt.text.hashes import near_text, sentence_key, text_key
 from transformer_mt.text.languages import (
     LanguageIdentifier,
     has_no_spaces,

@@ -17,7 +17,7 @@ from transformer_mt.data.preparation.clean import training_pairs
 from transformer_mt.errors import InputError
 from transformer_mt.files import digest, missing
 from transformer_mt.run_folder import RunFolder, facts_of, parent_of
-from transformer_mt.text.key_set import sentence_key
+from transformer_mt.text.hashes import sentence_key
 from transformer_mt.version import RESULTS
 
 FACTS_FILE = "job.json"

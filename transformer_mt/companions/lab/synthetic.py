@@ -30,7 +30,7 @@ from transformer_mt.progress_bar import show_progress
 from transformer_mt.ranks import Ranks
 from transformer_mt.run_folder import origin_of
 from transformer_mt.settings.corpus_keys import FilterConfig
-from transformer_mt.text.key_set import sentence_key, text_key
+from transformer_mt.text.hashes import sentence_key, text_key
 from transformer_mt.text.lines import count_lines, cut_to_whole_lines, read_lines
 from transformer_mt.translator import ChunkSize
 from transformer_mt.version import RESULTS

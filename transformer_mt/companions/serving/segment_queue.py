@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from transformer_mt.config import DecodeConfig
-from transformer_mt.search.beam import Hypothesis
+from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.translation.engines.engine import Engine, RemoteEngine, Request
 
 BATCH_SEGMENTS = 64

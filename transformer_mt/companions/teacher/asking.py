@@ -15,7 +15,7 @@ from transformer_mt.companions.teacher.teacher_section import LanguageModelConfi
 from transformer_mt.errors import InputError, UserError, WorkError
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import duration, show_progress
-from transformer_mt.text.key_set import text_key
+from transformer_mt.text.hashes import text_key
 
 _TRIES, _MOST_WAIT = 7, 600.0
 _BYTES_OF_TOKEN = 4

@@ -6,7 +6,7 @@ import numpy as np
 
 from transformer_mt.data.batches.batch import Lengths, Rows, Sides
 from transformer_mt.data.batches.encoded_pairs import Chunk, Column
-from transformer_mt.text.key_set import splitmix64
+from transformer_mt.text.hashes import splitmix64
 
 # Large odd numbers without a pattern.
 A, B, C = (np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))

@@ -18,7 +18,7 @@ from transformer_mt.data.batches.batching import batch_bounds
 from transformer_mt.data.batches.encoded_pairs import Column
 from transformer_mt.data.changes.change import A, B, C, Change
 from transformer_mt.data.vocabulary.tokenizer import PieceModel, Tokenizer
-from transformer_mt.text.key_set import splitmix64
+from transformer_mt.text.hashes import splitmix64
 
 _NONE = -1
 

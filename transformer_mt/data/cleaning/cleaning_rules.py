@@ -8,7 +8,7 @@ from typing import Protocol
 
 from transformer_mt.errors import InputError
 from transformer_mt.settings.corpus_keys import FilterConfig
-from transformer_mt.text.key_set import is_sign
+from transformer_mt.text.hashes import is_sign
 from transformer_mt.text.languages import LanguageIdentifier, script_share
 from transformer_mt.text.lines import Pair
 from transformer_mt.text.repairs import is_escaped, is_wrongly_decoded

@@ -30,7 +30,7 @@ from transformer_mt.data.preparation.store import Sections, Store, sizes_of, tex
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say, say_once
 from transformer_mt.progress_bar import show_progress
-from transformer_mt.text.key_set import pair_key, sentence_key
+from transformer_mt.text.hashes import pair_key, sentence_key
 from transformer_mt.text.lines import Pair
 
 

@@ -27,7 +27,8 @@ from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
 from transformer_mt.settings.corpus_keys import label_piece
-from transformer_mt.text.key_set import KeySet, sentence_key
+from transformer_mt.text.hashes import sentence_key
+from transformer_mt.text.key_set import KeySet
 from transformer_mt.text.lines import Pair
 from transformer_mt.text.sentences import has_several_sentences
 

@@ -16,7 +16,7 @@ from transformer_mt.cpu import usable_cores
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.messages import say_once
-from transformer_mt.search.beam import Hypothesis, LengthPenalty, ranked
+from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty, ranked
 from transformer_mt.translation.engines.engine import Ids, Request
 
 # Settings of which CTranslate2 supports one value only.

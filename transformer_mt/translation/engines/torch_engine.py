@@ -22,16 +22,9 @@ from transformer_mt.model.attention import AttentionRecorder
 from transformer_mt.model.build_model import build_model
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.run_folder import RunFolder
-from transformer_mt.search.beam import (
-    BeamSettings,
-    Hypothesis,
-    LengthPenalty,
-    NotFiniteError,
-    SpecialIds,
-    Step,
-    beam_search,
-)
+from transformer_mt.search.beam import BeamSettings, SpecialIds, Step, beam_search
 from transformer_mt.search.constrained import Allotted
+from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty, NotFiniteError
 from transformer_mt.search.rules import BannedText, MinLength, NoRepeatNgram, Prefix, Rule
 from transformer_mt.search.sampling import Distribution, Ensemble, sample
 from transformer_mt.text.languages import LETTER

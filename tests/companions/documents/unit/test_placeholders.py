@@ -8,7 +8,7 @@ import pytest
 from tests.helpers.upper_case import UpperCaseEngine, upper_case_translator
 from transformer_mt.companions.documents.document_translation import parse, translate_pieces
 from transformer_mt.data.vocabulary.tokenizer import EOS
-from transformer_mt.search.beam import Hypothesis
+from transformer_mt.search.hypothesis import Hypothesis
 
 GRAMMARS = {
     "printf": ("%s", "%1$s", "%-5.2f", "%%", "%@", "%ld", "%*d", "%2$@"),

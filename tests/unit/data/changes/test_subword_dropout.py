@@ -17,7 +17,7 @@ from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, writ
 from transformer_mt.data.changes.change import A, B
 from transformer_mt.data.changes.subword_dropout import BpeDropout, Merges, SubwordDropout
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.text.key_set import splitmix64
+from transformer_mt.text.hashes import splitmix64
 
 PAIRS = list(generate("train", 600))
 LINES = [side for pair in PAIRS for side in pair]

@@ -7,7 +7,7 @@ from transformer_mt.corpora import toy
 from transformer_mt.corpora.held_out import FromTrain, HeldOutSplit
 from transformer_mt.errors import InputError
 from transformer_mt.preparation import prepare
-from transformer_mt.text.key_set import sentence_key
+from transformer_mt.text.hashes import sentence_key
 
 PAIRS = list(toy.generate("train", 3000))
 
