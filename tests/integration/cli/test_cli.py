@@ -238,7 +238,7 @@ def test_mistakes_get_one_line_and_status_two(tiny_run, cli, words, message):
         (["config", "show", "demo", "--beam", "3"], "--beam is not an option here, but one of translate"),
         (
             ["evaluate", "x", "--out", "y"],
-            "--out is not an option here, but one of train, inspect, backtranslate, distill, sweep, tune, new",
+            "--out is not an option here, but one of train, inspect, backtranslate, distill",
         ),
         (["evaluate", "x", "y"], "y is one argument too many; see transformer-mt evaluate --help"),
         ([], "the following arguments are required: COMMAND; see transformer-mt --help"),
