@@ -66,6 +66,19 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "WER": "transformer_mt.evaluation.metrics:wer",
         "CER": "transformer_mt.evaluation.metrics:cer",
     },
+    # In the order in which they see a line.
+    "stage": {
+        "protection": "transformer_mt.translation.stages.protected_text:Protection",
+        "edges": "transformer_mt.translation.stages.text_stages:Edges",
+        "sentences": "transformer_mt.translation.stages.text_stages:SentenceSplitting",
+        "capitals": "transformer_mt.translation.stages.text_stages:Capitals",
+        "memory": "transformer_mt.translation.stages.from_memory:FromMemory",
+        "unchanged": "transformer_mt.translation.stages.text_stages:Unchanged",
+        "terms": "transformer_mt.translation.stages.required_terms:Terms",
+        "ends": "transformer_mt.translation.stages.text_stages:MatchingEnds",
+        "flags": "transformer_mt.translation.stages.text_stages:Flags",
+        "confidence": "transformer_mt.translation.stages.text_stages:Confidence",
+    },
     "logger": {
         "tensorboard": "transformer_mt.run.loggers:TensorBoard",
         "wandb": "transformer_mt.run.loggers:WeightsAndBiases",

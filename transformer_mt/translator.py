@@ -38,7 +38,8 @@ from transformer_mt.translation.planner import (
     find_direction,
 )
 from transformer_mt.translation.result import Candidate, Options, Translation, check_texts, merge_candidates
-from transformer_mt.translation.stages.build_stages import NO_RESOURCES, Resources, build_stages
+from transformer_mt.translation.stages.build_stages import build_stages
+from transformer_mt.translation.stages.call import NO_RESOURCES, Call, Resources
 from transformer_mt.translation.stages.confidence import Calibration
 from transformer_mt.translation.stages.stage import Numbered, Stage
 from transformer_mt.translation.units import LinesInOrder, SourceLine, TranslatedLine, TranslatedUnit, Unit
@@ -268,7 +269,7 @@ class Translator:
     def _checked(self, options: Options, settings: DecodeConfig) -> list[Stage]:
         self.engine.check(settings)
         options.check(settings)
-        stages = build_stages(self.resources, self.planner, settings, options)
+        stages = build_stages(Call.of(self.resources, self.planner, settings, options))
         if options.retry:
             self.engine.check(wider(settings))
         if options.tag is not None:

@@ -5,6 +5,7 @@ from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.translation.planner import Plan
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.stages.build_stages import build_stages
+from transformer_mt.translation.stages.call import Call
 from transformer_mt.translation.units import SourceLine
 
 
@@ -47,7 +48,7 @@ class TableEngine:
 def planned_lines(translator, line, prefix="", protect=None):
     """The line with its units, as a call with these options would search for it."""
     decode = translator.decode
-    stages = build_stages(translator.resources, translator.planner, decode, Options(protect=protect))
+    stages = build_stages(Call.of(translator.resources, translator.planner, decode, Options(protect=protect)))
     lines = [SourceLine.of(line, 0, prefix)]
     translator.planner.plan_lines(lines, Plan(stages, decode))
     return lines

@@ -62,9 +62,9 @@ class DecodeConfig(Section):
     """Translate each sentence of a line by itself; auto: unless a fifth of the training sources had several
     sentences.
     """
-    stages: list[Annotated[PartName, PartOf("stage")]] = Field([])
+    stages: list[Annotated[PartName, PartOf("stage", has_ours=False)]] = Field([])
     """Stages of translation that companions bring, in this order, after the built-in ones."""
-    rules: list[Annotated[PartName, PartOf("rule")]] = Field([])
+    rules: list[Annotated[PartName, PartOf("rule", has_ours=False)]] = Field([])
     """Rules of the search that companions bring; each may forbid or favour next tokens."""
     lowercase_capitals: bool = True
     """Translate all-capitals sentences in lower case and write the translations in capitals."""

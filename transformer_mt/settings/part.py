@@ -63,14 +63,16 @@ class PartName(str):
 class PartOf:
     """The type of a key that names a part: `Annotated[PartName, PartOf("loss")]`."""
 
-    def __init__(self, kind: Kind, *more: str) -> None:
-        """`more` are words that the key may have besides names of parts."""
-        self.kind, self.more = kind, more
+    def __init__(self, kind: Kind, *more: str, has_ours: bool = True) -> None:
+        """`more` are words that the key may have besides names of parts. Without `has_ours` it names parts of
+        others alone: ours have keys that turn them on.
+        """
+        self.kind, self.more, self.has_ours = kind, more, has_ours
 
     @property
     def names(self) -> list[str]:
         ours, others = names_of(self.kind)
-        return [*ours, *self.more, *others]
+        return [*(ours if self.has_ours else ()), *self.more, *others]
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler

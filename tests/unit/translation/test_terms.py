@@ -17,7 +17,7 @@ from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.settings.corpus_keys import AS, TERM, TERM_END
 from transformer_mt.terms.glossary import Glossary, Term
 from transformer_mt.translation.alignment import align_segment
-from transformer_mt.translation.stages.build_stages import Resources
+from transformer_mt.translation.stages.call import Resources
 
 SOURCE = "The dog sees the old house."
 

@@ -4,13 +4,10 @@ is.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from transformer_mt.run_folder import RunFolder
-from transformer_mt.translation.result import Translation
-from transformer_mt.translation.stages.stage import Stage
-from transformer_mt.translation.units import TranslatedLine
 
 _ZERO = ord("a")
 MOST_BITS = 25
@@ -122,37 +119,3 @@ class Calibration:
         """
         x = self.intercept + self.slope * log_prob / max(1, pieces)
         return 1 / (1 + math.exp(-max(-700.0, min(700.0, x))))
-
-
-class Confidence(Stage):
-    """Gives each result its confidence, and marks those whose source is unlike the training text."""
-
-    def __init__(self, calibration: Calibration, source_lang: str) -> None:
-        self._calibration, self._source_lang = calibration, source_lang
-
-    def finish(self, line: TranslatedLine, result: Translation) -> Translation:
-        if not result.tokens:
-            return result
-        confidence = self._calibration.confidence(result.log_prob, result.num_pieces)
-        flags, distance = [], self._distance(line)
-        if distance is not None and distance > (limit := self._limit):
-            flags.append("unfamiliar")
-            # Nothing is known of such texts: at twice the distance a half is left.
-            confidence *= limit / distance
-        if confidence < self._calibration.low:
-            flags.append("low_confidence")
-        confidence = round(confidence, 4)
-        return replace(result, confidence=confidence, distance=distance, flags=[*result.flags, *flags])
-
-    def _distance(self, line: TranslatedLine) -> float | None:
-        if (familiarity := self._calibration.familiarity) is None:
-            return None
-        units = [searched.unit for unit in line.units for searched in unit.searched]
-        measured = familiarity.measured((u.src for u in units), (u.segment.searched for u in units))
-        distance = familiarity.distance(self._source_lang, *measured)
-        return None if distance is None else round(distance, 2)
-
-    @property
-    def _limit(self) -> float:
-        assert self._calibration.familiarity is not None
-        return self._calibration.familiarity.limit(self._source_lang)

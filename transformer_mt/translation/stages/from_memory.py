@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from transformer_mt.memories.translation_memory import TranslationMemory
+from transformer_mt.translation.stages.call import Call
 from transformer_mt.translation.stages.stage import Stage
 from transformer_mt.translation.units import Segment, SourceLine
 
@@ -11,6 +12,10 @@ FLAG = "memory"
 
 class FromMemory(Stage):
     """Takes lines, and sentences of lines, from a memory. A line with a prefix is searched for."""
+
+    @classmethod
+    def of_call(cls, call: Call) -> "FromMemory | None":
+        return None if call.resources.memory is None else cls(call.resources.memory)
 
     def __init__(self, memory: TranslationMemory) -> None:
         self._memory = memory

@@ -12,6 +12,7 @@ from transformer_mt.text.languages import foreign_words
 from transformer_mt.text.literal_text import USUAL, may_match, number_with_unit
 from transformer_mt.translation.planner import LONE_CR
 from transformer_mt.translation.result import Candidate, Options, merge_candidates
+from transformer_mt.translation.stages.call import Call
 from transformer_mt.translation.stages.stage import Choice, Numbered, Search, Stage
 from transformer_mt.translation.units import Part, SourceLine, TranslatedLine, TranslatedUnit, Unit
 
@@ -25,6 +26,11 @@ class Protection(Stage):
     """Takes only candidates that keep the protected text. Where none does, the text around it is translated
     alone.
     """
+
+    @classmethod
+    def of_call(cls, call: Call) -> "Protection | None":
+        usual = call.settings.protect_usual and call.is_natural
+        return cls(call.options, usual, call.planner.source_lang) if call.options.protect or usual else None
 
     def __init__(self, options: Options, usual: bool, language: str = "") -> None:
         """With `usual` also addresses, placeholders, tags, emoji, numbers with units and words in another

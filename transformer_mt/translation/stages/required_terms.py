@@ -16,6 +16,7 @@ from transformer_mt.text.lines import as_read
 from transformer_mt.translation.engines.engine import Ids, Request
 from transformer_mt.translation.planner import Planner
 from transformer_mt.translation.result import Candidate, Translation
+from transformer_mt.translation.stages.call import Call
 from transformer_mt.translation.stages.stage import Choice, Numbered, Search, Stage
 from transformer_mt.translation.units import TranslatedLine, TranslatedUnit, Unit
 
@@ -28,6 +29,11 @@ _MOST_REPLACED = 4
 
 class Terms(Stage):
     """The terms of one glossary."""
+
+    @classmethod
+    def of_call(cls, call: Call) -> "Terms | None":
+        glossary = call.resources.glossary
+        return cls(glossary, call.planner, call.settings) if glossary else None
 
     def __init__(self, glossary: Glossary, planner: Planner, settings: DecodeConfig) -> None:
         self._glossary, self._planner = glossary, planner

@@ -50,7 +50,8 @@ class Stage:
 
     The order of the calls: for each line `divide`, for each unit `adapt`; the search; for each hypothesis
     `text`, for each unit `choose`, and `search_again` for those that want it; for each line `finish`, and
-    `align` where it is asked for. The stages follow one another in the order of `build_stages`.
+    `align` where it is asked for. The stages follow one another in the order of `parts.py`; ours
+    have a classmethod `of_call(call)` that makes one where it has something to do (call.py).
     """
 
     def divide(self, line: SourceLine) -> None:

@@ -15,6 +15,8 @@ from transformer_mt.text.literal_text import ADDRESS, OF_PROGRAMS, has_words
 from transformer_mt.text.sentences import edges, has_several_sentences, match_end
 from transformer_mt.translation.planner import LONE_CR, Splitter
 from transformer_mt.translation.result import Translation
+from transformer_mt.translation.stages.call import Call
+from transformer_mt.translation.stages.confidence import Calibration
 from transformer_mt.translation.stages.stage import Stage
 from transformer_mt.translation.units import Segment, SourceLine, Spans, TranslatedLine, Unit
 
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
 
 class SentenceSplitting(Stage):
     """Divides lines into sentences, but not what must pass unchanged."""
+
+    @classmethod
+    def of_call(cls, call: Call) -> "SentenceSplitting | None":
+        if call.settings.split_sentences is False:
+            return None
+        return cls(call.planner.splitter, call.planner.target_lang)
 
     def __init__(self, splitter: Splitter, target_lang: str) -> None:
         self._splitter, self._target_lang = splitter, target_lang
@@ -58,6 +66,10 @@ def _without_cuts(segments: Sequence[Segment], spans: Spans) -> list[Segment]:
 class Edges(Stage):
     """Takes them off a line. A line with a prefix begins with it instead."""
 
+    @classmethod
+    def of_call(cls, call: Call) -> "Edges | None":
+        return cls(call.planner.source_lang) if call.is_natural else None
+
     def __init__(self, source_lang: str) -> None:
         self._source_lang = source_lang
 
@@ -72,6 +84,10 @@ class Edges(Stage):
 class Unchanged(Stage):
     """Keeps segments that have nothing to translate. The line of a prefix has the prefix."""
 
+    @classmethod
+    def of_call(cls, call: Call) -> "Unchanged | None":
+        return cls() if call.is_natural else None
+
     def divide(self, line: SourceLine) -> None:
         for i, segment in enumerate(line.segments if not line.prefix else ()):
             if segment.known is None and not has_words(segment.text, line.keep):
@@ -85,6 +101,12 @@ MIN_WORDS, MIN_LETTERS = 3, 5
 
 class Capitals(Stage):
     """Searches in lower case for lines and sentences in capitals. A line with a prefix stays as it is."""
+
+    @classmethod
+    def of_call(cls, call: Call) -> "Capitals | None":
+        # Not within one language: there the task may be to change capitals.
+        is_wanted = call.settings.lowercase_capitals and call.is_natural and len(set(call.direction)) == 2
+        return cls(*call.direction) if is_wanted else None
 
     def __init__(self, source_lang: str, target_lang: str) -> None:
         self._source_lang, self._target_lang = source_lang, target_lang
@@ -163,6 +185,10 @@ def capitals_of(text: str, language: str, keep: Iterable[tuple[int, int]] = ()) 
 class MatchingEnds(Stage):
     """Changes the ends of translations."""
 
+    @classmethod
+    def of_call(cls, call: Call) -> "MatchingEnds | None":
+        return cls(call.planner.target_lang) if call.settings.match_ends else None
+
     def __init__(self, target_lang: str) -> None:
         self._target_lang = target_lang
 
@@ -180,6 +206,10 @@ _NUMBER = re.compile(r"\d+")
 
 class Flags(Stage):
     """Flags results."""
+
+    @classmethod
+    def of_call(cls, call: Call) -> "Flags | None":
+        return cls() if call.is_natural else None
 
     def finish(self, line: TranslatedLine, result: Translation) -> Translation:
         src_pieces = sum(len(unit.unit.src) for unit in line.units)
@@ -236,3 +266,42 @@ def _repeats(tokens: Sequence[str]) -> bool:
             if again and any(c.isalnum() for piece in first for c in piece):
                 return True
     return False
+
+
+class Confidence(Stage):
+    """Gives each result its confidence, and marks those whose source is unlike the training text."""
+
+    @classmethod
+    def of_call(cls, call: Call) -> "Confidence | None":
+        calibration = call.resources.calibration
+        return None if calibration is None else cls(calibration, call.planner.source_lang)
+
+    def __init__(self, calibration: Calibration, source_lang: str) -> None:
+        self._calibration, self._source_lang = calibration, source_lang
+
+    def finish(self, line: TranslatedLine, result: Translation) -> Translation:
+        if not result.tokens:
+            return result
+        confidence = self._calibration.confidence(result.log_prob, result.num_pieces)
+        flags, distance = [], self._distance(line)
+        if distance is not None and distance > (limit := self._limit):
+            flags.append("unfamiliar")
+            # Nothing is known of such texts: at twice the distance a half is left.
+            confidence *= limit / distance
+        if confidence < self._calibration.low:
+            flags.append("low_confidence")
+        confidence = round(confidence, 4)
+        return replace(result, confidence=confidence, distance=distance, flags=[*result.flags, *flags])
+
+    def _distance(self, line: TranslatedLine) -> float | None:
+        if (familiarity := self._calibration.familiarity) is None:
+            return None
+        units = [searched.unit for unit in line.units for searched in unit.searched]
+        measured = familiarity.measured((u.src for u in units), (u.segment.searched for u in units))
+        distance = familiarity.distance(self._source_lang, *measured)
+        return None if distance is None else round(distance, 2)
+
+    @property
+    def _limit(self) -> float:
+        assert self._calibration.familiarity is not None
+        return self._calibration.familiarity.limit(self._source_lang)

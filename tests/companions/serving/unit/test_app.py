@@ -23,7 +23,7 @@ from transformer_mt.companions.serving.http.requests import TranslateBody
 from transformer_mt.companions.serving.text_translation import translate_html
 from transformer_mt.config import DecodeConfig
 from transformer_mt.translation.result import Candidate, Translation
-from transformer_mt.translation.stages.build_stages import NO_RESOURCES
+from transformer_mt.translation.stages.call import NO_RESOURCES
 from transformer_mt.translator import Translator
 
 
