@@ -4,7 +4,7 @@ OpenDocument (Relax NG), with its class: translated, counted as a kind, or not s
     python scripts/schema_words.py FOLDER_OF_SCHEMAS [--names]
 
 Free are strings without a pattern, a length or a list of values. The rest of the law is in
-`companions/documents/office/shown.py`.
+`companions/documents/office/package.py`.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lxml import etree
 
-from transformer_mt.companions.documents.office.shown import class_of
+from transformer_mt.companions.documents.office.package import class_of
 from transformer_mt.markdown import table
 
 _XS, _RNG = "{http://www.w3.org/2001/XMLSchema}", "{http://relaxng.org/ns/structure/1.0}"

@@ -6,7 +6,7 @@ from safetensors.torch import load_file
 
 from tests.conftest import train_interrupted
 from transformer_mt import Translator, load_config, train
-from transformer_mt.companions.wizard.update_memory import update_memory
+from transformer_mt.companions.wizard.plan import update_memory
 from transformer_mt.config.resolve import changed
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError

@@ -1,5 +1,6 @@
 """The two graphs of a model as a model: our own search runs on onnxruntime."""
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,25 @@ from transformer_mt.companions.browser.graphs import ENCODER, STEP
 from transformer_mt.errors import InputError
 from transformer_mt.model.attention import AttentionRecorder
 from transformer_mt.model.interface import TranslationModel
+
+
+def quantize(folder: Path, names: tuple[str, ...]) -> None:
+    """Replace the graphs by ones whose matrices and embeddings are in int8, one scale per output channel.
+    Activations are quantised as they come (dynamically), so no calibration set is needed.
+    """
+    from onnxruntime.quantization import QuantType, quantize_dynamic  # type: ignore[import-untyped]
+
+    root = logging.getLogger()  # through it, onnxruntime advises a step that this is
+    level = root.level
+    root.setLevel(logging.ERROR)
+    try:
+        for name in names:
+            whole = folder / f"float-{name}"
+            (folder / name).rename(whole)
+            quantize_dynamic(whole, folder / name, weight_type=QuantType.QInt8, per_channel=True)
+            whole.unlink()
+    finally:
+        root.setLevel(level)
 
 
 @dataclass(frozen=True)

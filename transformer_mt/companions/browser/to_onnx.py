@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from transformer_mt.companions.browser.graphs import ENCODER, STEP, write_graphs
-from transformer_mt.companions.browser.onnx_model import OnnxModel, import_onnxruntime
-from transformer_mt.companions.browser.quantized import quantize
+from transformer_mt.companions.browser.onnx_model import OnnxModel, import_onnxruntime, quantize
 from transformer_mt.companions.browser.rules import rules_of
 from transformer_mt.companions.exchange.export.format import (
     OURS_ALONE,

@@ -6,7 +6,7 @@ _HERE = "transformer_mt.companions.cluster"
 companion = Companion(
     commands={"prepare": Command(f"{_HERE}.commands", "prepare the data without training", "start")},
     kinds={
-        "corpus": {"shards": f"{_HERE}.shards:ShardsCorpus"},
+        "corpus": {"shards": f"{_HERE}.prepared_elsewhere:ShardsCorpus"},
         "preparation_engine": {"ray": f"{_HERE}.ray_engine:RayEngine"},
     },
     hooks={

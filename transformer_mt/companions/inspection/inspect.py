@@ -15,14 +15,13 @@ from transformer_mt.companions.inspection.checks import (
     LeakCheck,
     LengthCheck,
     RepetitionCheck,
+    TermsCheck,
     TokenisedCheck,
     all_findings,
     pair_checks,
 )
 from transformer_mt.companions.inspection.finding import Example, Finding, always, never
-from transformer_mt.companions.inspection.misaligned import find_misaligned
-from transformer_mt.companions.inspection.shifted_lines import find_shifts
-from transformer_mt.companions.inspection.term_checks import TermsCheck
+from transformer_mt.companions.inspection.shifted_lines import find_misaligned, find_shifts
 from transformer_mt.companions.wizard.sizing import weight_decay
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.corpus import Corpus

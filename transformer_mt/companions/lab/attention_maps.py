@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from transformer_mt.companions.language_models.loaded_model import TextModel
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.model.attention import AttentionRecorder
@@ -142,3 +143,23 @@ def _select_parts(word: str, wanted: str, parts: Sequence[Tensor]) -> list[tuple
     if not wanted.isdecimal() or not 1 <= int(wanted) <= len(parts):
         raise InputError(Setting(word), f" must be 1 to {len(parts)}, all or mean, but is {wanted}")
     return [(f"{word} {wanted}", parts[int(wanted) - 1])]
+
+
+def look_at_text(loaded: TextModel, text: str) -> AttentionMaps:
+    """The attentions of reading a text. InputError if it is empty or too long."""
+    tokenizer, most = loaded.tokenizer, loaded.config.data.max_length - 1
+    ids = tokenizer.encode_src([text], num_threads=1)[0]
+    if not 1 <= len(ids) <= most:
+        raise InputError(f"the text must have 1 to {most} tokens, but has {len(ids)}")
+    is_encoder = loaded.config.model.kind == "encoder"
+    read = torch.tensor([[BOS, *ids, *([EOS] if is_encoder else [])]], device=loaded.device)
+    attentions = loaded.model.attentions
+    recorder = AttentionRecorder(*(attention for layers in attentions.values() for attention in layers))
+    with torch.inference_mode():
+        loaded.model.hidden(read, torch.ones_like(read, dtype=torch.bool), read, recorder)
+    weights = {
+        kind: [torch.cat(recorder.of(attention), dim=2)[0].float().cpu() for attention in layers]
+        for kind, layers in attentions.items()
+    }
+    pieces = tokenizer.pieces_src(ids)
+    return AttentionMaps(["<s>", *pieces, "</s>"], [*pieces, "</s>"], text, text, weights)

@@ -7,8 +7,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, field_validator
 
-from transformer_mt.companions.lab.old_folders import start_over
-from transformer_mt.companions.lab.origin import record_origin
+from transformer_mt.companions.lab.origin import record_origin, start_over
 from transformer_mt.companions.lab.synthetic import (
     PairSelection,
     SyntheticCorpusTask,

@@ -13,10 +13,9 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_mt.companions.exchange.export.ctranslate2_support import reasons_against
 from transformer_mt.companions.exchange.export.export import export
-from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
-from transformer_mt.companions.lab.old_folders import start_over
+from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2, reasons_against
+from transformer_mt.companions.lab.origin import start_over
 from transformer_mt.companions.lab.synthetic import (
     ALL,
     PairSelection,

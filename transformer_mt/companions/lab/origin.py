@@ -2,14 +2,26 @@
 
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from transformer_mt.errors import InputError, Setting
-from transformer_mt.files import write_text
+from transformer_mt.files import set_aside, write_text
 from transformer_mt.messages import say
 from transformer_mt.run_folder import facts_of
+
+
+def start_over(folder: Path, inputs: Sequence[Path]) -> None:
+    """Move an old folder aside. InputError if one of the inputs of what follows is in it."""
+    if not folder.is_dir():
+        return
+    for path in inputs:
+        if path.resolve().is_relative_to(folder.resolve()):
+            raise InputError(
+                f"{path}: must be outside {folder}, which is moved aside; move it elsewhere first"
+            )
+    say(f"the old folder is now {set_aside(folder)}")
 
 
 def check_origin(file: Path, facts: Mapping[str, str], origin: Path) -> None:

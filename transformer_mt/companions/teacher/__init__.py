@@ -1,7 +1,7 @@
 """A language model behind a chat-completions server as the teacher of `distill` and `backtranslate`.
 
 Begin with `language_model.py` and `asking.py`. `teacher_section.py` has the YAML, `chat.py` speaks with the
-server, `prompt.py` and `answer_checks.py` make lines of its answers, `kept_answers.py` keeps them, and
+server, `teacher_section.py` and `answer_checks.py` make lines of its answers, `kept_answers.py` keeps them, and
 `candidate_scores.py` scores them.
 """
 

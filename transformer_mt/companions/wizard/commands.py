@@ -72,8 +72,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     if arguments.gpus > 1 or int(os.environ.get("WORLD_SIZE", 1)) > 1:
         raise InputError("--plan must run in one process; leave out --gpus and torchrun")
     say(f"{config.name}: loading PyTorch")  # takes seconds
-    from transformer_mt.companions.wizard.lengths import lengths_of
-    from transformer_mt.companions.wizard.plan import plan_training
+    from transformer_mt.companions.wizard.plan import lengths_of, plan_training
 
     config, lengths = lengths_of(config)
     say("measuring this machine")

@@ -1,22 +1,209 @@
 """How long a training will take on this machine, and in how much memory."""
 
-from collections.abc import Iterator
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from transformer_mt.companions.wizard.lengths import Lengths
-from transformer_mt.companions.wizard.speed import seconds_per_update
-from transformer_mt.companions.wizard.update_memory import UpdateMemory, update_memory
 from transformer_mt.config import Config
 from transformer_mt.config.resolve import changed, updates_of_epochs, with_packing
-from transformer_mt.data.batches.batching import plan_epoch
-from transformer_mt.data.batches.packing import RowShape, plan_packed_epoch
-from transformer_mt.device import choose_device, choose_precision
+from transformer_mt.data.batches.batch import Batch, make_batch, make_packed_batch
+from transformer_mt.data.batches.batching import Mixture, plan_epoch
+from transformer_mt.data.batches.encoded_pairs import Column
+from transformer_mt.data.batches.packing import RowShape, packed_rows, plan_packed_epoch
+from transformer_mt.device import choose_device, choose_precision, keep_freed_memory, use_device
 from transformer_mt.errors import InputError
 from transformer_mt.memory import free_memory, peak_memory, reset_peak
+from transformer_mt.model.build_model import build_model
+from transformer_mt.model.kernels.fast_attention import without_cpu_code
 from transformer_mt.run.batch_budget import largest_budget, trial_batch
+from transformer_mt.training import prepared
 from transformer_mt.update.acceleration import is_compiled
+from transformer_mt.update.adaptation import adapt
+from transformer_mt.update.build_updater import build_trial_updater
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """The pairs of an epoch."""
+
+    src: np.ndarray
+    """Pieces of each source with end-of-sentence."""
+    tgt: np.ndarray
+    vocab_size: int
+    """Pieces of the larger vocabulary, where there are two."""
+    copies: float = 1.0
+    """Pairs of the epoch for each pair here, where these are a sample."""
+
+
+def lengths_of(config: Config) -> tuple[Config, Lengths]:
+    """The lengths of the pairs that a training of the config uses, and the config as `prepared` returns
+    it.
+    """
+    config, data = prepared(config)
+    mixture = Mixture(data.sizes, data.weights, config.seed)
+    uses = sum(size * weight for size, weight in zip(data.sizes, data.weights))
+    part, copies = range(len(data.train)), 1.0
+    if uses > config.data.window_pairs:
+        part = range(min(len(data.train), config.data.window_pairs))
+        copies = uses / len(part)
+    src, tgt = data.rows(config, mixture).lengths(0, part)
+    if copies == 1.0 and (rows := mixture.rows(0)) is not None:
+        src, tgt = src[rows], tgt[rows]
+    vocab_size = max(data.tokenizer.src.vocab_size(), data.tokenizer.tgt.vocab_size())
+    return config, Lengths(np.asarray(src), np.asarray(tgt), vocab_size, copies)
+
+
+@dataclass(frozen=True)
+class UpdateMemory:
+    """The memory of one update on a device that trains alone."""
+
+    parameters: int
+    state_bytes: int
+    """Weights, gradients and the optimizer's moments."""
+    peak_bytes: int
+    """The most at a time, with the activations and what lies between."""
+
+
+def update_memory(
+    config: Config, vocab_size: int, batch: Batch, dtype: torch.dtype, on_gpu: bool = False
+) -> UpdateMemory:
+    """The memory of an update of `config` on this batch, in the precision of `dtype`; `on_gpu` computes as a
+    GPU does. InputError for recurrent networks, whose operations depend on numbers.
+    """
+    if config.model.kind != "transformer":
+        raise InputError(f"model.kind must be transformer to plan a training, but is {config.model.kind}")
+    with without_cpu_code() if on_gpu else nullcontext(), FakeTensorMode(allow_non_fake_inputs=True):
+        model = build_model(
+            config.model, vocab_size, vocab_size, config.tokenizer.shared, config.data.max_length
+        )
+        adapt(model, config.train)
+        updater = build_trial_updater(config, model, torch.device("cpu"), dtype, threads=1)
+        weights = list(model.parameters())
+        trained = [weight for weight in weights if weight.requires_grad]
+        with _Memory(weights) as memory:
+            gradients = sum(weight.numel() * weight.element_size() for weight in trained)
+            for weight in trained:
+                weight.grad = torch.empty_like(weight)
+            updater.optimizer.step()  # makes the moments
+            updater.optimizer.zero_grad(set_to_none=True)
+            state = memory.bytes + gradients
+            memory.peak = memory.bytes
+            updater.update([batch], 1e-6)
+    return UpdateMemory(sum(weight.numel() for weight in weights), state, memory.peak)
+
+
+class _Memory(TorchDispatchMode):
+    """Counts the bytes of all tensors that are alive."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        """`tensors` exist already."""
+        super().__init__()
+        self.bytes, self.peak = 0, 0
+        self._sizes: dict[int, int] = {}
+        for tensor in tensors:
+            self._add(tensor)
+
+    def __torch_dispatch__(
+        self, func: Callable, types: Any, args: tuple = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, Tensor):
+                self._add(leaf)
+        return result
+
+    def _add(self, tensor: Tensor) -> None:
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self._sizes:  # a view, or changed in place
+            return
+        self._sizes[key] = storage.nbytes()
+        self.bytes += storage.nbytes()
+        self.peak = max(self.peak, self.bytes)
+        weakref.finalize(storage, self._remove, key)
+
+    def _remove(self, key: int) -> None:
+        self.bytes -= self._sizes.pop(key, 0)
+
+
+# Updates that fill caches; then the most updates that are measured, and the most seconds they may take.
+_WARM, _MOST, _SECONDS = 2, 20, 12.0
+_IDS = 4  # the special ones before the others
+
+
+def seconds_per_update(
+    config: Config,
+    vocab_size: int,
+    lengths: Sequence[tuple[int, int]],
+    tokens: int = 0,
+    micro_batch_tokens: int = 0,
+) -> float:
+    """The median time of an update of `config` on this machine, of `tokens` padded tokens if given, computed
+    in micro-batches if these are given. `lengths` are those of a sample of the pairs, in pieces of source and
+    target with end-of-sentence.
+    """
+    train = config.train
+    device = choose_device(train.device)
+    use_device(device)
+    if device.type == "cpu":
+        keep_freed_memory()
+    dtype = choose_precision(train.precision, device)
+    shared = config.tokenizer.shared
+    model = build_model(config.model, vocab_size, vocab_size, shared, config.data.max_length)
+    adapt(model, train)
+    model = model.to(device)
+    config = with_packing(config, device.type == "cuda")
+    updater = build_trial_updater(config, model, device, dtype, micro_batch_tokens, may_capture=True)
+    times: list[float] = []
+    for batch in typical_batches(config, vocab_size, lengths, tokens):
+        begun = time.perf_counter()
+        updater.update([batch], 1e-6).result()
+        times.append(time.perf_counter() - begun)
+        if len(times) == _WARM + _MOST or sum(times[_WARM:]) >= _SECONDS:
+            break
+    return float(np.median(times[_WARM:] or times))
+
+
+def typical_batches(
+    config: Config, vocab_size: int, lengths: Sequence[tuple[int, int]], tokens: int = 0
+) -> Iterator[Batch]:
+    """Endless batches of `tokens` padded tokens, by default those of an update: random ids, packed, or in
+    pairs of similar length from anywhere in the corpus, as in training, which drops those that are too long.
+    """
+    most = config.data.max_length
+    kept = [pair for pair in lengths if max(pair) <= most] or [(most, most)]
+    budget = tokens or config.train.update_tokens or int(config.train.batch_tokens) * config.train.accumulate
+    generator, ordered = np.random.default_rng(1), sorted(kept, key=max)
+    enough = 1 + int(2 * budget / np.mean([max(pair) for pair in kept]))
+    src, tgt = np.array(kept).T
+    shape = RowShape.of(budget, src, tgt, int(np.maximum(src, tgt).max()))
+    while config.train.packed is True:
+        src, tgt = np.array(kept)[generator.integers(0, len(kept), enough)].T
+        row = packed_rows(src, tgt, shape)
+        used = np.argsort(row, kind="stable")[: np.count_nonzero(row < shape.rows)]
+        columns = [
+            Column.of([generator.integers(_IDS, vocab_size, length - 1) for length in side[used]])
+            for side in (src, tgt)
+        ]
+        yield make_packed_batch(columns[0], columns[1], row[used], shape)
+    while True:
+        first = int(generator.integers(0, len(ordered)))
+        size = max(1, budget // max(ordered[first]))
+        rows = [ordered[first - i] for i in range(min(first + 1, size))]
+        rows = (rows * size)[:size]
+        sides = [[generator.integers(_IDS, vocab_size, row[side] - 1) for row in rows] for side in (0, 1)]
+        yield make_batch(sides[0], sides[1])
+
 
 # Pairs whose lengths are enough to make typical batches of.
 _SAMPLE = 10_000

@@ -7,8 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
-from transformer_mt.companions.wizard.adapting import adapting_config
-from transformer_mt.companions.wizard.denoising_config import FEW_PAIRS, denoising_file, write_denoising
+from transformer_mt.companions.wizard.adapting import (
+    FEW_PAIRS,
+    adapting_config,
+    denoising_file,
+    write_denoising,
+)
+from transformer_mt.companions.wizard.plan import seconds_per_update
 from transformer_mt.companions.wizard.sizing import (
     UNSEGMENTED_LEAST,
     Size,
@@ -18,7 +23,6 @@ from transformer_mt.companions.wizard.sizing import (
     suited,
     weight_decay,
 )
-from transformer_mt.companions.wizard.speed import seconds_per_update
 from transformer_mt.companions.wizard.user_files import BATCH_FILL, Data, held_out_set, read_files, sides_of
 from transformer_mt.config import Config
 from transformer_mt.config.dump import flow

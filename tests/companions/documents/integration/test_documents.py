@@ -16,8 +16,8 @@ from tests.helpers.faults import killed_at_the_end
 from transformer_mt.companions.documents.document_translation import translate_pieces
 from transformer_mt.companions.documents.markup.html import parse_html
 from transformer_mt.companions.serving.batcher import Batcher
-from transformer_mt.companions.serving.http.app import build_app
 from transformer_mt.companions.serving.http.limits import Limits
+from transformer_mt.companions.serving.http.server import build_app
 from transformer_mt.corpora import toy
 from transformer_mt.translator import Translator
 

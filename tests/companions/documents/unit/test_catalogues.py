@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.upper_case import upper_case_translator
 from transformer_mt.companions.documents.document_translation import translate_pieces
 from transformer_mt.companions.documents.read import read_document
-from transformer_mt.companions.documents.strings.accelerators import without_accelerator
+from transformer_mt.companions.documents.strings.placeholders import without_accelerator
 from transformer_mt.errors import InputError
 
 UNIT = '<xliff version="1.2"><file target-language="de"><body>{}</body></file></xliff>'

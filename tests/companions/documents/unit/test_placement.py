@@ -6,7 +6,7 @@ import pytest
 from transformer_mt.companions.documents.markup.html import parse_html
 from transformer_mt.companions.documents.markup.marked_text import MarkedText
 from transformer_mt.companions.documents.placement import place
-from transformer_mt.companions.documents.strings.quoted import pieces_of_string
+from transformer_mt.companions.documents.strings.placeholders import pieces_of_string
 from transformer_mt.text.sentences import find_words
 from transformer_mt.translation.alignment import AlignedSegment, sharpen
 from transformer_mt.translation.result import Candidate

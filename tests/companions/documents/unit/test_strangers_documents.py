@@ -12,7 +12,7 @@ from lxml import etree
 
 from tests.helpers.upper_case import upper_case_translator
 from transformer_mt.companions.documents.document_translation import translate_pieces
-from transformer_mt.companions.documents.office.shown import class_of
+from transformer_mt.companions.documents.office.package import class_of
 from transformer_mt.companions.documents.read import read_document
 
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'

@@ -10,7 +10,7 @@ from tests.helpers.upper_case import upper_case_translator
 from transformer_mt.companions.documents.document_translation import parse, translate_pieces
 from transformer_mt.companions.documents.markup.marked_text import MarkedText
 from transformer_mt.companions.documents.read import read_document
-from transformer_mt.companions.documents.strings.quoted import CHOICES
+from transformer_mt.companions.documents.strings.placeholders import CHOICES
 from transformer_mt.errors import InputError
 
 

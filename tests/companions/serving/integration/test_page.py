@@ -4,7 +4,7 @@ import pytest
 
 from tests.companions.serving.integration.test_serve import Served
 from tests.helpers.browser import browser, needs_chromium, watched_page
-from transformer_mt.companions.serving.http.page import page_routes
+from transformer_mt.companions.serving.http.info_routes import page_routes
 
 __all__ = ["browser"]
 pytestmark = needs_chromium

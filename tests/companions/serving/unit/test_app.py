@@ -17,9 +17,9 @@ from tests.companions.serving.unit.models import directions_of
 from tests.helpers.upper_case import UpperCaseEngine
 from transformer_mt.companions.serving.batcher import Batcher, QueueFullError
 from transformer_mt.companions.serving.directions import Directions
-from transformer_mt.companions.serving.http.app import build_app
 from transformer_mt.companions.serving.http.limits import ApiKeys, Limits
 from transformer_mt.companions.serving.http.requests import TranslateBody
+from transformer_mt.companions.serving.http.server import build_app
 from transformer_mt.companions.serving.text_translation import translate_html
 from transformer_mt.config import DecodeConfig
 from transformer_mt.translation.result import Candidate, Translation

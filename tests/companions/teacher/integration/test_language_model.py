@@ -20,7 +20,7 @@ from transformer_mt import Translator
 from transformer_mt.companion import companions
 from transformer_mt.companions.lab.synthetic import TextSource
 from transformer_mt.companions.teacher import asking
-from transformer_mt.companions.teacher.candidate_scores import RunScores
+from transformer_mt.companions.teacher.language_model import RunScores
 from transformer_mt.config import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.evaluation.set_evaluation import SystemRecord

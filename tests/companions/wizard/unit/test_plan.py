@@ -6,10 +6,7 @@ import torch
 
 from tests.conftest import TINY
 from transformer_mt.companions.wizard import plan as plan_module
-from transformer_mt.companions.wizard.lengths import Lengths
-from transformer_mt.companions.wizard.plan import plan_training
-from transformer_mt.companions.wizard.speed import typical_batches
-from transformer_mt.companions.wizard.update_memory import update_memory
+from transformer_mt.companions.wizard.plan import Lengths, plan_training, typical_batches, update_memory
 from transformer_mt.config import Config
 from transformer_mt.config.resolve import updates_of_epochs
 from transformer_mt.errors import InputError

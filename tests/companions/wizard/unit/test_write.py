@@ -15,7 +15,7 @@ import pytest
 from tests.helpers.companions import needs
 from tests.helpers.faults import pairs_in_files, update_seconds
 from transformer_mt.cli import main
-from transformer_mt.companions.wizard import speed
+from transformer_mt.companions.wizard import plan as speed
 from transformer_mt.companions.wizard import write as write_module
 from transformer_mt.companions.wizard.guess_corpora import guess_corpora
 from transformer_mt.companions.wizard.sizing import PURPOSES, SIZES, size_for, smaller, suited

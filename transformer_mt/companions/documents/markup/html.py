@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
-from transformer_mt.companions.documents.markup.html_names import (
+from transformer_mt.companions.documents.markup.html_tokens import (
     BLOCKS_THAT_STAY,
     CODE,
     CONTROLS,
@@ -16,9 +16,10 @@ from transformer_mt.companions.documents.markup.html_names import (
     VOID_OBJECTS,
     WITH_ATTRIBUTES,
     WITH_TEXTS,
+    Token,
     ended_by,
+    tokens_of,
 )
-from transformer_mt.companions.documents.markup.html_tokens import Token, tokens_of
 from transformer_mt.companions.documents.markup.inline_run import pieces_of_run, plain_text
 from transformer_mt.companions.documents.markup.marked_text import (
     BYTE_ORDER_MARK,
@@ -27,9 +28,11 @@ from transformer_mt.companions.documents.markup.marked_text import (
     READING,
     MarkedText,
     Piece,
+    Spelling,
     Stays,
+    XmlSpelling,
+    decoded,
 )
-from transformer_mt.companions.documents.markup.spelling import Spelling, XmlSpelling, decoded
 from transformer_mt.text.languages import base_code
 from transformer_mt.text.literal_text import has_words
 

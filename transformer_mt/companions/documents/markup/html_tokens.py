@@ -2,11 +2,196 @@
 template expression (`<?= ?>`, `<% %>`, `{% %}`) is one token.
 """
 
+import codecs
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from threading import Event
 from typing import Literal, NamedTuple
 
-from transformer_mt.companions.documents.markup.html_names import OBJECTS, VOID
+from transformer_mt.errors import InputError
+
+_STOP: ContextVar[Event | None] = ContextVar("stop", default=None)
+
+
+class StoppedError(Exception):
+    """Nobody waits for the document any more."""
+
+
+@contextmanager
+def stopped_by(event: Event | None) -> Iterator[None]:
+    token = _STOP.set(event)
+    try:
+        yield
+    finally:
+        _STOP.reset(token)
+
+
+def go_on() -> None:
+    """StoppedError if the reading is to stop."""
+    if (event := _STOP.get()) is not None and event.is_set():
+        raise StoppedError
+
+
+CONTROLS = frozenset({"button", "label", "meter", "output", "progress"})
+"""Elements of forms that stand within a sentence only if it has other words."""
+# Elements that stand within a sentence; all others end it. The HTML standard's phrasing content, and what it
+# was before.
+INLINE = CONTROLS | {
+    "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "dfn", "em", "font", "i",
+    "ins", "mark", "nobr", "q", "rb", "ruby", "slot", "small", "span", "strong", "sub", "sup", "time", "tt",
+    "u",
+}  # fmt: skip
+CODE = frozenset({"code", "kbd", "samp", "var"})
+VOID = frozenset({
+    "area", "base", "basefont", "bgsound", "br", "col", "embed", "frame", "hr", "img", "input", "keygen",
+    "link", "meta", "param", "source", "track", "wbr",
+})  # fmt: skip
+# Within a sentence, but without text of it.
+VOID_OBJECTS = frozenset({"embed", "img", "input", "wbr"})
+REMOVED = frozenset({"del", "s", "strike"})
+"""Text that was taken out of the sentence around it."""
+OBJECTS = REMOVED | frozenset({
+    "audio", "canvas", "datalist", "iframe", "map", "math", "noembed", "object", "picture", "rp", "rt", "rtc",
+    "script", "select", "style", "svg", "template", "video",
+})  # fmt: skip
+READINGS = frozenset({"rp", "rt", "rtc"})
+"""The readings of words in East Asian texts; their end tags may be left out."""
+WITH_TEXTS = REMOVED | frozenset({"datalist", "select"})
+"""Objects that have texts of their own."""
+WITH_ATTRIBUTES = frozenset({"audio", "canvas", "iframe", "map", "object", "picture", "video"})
+"""Objects whose elements have texts in their attributes."""
+BLOCKS_THAT_STAY = frozenset({"listing", "noscript", "plaintext", "pre", "textarea", "xmp"})
+
+# For each start tag: the open elements that it closes, and the elements that end the search for them.
+_BLOCKS = frozenset({
+    "address", "article", "aside", "blockquote", "center", "details", "dialog", "dir", "div", "dl",
+    "fieldset", "figcaption", "figure", "footer", "form",
+    "h1", "h2", "h3", "h4", "h5", "h6", "header", "hgroup", "hr",
+    "main", "menu", "nav", "ol", "p", "pre", "search", "section", "summary", "table", "ul", "li", "dd", "dt",
+    "listing", "plaintext", "xmp",
+})  # fmt: skip
+_CELLS = frozenset({"td", "th"})
+_SECTIONS = frozenset({"tbody", "thead", "tfoot"})
+_OF_CELLS = frozenset({"button", "table", "td", "th", "caption", "object"})
+_OF_ROWS = _CELLS | {"tr", "caption", "colgroup"}
+_ENDED: dict[str, tuple[frozenset[str], frozenset[str]]] = {
+    **{name: (frozenset({"p"}), _OF_CELLS) for name in _BLOCKS},
+    "li": (frozenset({"li", "p"}), frozenset({"ul", "ol", "menu", "table", "td"})),
+    **{name: (frozenset({"dt", "dd", "p"}), frozenset({"dl", "table", "td"})) for name in ("dt", "dd")},
+    **{name: (_CELLS, frozenset({"table"})) for name in _CELLS},
+    "tr": (_OF_ROWS, frozenset({"table"})),
+    **{name: (_OF_ROWS | _SECTIONS, frozenset({"table"})) for name in _SECTIONS},
+    "option": (frozenset({"option"}), frozenset({"select", "datalist"})),
+    "optgroup": (frozenset({"option", "optgroup"}), frozenset({"select"})),
+    "body": (frozenset({"head"}), frozenset()),
+    **{name: (frozenset({"rt", "rp"}), frozenset({"ruby"})) for name in ("rt", "rp")},
+}  # fmt: skip
+
+
+def ended_by(name: str, open_elements: list[str]) -> int:
+    """Number of open elements that stay open when an element of this name begins: it ends a paragraph, a row
+    of a table ends its last cell.
+    """
+    ended, border = _ENDED.get(name, (frozenset(), frozenset()))
+    stay = len(open_elements)
+    for i in reversed(range(len(open_elements))):
+        if open_elements[i] in border:
+            break
+        if open_elements[i] in ended:
+            stay = i
+    return stay
+
+
+_BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
+_DECLARED = re.compile(
+    rb"<meta\b[^>]*?charset\s*=\s*[\"']?\s*([\w.:-]+)|<\?xml\b[^>]*?encoding\s*=\s*[\"']([\w.:-]+)",
+    re.IGNORECASE,
+)
+_SEARCHED = 1024  # bytes in which browsers look for a declaration
+# What browsers take these for.
+_ALIASES = {
+    **dict.fromkeys(("iso-8859-1", "iso8859-1", "latin1", "latin-1", "l1", "us-ascii", "ascii"), "cp1252"),
+    **dict.fromkeys(("gb2312", "gbk", "gb_2312-80", "x-gbk"), "gb18030"),
+    **dict.fromkeys(("shift-jis", "shift_jis", "sjis", "x-sjis"), "cp932"),
+    **dict.fromkeys(("euc-kr", "ks_c_5601-1987", "korean"), "cp949"),
+    **dict.fromkeys(("windows-874", "tis-620", "iso-8859-11"), "cp874"),
+    **dict.fromkeys(("windows-949", "ks_c_5601-1989", "iso-ir-149"), "cp949"),
+    **dict.fromkeys(("windows-31j", "ms_kanji"), "cp932"),
+    **dict.fromkeys(("x-cp1252", "cp819", "windows-1252"), "cp1252"),
+    "iso-8859-8-i": "iso8859-8",
+    "x-mac-cyrillic": "mac-cyrillic",
+    "macintosh": "mac-roman",
+    **dict.fromkeys(("utf-16", "utf-16le", "utf-16be"), "utf-8"),  # such a page could not declare it in ASCII
+}
+
+
+_KNOWN = frozenset({
+    "utf-8", "utf-16-le", "utf-16-be", "gb18030", "big5", "big5hkscs", "euc_jp", "iso2022_jp", "cp932",
+    "cp949", "koi8-r", "koi8-u", "cp866", "cp874", "mac-roman", "mac-cyrillic",
+    *(f"cp{n}" for n in range(1250, 1259)), *(f"iso8859-{n}" for n in range(2, 17) if n != 12),
+})  # fmt: skip
+"""The encodings that browsers know, by Python's names."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How a page is read and written."""
+
+    name: str
+    is_ascii: bool = False
+    """Whether translations are written in ASCII, as the declaration is of another encoding than the page."""
+
+
+def decode_page(raw: bytes, location: str) -> tuple[str, Encoding]:
+    """The text of a page, and its encoding. InputError if it is neither what it declares nor UTF-8."""
+    mark = next((mark for mark in _BYTE_ORDER_MARKS if raw.startswith(mark)), None)
+    declared = _declared(raw)
+    if mark is None and declared not in (None, "utf-8"):
+        try:
+            return raw.decode("utf-8"), Encoding("ascii" if raw.isascii() else "utf-8", is_ascii=True)
+        except UnicodeDecodeError:
+            pass
+    name = _BYTE_ORDER_MARKS[mark] if mark else declared or "utf-8"
+    if name not in _KNOWN:
+        raise InputError(f"{location}: must declare an encoding that this program knows, but declares {name}")
+    try:
+        return raw.decode(name), Encoding("latin-1" if name == "cp1252" and _is_xml_in_latin_1(raw) else name)
+    except UnicodeDecodeError as error:
+        if name == "cp1252":  # a few bytes stand for control characters
+            return raw.decode("latin-1"), Encoding("latin-1")
+        line, byte = raw.count(b"\n", 0, error.start) + 1, raw[error.start]
+        raise InputError(
+            f"{location}:{line}: must be {name.upper()}, but byte {byte:#04x} is not; convert the file "
+            "(iconv) first, or declare its encoding"
+        ) from None
+
+
+def _is_xml_in_latin_1(raw: bytes) -> bool:
+    """True if XML declares ISO-8859-1, which browsers take for Windows-1252 but XML parsers do not."""
+    declaration = _DECLARED.search(raw[:_SEARCHED])
+    label = (declaration and declaration[2]) or b"windows-1252"
+    return b"1252" not in label
+
+
+def _declared(raw: bytes) -> str | None:
+    """The encoding that the page declares, by Python's name where it is known."""
+    declaration = _DECLARED.search(raw[:_SEARCHED])
+    if declaration is None:
+        return None
+    label = (declaration[1] or declaration[2]).decode("ascii", "replace").lower()
+    label = _ALIASES.get(label, label)
+    try:
+        return codecs.lookup(label).name
+    except LookupError:
+        return label
+
 
 # What may contain a > that does not end the tag.
 # A template ends on its line, and before an element does: what only looks like one hides no text.

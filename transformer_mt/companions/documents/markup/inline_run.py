@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
-from transformer_mt.companions.documents.markup.html_names import OBJECTS, VOID, VOID_OBJECTS
-from transformer_mt.companions.documents.markup.html_tokens import Token
+from transformer_mt.companions.documents.markup.html_tokens import OBJECTS, VOID, VOID_OBJECTS, Token, go_on
 from transformer_mt.companions.documents.markup.marked_text import (
     BREAK,
     CLOSE,
@@ -14,10 +13,10 @@ from transformer_mt.companions.documents.markup.marked_text import (
     Mark,
     MarkedText,
     Piece,
+    PlainSpelling,
+    Spelling,
     Stays,
 )
-from transformer_mt.companions.documents.markup.spelling import PlainSpelling, Spelling
-from transformer_mt.companions.documents.markup.stopping import go_on
 from transformer_mt.text.languages import LETTER
 from transformer_mt.text.literal_text import has_words
 

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from xml.parsers import expat
 
-from transformer_mt.companions.documents.markup.html_tokens import Token
-from transformer_mt.companions.documents.markup.stopping import go_on
+from transformer_mt.companions.documents.markup.html_tokens import Token, go_on
 from transformer_mt.errors import InputError
 
 # Elements inside one another, as many as libxml2 allows: the time to read a document grows with it.

@@ -12,14 +12,13 @@ from urllib.parse import unquote
 
 from transformer_mt.companions.documents.formats import MOST_BYTES, check_size
 from transformer_mt.companions.documents.markup.html import parse_html
-from transformer_mt.companions.documents.markup.html_encoding import decode_page
+from transformer_mt.companions.documents.markup.html_tokens import decode_page
 from transformer_mt.companions.documents.markup.marked_text import READING, MarkedText, Piece, Stays
 from transformer_mt.companions.documents.markup.xml_tokens import xml_tokens
 from transformer_mt.companions.documents.office.direction import turned
 from transformer_mt.companions.documents.office.odf import parse_book, parse_odf
 from transformer_mt.companions.documents.office.ooxml import parse_ooxml
-from transformer_mt.companions.documents.office.package import Member, packed, read_members
-from transformer_mt.companions.documents.office.shown import shown_words
+from transformer_mt.companions.documents.office.package import Member, packed, read_members, shown_words
 from transformer_mt.errors import InputError
 
 _BETWEEN = "\0"

@@ -14,8 +14,13 @@ from typing import ClassVar
 
 from transformer_mt.companions.documents.markup.html_tokens import Token
 from transformer_mt.companions.documents.markup.inline_run import pieces_of_run, plain_text
-from transformer_mt.companions.documents.markup.marked_text import FIELD, MarkedText, Piece, Stays
-from transformer_mt.companions.documents.markup.spelling import XmlSpelling
+from transformer_mt.companions.documents.markup.marked_text import (
+    FIELD,
+    MarkedText,
+    Piece,
+    Stays,
+    XmlSpelling,
+)
 from transformer_mt.companions.documents.markup.xml_tokens import end_of, xml_tokens
 from transformer_mt.errors import InputError
 from transformer_mt.text.literal_text import has_words

@@ -11,8 +11,14 @@ from typing import Any, ClassVar, Literal
 
 from transformer_mt.companions.documents.markup.html_tokens import Token
 from transformer_mt.companions.documents.markup.inline_run import pieces_of_run
-from transformer_mt.companions.documents.markup.marked_text import BYTE_ORDER_MARK, MarkedText, Piece, Stays
-from transformer_mt.companions.documents.markup.spelling import Spelling, units
+from transformer_mt.companions.documents.markup.marked_text import (
+    BYTE_ORDER_MARK,
+    MarkedText,
+    Piece,
+    Spelling,
+    Stays,
+    units,
+)
 from transformer_mt.companions.documents.plain.site_lines import COMMENT, ORDER, as_commonmark
 from transformer_mt.errors import InputError
 from transformer_mt.text.literal_text import has_words

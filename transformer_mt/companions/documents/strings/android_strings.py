@@ -7,12 +7,23 @@ from typing import ClassVar
 
 from transformer_mt.companions.documents.markup.html_tokens import Token
 from transformer_mt.companions.documents.markup.inline_run import pieces_of_run
-from transformer_mt.companions.documents.markup.marked_text import MarkedText, Piece, Stays
-from transformer_mt.companions.documents.markup.spelling import BackslashSpelling, Spelling, units
+from transformer_mt.companions.documents.markup.marked_text import (
+    BackslashSpelling,
+    MarkedText,
+    Piece,
+    Spelling,
+    Stays,
+    units,
+)
 from transformer_mt.companions.documents.markup.xml_tokens import end_of, xml_tokens
-from transformer_mt.companions.documents.strings.placeholders import with_placeholders
-from transformer_mt.companions.documents.strings.plurals import FORMS, forms_of_plural
-from transformer_mt.companions.documents.strings.quoted import CHOICES, is_choice, pieces_of_cdata
+from transformer_mt.companions.documents.strings.placeholders import (
+    CHOICES,
+    FORMS,
+    forms_of_plural,
+    is_choice,
+    pieces_of_cdata,
+    with_placeholders,
+)
 from transformer_mt.errors import InputError
 
 _TEXTS = {"string", "item"}

@@ -9,9 +9,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from transformer_mt.companions.documents.markup.marked_text import MarkedText, Piece, Stays
-from transformer_mt.companions.documents.strings.accelerators import pieces_with_accelerator
-from transformer_mt.companions.documents.strings.plurals import NEEDS_BABEL
-from transformer_mt.companions.documents.strings.quoted import CHOICES, FINISHED, is_choice, pieces_of_string
+from transformer_mt.companions.documents.strings.placeholders import (
+    CHOICES,
+    FINISHED,
+    NEEDS_BABEL,
+    is_choice,
+    pieces_of_string,
+    pieces_with_accelerator,
+)
 from transformer_mt.errors import InputError
 from transformer_mt.text.literal_text import OF_PROGRAMS
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from transformer_mt.companions.documents.markup.marked_text import Piece
-from transformer_mt.companions.documents.strings.plurals import forms_of_plural
-from transformer_mt.companions.documents.strings.quoted import pieces_of_string
+from transformer_mt.companions.documents.strings.placeholders import forms_of_plural, pieces_of_string
 from transformer_mt.errors import InputError
 
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?', re.DOTALL)

@@ -6,12 +6,16 @@ from functools import partial
 
 from transformer_mt.companions.documents.markup.html_tokens import Token
 from transformer_mt.companions.documents.markup.inline_run import pieces_of_run
-from transformer_mt.companions.documents.markup.marked_text import Piece, Stays
-from transformer_mt.companions.documents.markup.spelling import XmlSpelling
+from transformer_mt.companions.documents.markup.marked_text import Piece, Stays, XmlSpelling
 from transformer_mt.companions.documents.markup.xml_tokens import end_of, xml_tokens
-from transformer_mt.companions.documents.strings.accelerators import pieces_with_accelerator
-from transformer_mt.companions.documents.strings.placeholders import with_placeholders
-from transformer_mt.companions.documents.strings.quoted import CHOICES, FINISHED, is_choice, pieces_of_cdata
+from transformer_mt.companions.documents.strings.placeholders import (
+    CHOICES,
+    FINISHED,
+    is_choice,
+    pieces_of_cdata,
+    pieces_with_accelerator,
+    with_placeholders,
+)
 from transformer_mt.errors import InputError
 
 _UNITS = {"trans-unit", "segment"}

@@ -18,9 +18,9 @@ from transformer_mt.companions.documents.markup.marked_text import (
     READING,
     MarkedText,
     Piece,
+    PlainSpelling,
     Stays,
 )
-from transformer_mt.companions.documents.markup.spelling import PlainSpelling
 from transformer_mt.errors import InputError
 from transformer_mt.text.languages import has_no_word_spaces
 from transformer_mt.text.literal_text import has_words

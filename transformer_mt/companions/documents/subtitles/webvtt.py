@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from transformer_mt.companions.documents.markup.marked_text import BREAK, BYTE_ORDER_MARK, Piece
-from transformer_mt.companions.documents.markup.spelling import Spelling
+from transformer_mt.companions.documents.markup.marked_text import BREAK, BYTE_ORDER_MARK, Piece, Spelling
 from transformer_mt.companions.documents.subtitles.srt import Cue, pieces_of_cues, seconds_of
 from transformer_mt.errors import InputError
 

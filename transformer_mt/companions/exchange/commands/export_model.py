@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from transformer_mt.cli.options.arguments import Parser
 from transformer_mt.companion import brought
-from transformer_mt.companions.exchange.export.ctranslate2_support import QUANTIZATIONS
-from transformer_mt.companions.exchange.export.shared_files import EXTRAS
+from transformer_mt.companions.exchange.export.format import EXTRAS
+from transformer_mt.companions.exchange.export.to_ctranslate2 import QUANTIZATIONS
 from transformer_mt.errors import InputError
 from transformer_mt.parts import load_part
 

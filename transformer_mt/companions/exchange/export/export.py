@@ -1,19 +1,39 @@
 """One command from a run to an exported model that has proven itself."""
 
-from collections.abc import Sequence
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from transformer_mt.companions.exchange.export.format import ExportFormat, TrainedRun
 from transformer_mt.companions.exchange.export.model_card import card_facts, model_card
 from transformer_mt.companions.exchange.export.proof import Proof, probe_sentences, prove
-from transformer_mt.companions.exchange.export.unproven import unproven_folder
 from transformer_mt.errors import InputError
 from transformer_mt.files import check_is_new, to_json, write_text
 from transformer_mt.messages import say
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.engines.torch_engine import load_model
 from transformer_mt.translator import Translator
+
+
+@contextlib.contextmanager
+def unproven_folder(out: Path) -> Iterator[Path]:
+    """A hidden folder next to `out`. Unless it becomes `out`, it is removed at the end, together with the
+    parents of `out` that were created for it.
+    """
+    made = [folder for folder in out.parents if not folder.exists()]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    unproven = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        yield unproven
+    finally:
+        shutil.rmtree(unproven, ignore_errors=True)
+        if not out.exists():
+            with contextlib.suppress(OSError):  # somebody else may have put something there
+                for folder in made:
+                    folder.rmdir()
 
 
 def export(

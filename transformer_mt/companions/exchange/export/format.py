@@ -1,13 +1,18 @@
 """The base of every form a model is exported to: what it supports, how it is written and run."""
 
 import argparse
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from transformer_mt.config import Config, DataConfig, DecodeConfig
-from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.config.train_section import GuidedAlignmentConfig, TrainConfig
+from transformer_mt.corpora.corpus import Corpus
+from transformer_mt.corpora.corpus_kinds import ImportedCorpus
+from transformer_mt.corpora.held_out import AnySet, held_out_file
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer, tokenizer_files
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.result import Translation
@@ -115,3 +120,97 @@ def reasons_against_language_pieces(data: DataConfig) -> list[str]:
         present = str(data.language_pieces).lower()
         return [f"data.language_pieces must be false, but is {present}; its parent has several languages"]
     return []
+
+
+CONFIG, HELD_OUT, SEEN = "config", "held-out", "seen"
+EXTRAS = {
+    CONFIG: "the whole config.yaml, with the names of your files and folders",
+    HELD_OUT: "the pairs that were held out of your training corpora, word for word",
+    SEEN: "hashes of all sentences that the model was trained and scored on",
+}
+"""What leaves only if it is asked for."""
+
+_FILE = re.compile(r"\.[a-z]\w*$")
+_KEPT = ("source_lang", "target_lang", "tag", "reverse", "objective", "language")
+"""Keys of a corpus that say what the model has learnt to do with it."""
+
+
+def shared_files(run: RunFolder, extras: Collection[str]) -> list[Path]:
+    """The files that an export for our commands has as the run has them: its vocabulary, the numbers that
+    turn probabilities into confidence, and the extras.
+    """
+    files = [*tokenizer_files(run.path), run.calibration_file]
+    files += [held_out_file(run.path, name) for name in ("valid", "test")] if HELD_OUT in extras else []
+    files += [run.seen_file] if SEEN in extras else []
+    return [file for file in files if file.exists()]
+
+
+def shared_config(config: Config, extras: Collection[str]) -> Config:
+    """The config of an export: how the model is built, reads and searches. Corpora that are not public are
+    replaced by ones that say what was learnt from them, and settings of the training are left out.
+    """
+    if CONFIG in extras:
+        return config
+    data, keeps_held_out = config.data, HELD_OUT in extras
+
+    def public(corpora: list[Any], stays: bool) -> list[AnySet]:
+        named = [one if _may_stay(one, keeps_held_out) else _stands_for(one, config.name) for one in corpora]
+        kept = [one for one in named if stays or not isinstance(one, ImportedCorpus)]
+        return [one for number, one in enumerate(kept) if one not in kept[:number]]
+
+    alignment = config.train.guided_alignment
+    changes = {
+        "train": public(data.entries, stays=True),
+        "valid": public(data.valid_sets, stays=True),
+        "test": public(list(data.test), stays=False),
+        "preparation": type(data.preparation)(),
+        "new_pieces": data.new_pieces.model_copy(update={"text": None}),
+        "terms": data.terms.model_copy(update={"file": None}),
+        "hub": None,
+        "config": None,
+        "changes": [],
+        "filter": type(data.filter)(),
+    }
+    guided = GuidedAlignmentConfig(weight=alignment.weight, layer=alignment.layer)
+    return without_parents_folders(config).model_copy(
+        update={
+            "data": data.model_copy(update=changes),
+            "tokenizer": config.tokenizer.model_copy(update={"file": None}),
+            "train": TrainConfig(guided_alignment=guided),
+        }
+    )
+
+
+def _may_stay(corpus: AnySet, keeps_held_out: bool) -> bool:
+    return corpus.is_public if isinstance(corpus, Corpus) else keeps_held_out
+
+
+def _stands_for(corpus: AnySet, name: str) -> ImportedCorpus:
+    keys = _KEPT if isinstance(corpus, Corpus) else ()
+    return ImportedCorpus.model_validate({"imported": name, **{key: getattr(corpus, key) for key in keys}})
+
+
+def without_parents_folders(config: Config) -> Config:
+    """The config with the names of its parents' folders alone."""
+    parent = config.init_from
+    if isinstance(parent, str):
+        return config.model_copy(update={"init_from": last_part(parent)})
+    if parent is None:
+        return config
+    names = {key: name for key, name in parent if isinstance(name, str) and is_path(name)}
+    kept = parent.model_copy(update={key: last_part(name) for key, name in names.items()})
+    return config.model_copy(update={"init_from": kept})
+
+
+def last_part(path: str) -> str:
+    """The name of a file or folder without those that it is in."""
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def is_path(text: str) -> bool:
+    """True for the path of a file or folder, with or without other words after it."""
+    if "/" not in text:
+        return False
+    words = text.split(" ")
+    is_there = any(Path(" ".join(words[:count])).exists() for count in range(1, len(words) + 1))
+    return is_there or text.startswith(("/", ".", "~")) or text.count("/") > 1 or bool(_FILE.search(text))

@@ -10,9 +10,8 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
-from transformer_mt.companions.exchange.export.format import ExportFormat
+from transformer_mt.companions.exchange.export.format import ExportFormat, is_path, without_parents_folders
 from transformer_mt.companions.exchange.export.proof import Proof
-from transformer_mt.companions.exchange.export.shared_files import is_path, without_parents_folders
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.hub import HubCorpus

@@ -8,9 +8,13 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from transformer_mt.companions.exchange.export.fast_tokenizer import write_fast_tokenizer
+from transformer_mt.companions.exchange.export.export import unproven_folder
 from transformer_mt.companions.exchange.export.format import TrainedRun, num_positions
-from transformer_mt.companions.exchange.export.huggingface_tokenizer import orders, write_json
+from transformer_mt.companions.exchange.export.huggingface_tokenizer import (
+    orders,
+    write_fast_tokenizer,
+    write_json,
+)
 from transformer_mt.companions.exchange.export.to_huggingface import (
     LATER_BLOCKS,
     ToHuggingFace,
@@ -19,7 +23,6 @@ from transformer_mt.companions.exchange.export.to_huggingface import (
     model_config,
     said,
 )
-from transformer_mt.companions.exchange.export.unproven import unproven_folder
 from transformer_mt.companions.exchange.layouts.bert_and_gpt import to_bert, to_gpt2
 from transformer_mt.companions.exchange.layouts.huggingface import to_huggingface
 from transformer_mt.config import Config

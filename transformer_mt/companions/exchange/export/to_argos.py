@@ -11,8 +11,6 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
 
-from transformer_mt.companions.exchange.export.ctranslate2_spec import write_model
-from transformer_mt.companions.exchange.export.ctranslate2_support import reasons_against
 from transformer_mt.companions.exchange.export.format import (
     OURS_ALONE,
     Output,
@@ -20,6 +18,7 @@ from transformer_mt.companions.exchange.export.format import (
     reasons_against_language_pieces,
     reasons_against_text,
 )
+from transformer_mt.companions.exchange.export.to_ctranslate2 import reasons_against, write_model
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.errors import InputError
 from transformer_mt.text.languages import base_code, hyphenated, language_name

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from transformer_mt.companions.exchange.importing.weight_files import NOT_SAFE
+from transformer_mt.companions.exchange.importing.foreign_model import NOT_SAFE
 from transformer_mt.corpora.hub import download, is_network_error
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import cache_root, missing, write_text

@@ -9,14 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_mt.companions.exchange.importing.foreign_model import ForeignModel, languages_of, papers_in
-from transformer_mt.companions.exchange.importing.json_file import read_json
-from transformer_mt.companions.exchange.importing.m2m_vocabulary import m2m_tokenizer
+from transformer_mt.companions.exchange.importing.foreign_model import (
+    ForeignModel,
+    languages_of,
+    papers_in,
+    read_json,
+    read_tensors,
+)
 from transformer_mt.companions.exchange.importing.marian_vocabulary import (
+    m2m_tokenizer,
     marian_tokenizer,
     numbered_by_its_model,
 )
-from transformer_mt.companions.exchange.importing.weight_files import read_tensors
 from transformer_mt.companions.exchange.layouts import huggingface
 from transformer_mt.companions.exchange.layouts.huggingface import BIAS, POSITIONS, positions_there
 from transformer_mt.config.model_section import ModelConfig

@@ -214,7 +214,7 @@ def _metrics(
 
 def _sets_of_files(named: list[_Named]) -> "list[EvaluationSet]":
     """The test sets whose sources and references are with the translations."""
-    from transformer_mt.companions.lab.system_files import set_of_file
+    from transformer_mt.companions.lab.translated import set_of_file
 
     for system in named:
         if not system.is_model and all(path.name.lower().endswith(".jsonl") for path in system.paths):
@@ -229,8 +229,7 @@ def _translated(
     named: list[_Named], tests: "list[EvaluationSet]", arguments: argparse.Namespace
 ) -> "list[System]":
     from transformer_mt.companions.lab.comparison import System
-    from transformer_mt.companions.lab.system_files import read_translations
-    from transformer_mt.companions.lab.translated import translated
+    from transformer_mt.companions.lab.translated import read_translations, translated
     from transformer_mt.evaluation.set_evaluation import SystemRecord
     from transformer_mt.run_folder import open_model
 
@@ -276,7 +275,7 @@ def _searches(system: _Named) -> list[str]:
 
 def _word_counts(config: "Config | None", tests: "Sequence[EvaluationSet]") -> "Counter[str] | None":
     """Word counts in the training sources of the first model; None if these are missing."""
-    from transformer_mt.companions.lab.breakdown import count_words
+    from transformer_mt.companions.lab.comparison import count_words
     from transformer_mt.data.preparation.clean import training_pairs
 
     if config is None or any(entry.is_remote for entry in config.data.entries):
@@ -299,10 +298,10 @@ def _is_natural(config: "Config | None", target_lang: str | None) -> bool:
 
 
 def _written(comparison: Any, form: str) -> str:
-    from transformer_mt.companions.lab import comparison_table
+    from transformer_mt.companions.lab import comparison_page
 
     if form == "text":
-        return comparison_table.as_text(comparison)
+        return comparison_page.as_text(comparison)
     if form == "markdown":
-        return comparison_table.as_markdown(comparison)
-    return comparison_table.as_latex(comparison) if form == "latex" else comparison_table.as_json(comparison)
+        return comparison_page.as_markdown(comparison)
+    return comparison_page.as_latex(comparison) if form == "latex" else comparison_page.as_json(comparison)

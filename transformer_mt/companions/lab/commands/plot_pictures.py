@@ -59,7 +59,7 @@ def _attention(arguments: argparse.Namespace) -> int:
 
     run, kind = RunFolder(arguments.model), arguments.kind or "cross"
     if run.config_file.exists() and (alone := run.config().model.kind) in ("encoder", "decoder"):
-        from transformer_mt.companions.lab.text_attention import look_at_text
+        from transformer_mt.companions.lab.attention_maps import look_at_text
         from transformer_mt.companions.language_models.loaded_model import TextModel
 
         if arguments.target or arguments.kind not in (None, alone):

@@ -60,8 +60,7 @@ def _tune(arguments: argparse.Namespace) -> int:
         from transformer_mt.cli.train import start_with_tcmalloc
 
         start_with_tcmalloc()
-    from transformer_mt.companions.lab.tune import Tuning
-    from transformer_mt.companions.lab.tune_page import finish
+    from transformer_mt.companions.lab.tune import Tuning, finish
 
     folder = Path(arguments.out) if arguments.out else Path("runs") / f"{config.name}-tune"
     hours, trials = arguments.hours or math.inf, arguments.trials or math.inf

@@ -11,10 +11,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from transformer_mt.companions.serving.directions import Chain, Directions
-from transformer_mt.companions.serving.http.admission import Admission
-from transformer_mt.companions.serving.http.answers import answer, or_http_error, until_disconnect
 from transformer_mt.companions.serving.http.language_list import chain_of, detect_source, with_known_codes
-from transformer_mt.companions.serving.http.requests import DetectBody, SuggestBody, TranslateBody
+from transformer_mt.companions.serving.http.limits import Admission
+from transformer_mt.companions.serving.http.requests import (
+    DetectBody,
+    SuggestBody,
+    TranslateBody,
+    answer,
+    or_http_error,
+    until_disconnect,
+)
 from transformer_mt.companions.serving.text_translation import (
     line_details,
     plain_details,

@@ -10,11 +10,13 @@ import torch
 pytest.importorskip("ctranslate2")
 
 from transformer_mt.companions.exchange.export import proof
-from transformer_mt.companions.exchange.export.ctranslate2_spec import write_model
-from transformer_mt.companions.exchange.export.ctranslate2_support import reasons_against
 from transformer_mt.companions.exchange.export.export import export
 from transformer_mt.companions.exchange.export.format import Output
-from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
+from transformer_mt.companions.exchange.export.to_ctranslate2 import (
+    ToCTranslate2,
+    reasons_against,
+    write_model,
+)
 from transformer_mt.config import Config, TokenizerConfig
 from transformer_mt.config.dump import dump_config
 from transformer_mt.config.load import load_config
