@@ -10,7 +10,8 @@ from contextlib import suppress
 from transformer_mt.companions.teacher.answer_checks import SameAnswers, checks_of
 from transformer_mt.companions.teacher.chat import NO_ANSWER, NOT_TAKEN, Chat, Reply
 from transformer_mt.companions.teacher.kept_answers import Answer, Answers, Cost
-from transformer_mt.companions.teacher.teacher_section import LanguageModelConfig, Prompt
+from transformer_mt.companions.teacher.prompt import Prompt
+from transformer_mt.companions.teacher.teacher_section import LanguageModelConfig
 from transformer_mt.errors import InputError, UserError, WorkError
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import duration, show_progress

@@ -2,7 +2,8 @@
 
 import pytest
 
-from transformer_mt.companions.teacher.teacher_section import LanguageModelConfig, Prompt
+from transformer_mt.companions.teacher.prompt import Prompt
+from transformer_mt.companions.teacher.teacher_section import LanguageModelConfig
 
 LINES = ["The dog sleeps.", "Two cats.", "Four."]
 

@@ -12,7 +12,7 @@ from transformer_mt.companions.exchange.importing.foreign_model import (
     papers_in,
     read_json,
 )
-from transformer_mt.companions.exchange.importing.model_folder import MODEL_BIN, ctranslate2_inside
+from transformer_mt.companions.exchange.importing.model_kinds import MODEL_BIN, ctranslate2_inside
 from transformer_mt.data.vocabulary.tokenizer import Numbering, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text

@@ -16,7 +16,7 @@ from transformer_mt.companions.exchange.importing.ctranslate2_folder import link
 from transformer_mt.companions.exchange.importing.foreign_model import NO_LANGUAGES, ForeignModel, Languages
 from transformer_mt.companions.exchange.importing.huggingface_folder import read_huggingface_folder
 from transformer_mt.companions.exchange.importing.marian_npz import read_marian_npz
-from transformer_mt.companions.exchange.importing.model_folder import is_ctranslate2, is_marian
+from transformer_mt.companions.exchange.importing.model_kinds import is_ctranslate2, is_marian
 from transformer_mt.config import Config
 from transformer_mt.config.dump import dump_config
 from transformer_mt.config.error_sentences import sentences

@@ -16,8 +16,8 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from transformer_mt.companions.documents.formats import DOCUMENT_FORMATS, KEEP_SOURCES
 from transformer_mt.companions.documents.read import Document, read_document
 from transformer_mt.companions.serving.directions import Directions
+from transformer_mt.companions.serving.http.admission import Admission
 from transformer_mt.companions.serving.http.language_list import chain_of, detect_source, with_known_codes
-from transformer_mt.companions.serving.http.limits import Admission
 from transformer_mt.companions.serving.http.requests import (
     FileBody,
     answer,

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transformer_mt.companions.documents.formats import ENDINGS
 from transformer_mt.companions.serving.directions import Directions
-from transformer_mt.companions.serving.http.limits import Admission
+from transformer_mt.companions.serving.http.admission import Admission
 from transformer_mt.companions.serving.http.requests import answer
 from transformer_mt.companions.serving.http.spec import openapi, page
 from transformer_mt.errors import InputError

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from transformer_mt.companions.serving.batcher import QueueFullError, RequestOptions
 from transformer_mt.companions.serving.http.limits import Limits
-from transformer_mt.companions.serving.models import ModelGoneError, NotLoadedError
+from transformer_mt.companions.serving.served_model import ModelGoneError, NotLoadedError
 from transformer_mt.errors import InputError
 from transformer_mt.files import to_json
 from transformer_mt.terms.glossary import Term

@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from transformer_mt.companions.serving.directions import Chain, Directions
+from transformer_mt.companions.serving.http.admission import Admission
 from transformer_mt.companions.serving.http.language_list import chain_of, detect_source, with_known_codes
-from transformer_mt.companions.serving.http.limits import Admission
 from transformer_mt.companions.serving.http.requests import (
     DetectBody,
     SuggestBody,
