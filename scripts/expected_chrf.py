@@ -42,7 +42,7 @@ def main() -> None:
     ids = translator.tokenizer.encode_src(some_lines(options.trained))
     usual = {translator.source_lang: [source for source, _ in pairs]}
     familiarity = fit_familiarity(translator.tokenizer, np.array(list(chain(*ids))), usual)
-    fitted = calibrate(translator, pairs, rules, None, familiarity)
+    fitted = calibrate([(translator, pairs, None)], rules, familiarity)
     if fitted is None or fitted.calibration.errors is None:
         parser.error("the sentences of --fit must be at least 50, with translations")
     translator = translator.with_resources(calibration=fitted.calibration)

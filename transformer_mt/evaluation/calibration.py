@@ -64,23 +64,29 @@ class Fit:
         write_text(folder.calibration_file, to_json(facts, indent=1) + "\n")
 
 
+SetToFit = tuple[Translator, Sequence[EvaluationSentence], str | None]
+"""A validation set: the translator into its language, its sentences, its tag."""
+
+
 def calibrate(
-    translator: Translator,
-    sentences: Sequence[EvaluationSentence],
-    rules: EvaluateConfig,
-    tag: str | None,
-    familiarity: Familiarity | None = None,
+    sets: Sequence[SetToFit], rules: EvaluateConfig, familiarity: Familiarity | None = None
 ) -> Fit | None:
-    """The confidence of the translator's own search; None if there are too few sentences."""
-    sentences = evenly_spaced(sentences, _MOST)
-    if len(sentences) < LEAST:
+    """The confidence of the translators' own search on all sets, as many sentences of each; None if there are
+    too few.
+    """
+    sets = [(translator, evenly_spaced(rows, _MOST // len(sets)), tag) for translator, rows, tag in sets]
+    if sum(len(sentences) for _, sentences, _ in sets) < LEAST:
         return None
-    sources = [src for src, _ in sentences]
-    stream = translator.stream(sources, Options(tag=tag))
-    results = list(show_progress(stream, "calibration", len(sources), unit="sentences"))
-    (chrf,) = build_metrics(rules, translator.target_lang, ["chrF"])
-    references = [targets for _, targets in sentences]
-    statistics = chrf.statistics(sources, [result.translation for result in results], references)
+    results, by_set = [], []
+    for translator, sentences, tag in sets:
+        sources = [src for src, _ in sentences]
+        stream = translator.stream(sources, Options(tag=tag))
+        translated = list(show_progress(stream, "calibration", len(sources), unit="sentences"))
+        (chrf,) = build_metrics(rules, translator.target_lang, ["chrF"])
+        translations = [result.translation for result in translated]
+        by_set.append(chrf.statistics(sources, translations, [targets for _, targets in sentences]))
+        results += translated
+    statistics = np.concatenate(by_set)
     quality = np.array([chrf.sentence_value(row) for row in statistics.tolist()]) / 100
     per_piece = np.array([result.log_prob / max(1, result.num_pieces) for result in results])
     fitted = fit(per_piece, quality)

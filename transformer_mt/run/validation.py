@@ -427,16 +427,18 @@ def _calibrate(run: Run) -> None:
     translated = [valid for valid in run.data.valid if valid.objective == "translation"]
     if not translated:
         return
-    valid = translated[0]
-    translator = Translator.load(run.folder.path, str(run.device)).for_set(valid.languages)
-    sentences = evenly_spaced(valid.sentences, run.config.train.validate_sentences)
+    translator = Translator.load(run.folder.path, str(run.device))
+    most = run.config.train.validate_sentences
+    sets = [
+        (translator.for_set(one.languages), evenly_spaced(one.sentences, most), one.tag) for one in translated
+    ]
     sources: dict[str, list[str]] = {}
     for one in translated:
         sources.setdefault(one.languages[0], []).extend(src for src, _ in one.sentences)
     place = run.batches.state_dict()
     trained = run.data.some_sources(run.config, place["epoch"], place.get("window", 0))
     familiarity = fit_familiarity(run.data.tokenizer, trained, sources)
-    if fit := calibrate(translator, sentences, run.config.evaluate, valid.tag, familiarity):
+    if fit := calibrate(sets, run.config.evaluate, familiarity):
         fit.save(run.folder)
 
 

@@ -32,8 +32,8 @@ THERE, BACK = {"toy": "train", "size": 400}, {"toy": "train", "size": 300, "reve
 BOTH = {
     "train": [THERE, BACK],
     "valid": [
-        {"toy": "valid", "size": 20},
-        {"toy": "valid", "size": 20, "reverse": True, "name": "valid back"},
+        {"toy": "valid", "size": 30},
+        {"toy": "valid", "size": 30, "reverse": True, "name": "valid back"},
     ],
     "test": [{"toy": "test", "size": 10}, {"toy": "test", "size": 12, "reverse": True, "name": "test back"}],
 }
@@ -53,6 +53,11 @@ def both(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         no_learning_curves(patch)
         return train(load_config(path), folder / "run")
+
+
+def test_confidence_is_fitted_on_the_validation_sets_of_all_languages(both):
+    """The first one alone has too few sentences, and says nothing of another language."""
+    assert RunFolder(both).calibration()["sentences"] == 30  # half of 60; the others say how well it fits
 
 
 def test_a_reversed_corpus_is_swapped(write_config, tmp_path):
