@@ -23,8 +23,8 @@ from transformer_mt.data.changes.training_rows import held_out_rows
 from transformer_mt.data.preparation.prepared_data import PreparedData, ValidationSet
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.calibration import calibrate, fit_familiarity
+from transformer_mt.evaluation.classifier import Classifier
 from transformer_mt.evaluation.metrics import Metric, Score, build_metrics, corpus_scores, metric_names
-from transformer_mt.evaluation.scoring import Classifier
 from transformer_mt.files import to_json, write_text
 from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel

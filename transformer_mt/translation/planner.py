@@ -233,9 +233,10 @@ class Planner:
         """The pieces that the decoder is given before it writes."""
         self.max_src_length = min(c.data.max_length for c in configs)
         """Longer segments, in pieces with EOS, are divided."""
-        most_positions = min(
-            (c.data.max_length for c in configs if c.model.has_max_positions), default=max_positions
-        )
+        # An export has a table of positions, and its engine the number: the class of the positions, for which
+        # torch is imported, is asked only without one.
+        bounded = () if max_positions else [c for c in configs if c.model.has_max_positions]
+        most_positions = min((c.data.max_length for c in bounded), default=max_positions)
         self.max_positions = most_positions and most_positions - len(self.prompt)
         """Most pieces of a side the model has positions for, EOS counted; None if there is no limit."""
         has_tags = len(tokenizer.control_ids) > (len(configs[0].data.targets) if self.language_ids else 0)

@@ -20,8 +20,8 @@ from transformer_mt.data.batches.encoded_pairs import EncodedPairs, write_chunks
 from transformer_mt.data.changes.training_rows import held_out_rows
 from transformer_mt.data.preparation.encode_blocks import encoded_chunks
 from transformer_mt.errors import InputError, Setting, WorkError
+from transformer_mt.evaluation.classifier import Classifier
 from transformer_mt.evaluation.metrics import Score
-from transformer_mt.evaluation.scoring import Classifier
 from transformer_mt.evaluation.set_evaluation import SeenShare, SystemRecord
 from transformer_mt.files import to_json, write_text
 from transformer_mt.run_folder import RunFolder

@@ -48,7 +48,7 @@ OURS_ALONE = {"lowercase_capitals": False, "protect_usual": False}
 def num_positions(config: Config) -> int:
     """Positions an exported model has: the runtimes keep a table of them, where ours has no end."""
     most = config.data.max_length
-    return most if config.model.position == "learned" else max(2048, 3 * most)
+    return most if config.model.has_max_positions else max(2048, 3 * most)
 
 
 class ExportFormat(Protocol):

@@ -24,7 +24,7 @@ def add_arguments(parser: Parser) -> None:
 
 def _classify(arguments: argparse.Namespace) -> int:
     from transformer_mt.companions.language_models.loaded_model import TextModel
-    from transformer_mt.evaluation.scoring import Classifier
+    from transformer_mt.evaluation.classifier import Classifier
 
     loaded = TextModel.load(arguments.model, ("encoder",), arguments.device)
     classifier = Classifier(loaded.model, loaded.tokenizer, loaded.config)
