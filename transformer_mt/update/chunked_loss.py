@@ -122,20 +122,16 @@ def plain_chunk(
     """((nll, logits of the targets), both summed; (C, V) the gradient of the logits). `share`: what smoothing
     gives each piece of the vocabulary.
     """
-    # Of bfloat16, softmax computes in float32 and rounds its result. The gradient would be rounded before it
-    # is multiplied anyway, and two copies of all logits, a quarter of the loss's time on a CPU, are saved.
-    is_rounded = needs_gradient and logits_CV.dtype == torch.bfloat16
-    p_CV = logits_CV.softmax(dim=-1, dtype=None if is_rounded else torch.float32)
+    p_CV = logits_CV.softmax(dim=-1, dtype=torch.float32)
     logits_C1 = logits_CV.gather(1, targets_C1).float()
     # A separate log_softmax, with a second pass of exponentials, is not needed: log p of the target is
     # computed from p.
-    p_C1 = p_CV.gather(1, targets_C1).float() if can_be_read(p_CV) else None
+    p_C1 = p_CV.gather(1, targets_C1) if can_be_read(p_CV) else None
     if p_C1 is not None and bool((p_C1 >= torch.finfo(torch.float32).tiny).all()):
         nll_C1 = -p_C1.log()
     else:
         # Of a target below float32's range: the likeliest token has p = exp(its logit) / sum, whence log sum.
-        p_most_C1 = p_CV.amax(-1, keepdim=True).float()
-        nll_C1 = logits_CV.amax(-1, keepdim=True).float() - p_most_C1.log() - logits_C1
+        nll_C1 = logits_CV.amax(-1, keepdim=True).float() - p_CV.amax(-1, keepdim=True).log() - logits_C1
     if is_real_C1 is not None:
         nll_C1, logits_C1 = nll_C1 * is_real_C1, logits_C1 * is_real_C1
     sums = nll_C1.sum(), logits_C1.sum()
