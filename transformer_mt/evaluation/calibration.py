@@ -71,10 +71,11 @@ SetToFit = tuple[Translator, Sequence[EvaluationSentence], str | None]
 def calibrate(
     sets: Sequence[SetToFit], rules: EvaluateConfig, familiarity: Familiarity | None = None
 ) -> Fit | None:
-    """The confidence of the translators' own search on all sets, as many sentences of each; None if there are
-    too few.
+    """The confidence of the translators' own search on all sets together; None if they have too few
+    sentences. No set gives more than its equal part of them, so that none outweighs the others.
     """
-    sets = [(translator, evenly_spaced(rows, _MOST // len(sets)), tag) for translator, rows, tag in sets]
+    most = max(1, _MOST // len(sets))
+    sets = [(translator, evenly_spaced(rows, most), tag) for translator, rows, tag in sets]
     if sum(len(sentences) for _, sentences, _ in sets) < LEAST:
         return None
     results, by_set = [], []

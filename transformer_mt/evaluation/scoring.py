@@ -1,6 +1,6 @@
 """What a model says of a text that is there: its probability, and the quality it expects of translations.
 
-It is read to translate with an export, which needs no torch.
+Translating with an export imports this file, so it must not import torch.
 """
 
 import json

@@ -233,8 +233,8 @@ class Planner:
         """The pieces that the decoder is given before it writes."""
         self.max_src_length = min(c.data.max_length for c in configs)
         """Longer segments, in pieces with EOS, are divided."""
-        # An export has a table of positions, and its engine the number: the class of the positions, for which
-        # torch is imported, is asked only without one.
+        # The engine of an export knows how many positions the model has. Only without such a number are the
+        # models' configs asked: they load the class of the positions, which imports torch.
         bounded = () if max_positions else [c for c in configs if c.model.has_max_positions]
         most_positions = min((c.data.max_length for c in bounded), default=max_positions)
         self.max_positions = most_positions and most_positions - len(self.prompt)
