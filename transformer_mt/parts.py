@@ -72,9 +72,7 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "edges": "transformer_mt.translation.stages.text_stages:Edges",
         "sentences": "transformer_mt.translation.stages.text_stages:SentenceSplitting",
         "capitals": "transformer_mt.translation.stages.text_stages:Capitals",
-        "memory": "transformer_mt.translation.stages.from_memory:FromMemory",
         "unchanged": "transformer_mt.translation.stages.text_stages:Unchanged",
-        "terms": "transformer_mt.translation.stages.required_terms:Terms",
         "ends": "transformer_mt.translation.stages.text_stages:MatchingEnds",
         "flags": "transformer_mt.translation.stages.text_stages:Flags",
         "confidence": "transformer_mt.translation.stages.text_stages:Confidence",
@@ -118,6 +116,12 @@ KINDS: Mapping[Kind, KindFacts] = {
         "data.changes", "rows, config, tokenizer", "transformer_mt.data.changes.change:Change"
     ),
     "stage": KindFacts("decode.stages", "", "transformer_mt.translation.stages.stage:Stage"),
+    "resource": KindFacts(
+        "--NAME FILE", "file, languages", "transformer_mt.translation.stages.call:Resource"
+    ),
+    "selection": KindFacts(
+        "Request.wanted", "wanted, beam, tokenizer, device", "transformer_mt.search.beam:Selection"
+    ),
     "rule": KindFacts("decode.rules", "tokenizer, device", "transformer_mt.search.rules:Rule"),
     "metric": KindFacts(
         "evaluate.metrics, train.monitor",

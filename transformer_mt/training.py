@@ -263,12 +263,8 @@ def prepare_data(
         before = Config.model_validate(saved.state["config"], context=OF_RUN)
         has_other_tests = before.data.test != config.data.test
         what = "the test sets, which training leaves out," if has_other_tests else ""
-        made_with = {
-            "data.terms.file": config.data.terms.file,
-            "train.guided_alignment": config.train.guided_alignment.weight,
-        }
-        files = [f", or what {key} adds to them," for key, is_used in made_with.items() if is_used]
-        what = what or f"the training or validation data{''.join(files)}"
+        links = ", or what train.guided_alignment adds to them," * (config.train.guided_alignment.weight > 0)
+        what = what or f"the training or validation data{links}"
         raise InputError(
             f"{saved.path.parent.parent}: {what} changed since this run "
             "began; restore the old data, or start over with ", Setting("fresh", True),

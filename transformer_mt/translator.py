@@ -39,7 +39,7 @@ from transformer_mt.translation.planner import (
 )
 from transformer_mt.translation.result import Candidate, Options, Translation, check_texts, merge_candidates
 from transformer_mt.translation.stages.build_stages import build_stages
-from transformer_mt.translation.stages.call import NO_RESOURCES, Call, Resources
+from transformer_mt.translation.stages.call import NO_RESOURCES, Call, Resources, resource_class
 from transformer_mt.translation.stages.confidence import Calibration
 from transformer_mt.translation.stages.stage import Numbered, Stage
 from transformer_mt.translation.units import LinesInOrder, SourceLine, TranslatedLine, TranslatedUnit, Unit
@@ -113,15 +113,15 @@ class Translator:
         return self._with(decode=self.decode.model_copy(update=settings))
 
     def with_resources(self, **resources: Any) -> "Translator":
-        """The translator whose stages have these resources (`glossary`, `memory`), each for its direction."""
-        return self._with(resources=replace(self.resources, **resources))
+        """The translator that follows these resources (`glossary=...`), each in its direction."""
+        return self._with(resources=self.resources.and_these(resources))
 
-    def with_files(
-        self, glossary: str | Path | None = None, memory: str | Path | None = None
-    ) -> "Translator":
-        """The translator with the terms and the earlier translations of these files, for its direction."""
+    def with_files(self, **files: str | Path | None) -> "Translator":
+        """The translator that follows these files in its direction: `glossary` and `memory`, or other
+        resources (`transformer-mt parts resource`). InputError for a file that cannot be read.
+        """
         direction = self.source_lang, self.target_lang
-        return self._with(resources=self.resources.with_files(direction, glossary, memory))
+        return self._with(resources=self.resources.with_files(direction, **files))
 
     def for_set(self, languages: Direction) -> "Translator":
         """The translator for a validation or test set of these languages. InputError if the model does not
@@ -183,19 +183,21 @@ class Translator:
         decode: dict[str, Any] | None = None,
         engine: str = "auto",
         ensemble: Sequence[str | Path] = (),
-        glossary: str | Path | None = None,
-        memory: str | Path | None = None,
+        **resources: str | Path | None,
     ) -> "Translator":
         """Load a run's folder or an export. `decode` overrides settings of the search
-        (`{"beam": 1}`), `glossary` is a file of terms, `memory` one of earlier translations. On a CPU, the
-        engine `auto` uses a run's own export if it translates alike.
+        (`{"beam": 1}`). Among `resources`, `glossary` is a file of terms and `memory` one of earlier
+        translations. On a CPU, the engine `auto` uses a run's own export if it translates alike.
 
         `ensemble` names runs that translate with it. `dtype` is by default float32 for a run, and an export's
         own type.
         """
-        request = EngineRequest(engine, device, dtype, has_rules=glossary is not None)
+        selects = [
+            resource_class(name).needs_selection for name, file in resources.items() if file is not None
+        ]
+        request = EngineRequest(engine, device, dtype, has_rules=any(selects))
         translator = cls.of_run(RunFolder(folder), request, decode, [RunFolder(of) for of in ensemble])
-        return translator.with_files(glossary, memory)
+        return translator.with_files(**resources)
 
     @classmethod
     def of_run(

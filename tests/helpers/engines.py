@@ -16,7 +16,7 @@ class TableEngine:
 
     name = "table"
     max_positions = None
-    writes_phrases = False
+    selects = False
 
     def __init__(self, tokenizer, answers):
         self.tokenizer = tokenizer

@@ -13,7 +13,7 @@ from tests.helpers.command import Result
 _END = "--- end of a command"
 OURS = (
     "browser", "cluster", "documents", "exchange", "inspection", "lab", "language_models", "serving",
-    "teacher", "wizard",
+    "teacher", "terms", "wizard",
 )  # fmt: skip
 
 

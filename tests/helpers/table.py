@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import torch
 
 from transformer_mt.search.beam import BeamSettings, SpecialIds, beam_search
-from transformer_mt.search.constrained import Allotted
 from transformer_mt.search.hypothesis import LengthPenalty
 
 BOS, EOS, V = 0, 1, 5
@@ -60,9 +59,6 @@ def every_sequence(logits, sentence, max_length, penalty=LengthPenalty(), allowe
     return sorted(found, reverse=True)
 
 
-def search(step, state, max_lengths, ids=IDS, phrases=None, continuing=(), **settings):
-    """A beam search with these settings, for translations that have the phrases of each sentence."""
-    selection = None
-    if phrases is not None:
-        selection = Allotted(phrases, settings["beam"], ids.eos, continuing)
+def search(step, state, max_lengths, ids=IDS, selection=None, **settings):
+    """A beam search with these settings."""
     return beam_search(step, state, max_lengths, ids, BeamSettings(**settings), selection=selection)

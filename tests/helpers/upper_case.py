@@ -15,7 +15,7 @@ class UpperCaseEngine:
 
     name, dtype, is_on_cpu = "upper case", "float32", True
     max_positions = None
-    writes_phrases = False
+    selects = False
 
     def __init__(self, tokenizer):
         self.tokenizer = tokenizer

@@ -9,9 +9,10 @@ from transformer_mt.cli.options.arguments import Parser
 from transformer_mt.cli.options.model_options import (
     ModelRequest,
     add_model,
-    add_references,
+    add_resources,
     add_search,
     load_translator,
+    resource_flags,
     translating_together,
 )
 from transformer_mt.cli.options.set_options import (
@@ -48,7 +49,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--tag", metavar="TAG", help="a tag before each source (default: that of the test set in the config)"
     )
-    add_references(parser)
+    add_resources(parser)
     add_external(parser)
     parser.add_argument(
         "--links", metavar="FILE",
@@ -60,7 +61,7 @@ def add_arguments(parser: Parser) -> None:
     parser.show(
         sets=("--source", "--reference", "--to", "--from", "--tag"),
         scores=("--external", "--links", "--json"),
-        translation=("--glossary", "--memory", "--beam"),
+        translation=(*resource_flags(), "--beam"),
         others=("--device", "--set", "--help-all"),
     )
     parser.set_defaults(command=_evaluate)

@@ -13,13 +13,14 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from transformer_mt.cli.options.arguments import Parser, positive
 from transformer_mt.cli.options.model_options import (
     add_model,
-    add_references,
+    add_resources,
     add_search,
     load_translator,
+    resource_flags,
     translating_together,
 )
 from transformer_mt.cli.translating import resume
-from transformer_mt.cli.translating.request import TranslateRequest, check_options, memory_out
+from transformer_mt.cli.translating.request import TranslateRequest, check_options, open_records
 from transformer_mt.companion import resolve
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing, to_json
@@ -72,10 +73,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--tag", metavar="TAG", help="a tag of the training corpora, put before each sentence"
     )
-    add_references(parser)
-    parser.add_argument(
-        "--memory-out", metavar="FILE.tmx", help="also write the translations to a translation memory"
-    )
+    add_resources(parser)
     parser.add_argument("--protect", metavar="REGEX", help="matching text passes through unchanged")
     parser.add_argument(
         "--format",
@@ -87,7 +85,7 @@ def add_arguments(parser: Parser) -> None:
     add_search(parser)
     parser.show(
         text=("--input", "--output", "--format", "--resume"),
-        translation=("--to", "--from", "--glossary", "--memory", "--protect", "--beam", "--n-best", "--json"),
+        translation=("--to", "--from", *resource_flags(), "--protect", "--beam", "--n-best", "--json"),
         others=("--device", "--set", "--help-all"),
     )
     parser.set_defaults(command=_translate, when_stopped=_when_stopped)
@@ -147,7 +145,7 @@ def _translate_chunks(
     work = _work(chunks, prefixes, request, done)
     # Read the first lines before the output is opened and truncated: the input may be binary.
     first_task = next(work, None)
-    remember = memory_out(request, translator, files)
+    record = open_records(request, translator, files)
     output, end = _open_output(request, translator, files), _line_end(request)
     bar, quality = _progress(request, done, files), ExpectedQuality(translator.resources.calibration)
     for task in chain([first_task] if first_task else [], work):
@@ -157,7 +155,7 @@ def _translate_chunks(
             output.flush()  # a caller may wait for this line
             quality.add(result)
             if "unchanged" not in result.flags:
-                remember(result.source, result.translation)
+                record(result.source, result.translation)
             bar(1)
     if request.json and (expected := quality.expected):
         say(f"{expected} of these {expected.sentences:,} lines, by their confidence")

@@ -1,14 +1,17 @@
 """From the name of a part in a config to the part."""
 
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from transformer_mt.companion import Kind, shown
+from transformer_mt.companion import Kind, resolve, shown
 from transformer_mt.config.error_sentences import sentences
 from transformer_mt.errors import InputError
-from transformer_mt.parts import load_part
-from transformer_mt.settings.part import PartName
+from transformer_mt.parts import KINDS, load_part
+from transformer_mt.settings.part import PartName, parts_named
+from transformer_mt.settings.section import Mark
 
 T = TypeVar("T")
 
@@ -41,3 +44,25 @@ def part_settings(part: Any, name: PartName | str, key: str) -> dict[str, Any]:
         lines = sentences(error, {}, section)
         parts = [part for line in lines for part in ("\n", f"{key}.{name}: ", *line)]
         raise InputError(*parts[1:]) from None
+
+
+def parts_of(kind: Kind, names: Iterable[PartName], key: str) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """For each part that a key names its class, and the argument `settings` if it has any."""
+    for name in names:
+        part = part_class(kind, name, key, resolve(KINDS[kind].base))
+        yield part, part_settings(part, name, key)
+
+
+def part_files(config: BaseModel) -> dict[str, Path]:
+    """The files that the settings of parts name, by their dotted keys: those that `Settings` marks with
+    Location.
+    """
+    files: dict[str, Path] = {}
+    for key, kind, name in parts_named(config):
+        if name.settings:
+            part = load_part(kind, name)
+            settings = part_settings(part, name, key).get("settings")
+            for field, info in type(settings).model_fields.items() if settings else ():
+                if Mark.LOCATION in info.metadata and (file := getattr(settings, field)) is not None:
+                    files[f"{key}.{name}.{field}"] = Path(file)
+    return files

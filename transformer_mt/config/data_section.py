@@ -5,21 +5,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from transformer_mt.config.build_part import parts_of
 from transformer_mt.corpora.corpus import Corpus, Languages
 from transformer_mt.corpora.corpus_kinds import EvaluationCorpus, TrainingCorpus, kind_of
 from transformer_mt.corpora.held_out import AnySet
 from transformer_mt.corpora.hub import HubCorpus
 from transformer_mt.settings.corpus_keys import (
-    AS,
     BY_KIND,
     MASK,
     OF_TEXT,
-    TERM,
-    TERM_END,
     FilterConfig,
     Language,
     Objective,
-    TermsConfig,
     label_piece,
 )
 from transformer_mt.settings.part import PartName, PartOf
@@ -203,9 +200,9 @@ class DataConfig(Section):
     augment: Changeable[AugmentConfig] = AugmentConfig()
     """Changes of letter case, final marks and spelling."""
     changes: Changeable[list[Annotated[PartName, PartOf("change")]]] = Field([])
-    """Changes of training rows that companions bring, in this order, after augment and terms."""
-    terms: TermsConfig = TermsConfig()
-    """Terms of a glossary in training."""
+    """Changes of training rows that companions bring, in this order, after augment: `terms` writes terms of a
+    glossary into sources.
+    """
     denoise: DenoiseConfig = DenoiseConfig()
     """The noise of corpora with objective: denoise."""
     masked_lm: MaskedLmConfig = MaskedLmConfig()
@@ -487,8 +484,20 @@ class DataConfig(Section):
 
     @property
     def pieces_inside(self) -> list[str]:
-        """The control tokens inside texts, around terms."""
-        return [TERM, AS, TERM_END] if self.terms.share else []
+        """The control tokens inside texts, which changes of rows write."""
+        return [
+            token
+            for change, settings in parts_of("change", self.changes, "data.changes")
+            for token in change.control_tokens(**settings)
+        ]
+
+    @property
+    def reads_links(self) -> bool:
+        """True if a change of rows needs word alignments."""
+        return any(
+            change.needs_links(**settings)
+            for change, settings in parts_of("change", self.changes, "data.changes")
+        )
 
     @property
     def has_next_sentences(self) -> bool:

@@ -65,6 +65,8 @@ def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         if isinstance(value, dict):
             dotted |= flat(value, f"{prefix}{key}.")
             continue
+        if isinstance(value, list):
+            value = [item.as_yaml if isinstance(item, PartName) else item for item in value]
         dotted[prefix + key] = str(value) if isinstance(value, PartName) else value
         if isinstance(value, PartName):
             dotted |= flat(dict(value.settings), f"{prefix}{key}.{value}.")

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from transformer_mt.config.build_part import parts_of
 from transformer_mt.config.data_section import DataConfig
 from transformer_mt.config.decode_section import DecodeConfig
 from transformer_mt.config.evaluate_section import EvaluateConfig
@@ -67,6 +68,8 @@ class Config(Section):
     def part_conflicts(self) -> Iterator[Conflict]:
         if self.train.packed is True and (reason := self.why_padded()):
             yield f"train.packed must be auto or false where {reason}, but is true"
+        for change, settings in parts_of("change", self.data.changes, "data.changes"):
+            yield from change.conflicts(self, **settings)
 
     def conflicts(self) -> Iterator[Conflict]:
         waiting: list[Section] = [self.data, self.tokenizer, self.model, self.train, self.decode]

@@ -94,9 +94,8 @@ class GuidedAlignmentConfig(Section):
 
 
 def needs_links(config: Any) -> bool:
-    """True if the training needs word alignments of its pairs: for this, or to find terms in them."""
-    terms = config.data.terms
-    return config.train.guided_alignment.weight > 0 or (terms.share > 0 and terms.file is None)
+    """True if the training needs word alignments of its pairs: for this, or for a change of its rows."""
+    return config.train.guided_alignment.weight > 0 or config.data.reads_links
 
 
 _EMA_DECAY = 0.999

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +13,12 @@ from transformer_mt.corpora.held_out import EvaluationSet
 from transformer_mt.corpora.seen_sentences import Sentences, keys_of
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.alignment_error import HandLinks, alignment_error
-from transformer_mt.evaluation.metrics import (
-    Metric,
-    References,
-    Score,
-    build_metrics,
-    corpus_scores,
-    tokenised_note,
-)
+from transformer_mt.evaluation.metrics import Metric, Score, build_metrics, corpus_scores, tokenised_note
 from transformer_mt.evaluation.scoring import Expected, ExpectedQuality
 from transformer_mt.files import digest, to_json, write_text
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.run_folder import RunFolder, facts_of
-from transformer_mt.terms.glossary import Glossary
 from transformer_mt.text.hashes import near_text, pair_key, sentence_key
 from transformer_mt.text.languages import LanguageIdentifier, is_natural, script_share
 from transformer_mt.text.lines import read_lines
@@ -81,27 +72,6 @@ def _is_in_another(text: str, language: str) -> bool:
         return identifier.knows(language) and identifier.is_other(text, language)
     except InputError:  # not installed
         return False
-
-
-def term_rates(
-    glossary: Glossary, sources: Sequence[str], translations: Sequence[str], references: References
-) -> list[Score]:
-    """Shares in percent of the terms, of those that a source and one of its references have: as they stand in
-    the glossary, and in any inflected form. None where there are no such terms.
-    """
-    exact = any_form = total = lines = 0
-    for source, translation, targets in zip(sources, translations, references):
-        terms = max((glossary.in_both(source, target) for target in targets), key=len, default=[])
-        total, lines = total + len(terms), lines + bool(terms)
-        exact += sum(glossary.is_rendered(term, translation, exactly=True) for term in terms)
-        any_form += sum(glossary.is_rendered(term, translation) for term in terms)
-    if not total:
-        return []
-    counted = f"of {total:,} terms in {lines:,} sentences"
-    return [
-        Score("terms", 100 * any_form / total, f"in any form, {counted}"),
-        Score("terms as they stand", 100 * exact / total, counted),
-    ]
 
 
 NOT_ITS_OWN = "other-"
@@ -328,8 +298,8 @@ def evaluate(
     translations = [result.translation for result in results]
     scores = corpus_scores(metrics, sources, translations, references)
     languages = translator.source_lang, translator.target_lang
-    if glossary := translator.resources.of(languages).glossary:
-        scores += term_rates(glossary, sources, translations, references)
+    for resource in translator.resources.of(languages).by_name.values():
+        scores += [Score(*score) for score in resource.scores(sources, translations, references)]
     for note in notes_on_set(test, (translator.source_lang, translator.target_lang)):
         say(note)
     if tokenised := tokenised_note([targets[0] for targets in references], rules.tokenize):
@@ -369,11 +339,8 @@ class RunEvaluation:
     """Set where the folder of a shared model takes no files: raised when all is printed."""
 
     def __post_init__(self) -> None:
-        resources, texts = self.translator.resources, list[str]()
-        if resources.memory is not None:
-            texts += resources.memory.texts()
-        if resources.glossary is not None:
-            texts += chain.from_iterable((term.source, *term.targets) for term in resources.glossary.terms)
+        resources = self.translator.resources.by_name.values()
+        texts = [text for resource in resources for text in resource.texts()]
         self.record = SystemRecord([self.folder, *self.others], texts)
         if not self.record.is_complete:
             say(

@@ -4,8 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from transformer_mt.config import Config, TrainConfig
+from transformer_mt.config.build_part import part_files
 from transformer_mt.config.keys import flat, marks
 from transformer_mt.errors import InputError, Setting
+from transformer_mt.files import digest
 from transformer_mt.messages import say
 from transformer_mt.ranks import Ranks
 from transformer_mt.run_folder import RunFolder
@@ -39,7 +41,7 @@ def report_changes(old: Config, new: Config, folder: RunFolder) -> None:
 
 def part_facts(config: Config) -> dict[str, str]:
     """Digests of the files that parts of a training read."""
-    return build_loss(config.train).facts()
+    return build_loss(config.train).facts() | {key: digest(file) for key, file in part_files(config).items()}
 
 
 def refuse_other_files(before: Mapping[str, str], now: Mapping[str, str], folder: RunFolder) -> None:

@@ -10,7 +10,7 @@ from tempfile import TemporaryFile
 import torch
 
 from transformer_mt.config import Config, DataConfig
-from transformer_mt.config.build_part import part_settings
+from transformer_mt.config.build_part import part_settings, parts_of
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.changes.augmentation import unchanged_by
@@ -31,7 +31,6 @@ from transformer_mt.run.validation import validation_metrics
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.settings.corpus_keys import check_language
 from transformer_mt.settings.part import parts_named
-from transformer_mt.terms.glossary import read_glossary
 from transformer_mt.text.lines import Pair
 from transformer_mt.translation.planner import can_translate
 from transformer_mt.translation.stages.build_stages import brought_stage
@@ -53,10 +52,10 @@ def check_early(config: Config, fresh: bool, ranks: Ranks) -> tuple[torch.device
             "train.parallel: fsdp must have several processes, but there is one; start it with torchrun"
         )
     _check_sets(config)
-    if (glossary := config.data.terms.file) is not None:
-        read_glossary(glossary, config.data.languages)
     for key, kind, name in parts_named(config):
         part_settings(load_part(kind, name), name, key)
+    for change, settings in parts_of("change", config.data.changes, "data.changes"):
+        change.check(config, **settings)
     for name in config.decode.stages:
         brought_stage(name)
     if any(not is_ours(kind, name) for _, kind, name in parts_named(config.model)):

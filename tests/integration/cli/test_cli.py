@@ -44,6 +44,7 @@ def stopped_by_the_keyboard():
     yaml.load = stopped
 
 
+@needs("terms")
 def test_ctrl_c_says_how_an_output_is_resumed(cli, tiny_run, tmp_path):
     def said(*words):
         result = cli("translate", tiny_run, "A dog.", *words, before=(stopped_by_the_keyboard,))
@@ -456,11 +457,11 @@ def test_inspect_prints_and_writes_its_report(write_config, tmp_path, cli):
     assert (out / "inspect.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-@needs("inspection")
+@needs("inspection", "terms")
 def test_inspect_tells_which_terms_never_match(write_config, tmp_path, cli):
     file = tmp_path / "terms.tsv"
     file.write_text("garden\tGarten\nbird\tZebra\nxylophone\tXylophon\n", encoding="utf-8")
-    settings = [f"data.terms={{file: {file}, share: 0.2}}", "--out", tmp_path / "looked"]
+    settings = [f"data.changes=[{{terms: {{file: {file}}}}}]", "--out", tmp_path / "looked"]
     done = cli("inspect", write_config(), *settings)
     assert done.status == 0 and "terms.tsv: 3 terms;" in done.out
     assert "1 terms are in no source: xylophone." in done.out
@@ -496,7 +497,10 @@ def test_train_mistakes_are_told_before_any_work(write_config, tmp_path, cli, mo
 
 @pytest.mark.parametrize(
     "setting",
-    ["data.terms={file: no.tsv, share: 0.2}", "train.guided_alignment={file: no.links, weight: 0.05}"],
+    [
+        pytest.param("data.changes=[{terms: {file: no.tsv}}]", marks=needs("terms")),
+        "train.guided_alignment={file: no.links, weight: 0.05}",
+    ],
 )
 def test_a_file_that_is_not_there_is_told_before_any_work(write_config, tmp_path, cli, monkeypatch, setting):
     monkeypatch.chdir(tmp_path)

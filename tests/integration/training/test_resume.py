@@ -207,9 +207,12 @@ DENOISED = {
             pytest.param(change, marks=pytest.mark.long)
             for change in (
                 {"bpe_dropout": 0.1, "guided_alignment": {"weight": 0.05}},
-                {"bpe_dropout": 0.1, "data": {"terms": {"share": 0.5}}},
                 {"average": "ema", "ema_decay": 0.9},
             )
+        ),
+        pytest.param(
+            {"bpe_dropout": 0.1, "data": {"changes": [{"terms": {"share": 0.5}}]}},
+            marks=[needs("terms"), pytest.mark.long],
         ),
         pytest.param({"loss": "r_drop", "accumulate": 2}, marks=[needs("lab"), pytest.mark.long]),
         *(

@@ -81,8 +81,9 @@ def test_resumed_json_lines_keep_their_numbers(tiny_run, source, tmp_path, cli, 
         (["--dtype", "bfloat16"], "was begun with another value of the setting --dtype"),
         (["--ensemble", "RUN"], "was begun with another value of model 2"),
         (["-i", "OTHER"], "was begun with another value of the input,"),
-        (["--glossary", "TERMS"], "was begun with another value of the glossary,"),
-        (["--memory", "TERMS"], "was begun with another value of the memory,"),
+        pytest.param(
+            ["--glossary", "TERMS"], "was begun with another value of the glossary,", marks=needs("terms")
+        ),
         (["MODEL"], "was begun with another value of the model,"),
     ],
 )
@@ -460,70 +461,6 @@ def test_a_student_is_distilled_and_measured(tiny_run, write_config, tmp_path, m
     (tmp_path / "student/distilled.jsonl.origin.json").write_text('{"model": "x"}\n', encoding="utf-8")
     other = cli(*words, cwd=tmp_path)
     assert other.status == 2 and "was made with another model" in other.err
-
-
-@pytest.fixture
-def terms(tmp_path):
-    file = tmp_path / "terms.tsv"
-    file.write_text("dog\tZebra\ngarden\tTiger\nnowhere\tnirgends\n", encoding="utf-8")
-    return file
-
-
-def test_terms_of_a_glossary_are_in_the_translation(tiny_run, terms, cli):
-    status, out, _ = cli("translate", tiny_run, "--glossary", terms, "The dog sleeps in the garden.")
-    assert status == 0 and "Zebra" in out and "Tiger" in out
-
-
-@needs("documents")
-def test_terms_of_a_glossary_are_in_a_page(tiny_run, terms, cli):
-    page = "<p>The <b>dog</b> sleeps.</p>"
-    status, out, _ = cli("translate", tiny_run, "--glossary", terms, "--format", "html", page)
-    assert status == 0 and "Zebra" in out and "<b>" in out
-
-
-@needs("exchange")
-def test_ctranslate2_writes_terms_too(tiny_run, terms, cli, tmp_path):
-    pytest.importorskip("ctranslate2")
-    assert cli("export", tiny_run, tmp_path / "ct2")[0] == 0
-    status, out, _ = cli("translate", tmp_path / "ct2", "--glossary", terms, "--json", "The dog sleeps.")
-    row = json.loads(out)
-    assert status == 0 and "missing_term" not in row["flags"] and "Zebra" in row["translation"]
-
-
-def test_evaluate_counts_the_terms(tiny_run, tmp_path, cli):
-    """The terms counted are those that the references have; the result is not the model's own."""
-    (tmp_path / "t.tsv").write_text("garden\tGarten\nbird\tVogel\ndog\tTiger\n", encoding="utf-8")
-    status, out, _ = cli("evaluate", tiny_run, "--glossary", tmp_path / "t.tsv", "--beam", "2")
-    rows = [line.split("  ") for line in out.split("\n") if line.startswith("  terms")]
-    assert status == 0 and len(rows) == 2 and float(rows[0][1].split()[-1]) == 100.0
-    assert " terms in " in out and (tiny_run / "evaluation/other-test-0.scores.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [(None, "no such file"), ("dog\n", "must have a source term and a target term"), ("", "has none")],
-)
-def test_a_broken_glossary_is_a_sentence(tiny_run, tmp_path, cli, content, message):
-    file = tmp_path / "broken.tsv"
-    if content is not None:
-        file.write_text(content, encoding="utf-8")
-    status, out, err = cli("translate", tiny_run, "--glossary", file, "The dog sleeps.")
-    assert (status, out) == (2, "") and message in err and "Traceback" not in err
-
-
-@needs("documents")
-def test_what_a_memory_has_is_translated_as_it_was(tiny_run, tmp_path, cli):
-    file = tmp_path / "memory.tsv"
-    file.write_text("en\tde\nThe dog sleeps.\tEin Hund, der schläft.\n", encoding="utf-8")
-    status, out, _ = cli("translate", tiny_run, "--memory", file, "The dog sleeps.")
-    assert (status, out) == (0, "Ein Hund, der schläft.\n")
-    page = "<p>The dog <b>sleeps</b>.</p><p>The dog sleeps.</p>"
-    status, out, _ = cli("translate", tiny_run, "--memory", file, "--format", "html", page)
-    assert status == 0 and "<p>Ein Hund, der schläft.</p>" in out and out.count("Ein Hund") == 2
-    status, out, _ = cli("translate", tiny_run, "--memory", file, "--json", "The dog sleeps.")
-    assert json.loads(out)["flags"] == ["memory"]
-    status, _, err = cli("translate", tiny_run, "--memory", tmp_path / "no.tmx", "The dog sleeps.")
-    assert status == 2 and "no.tmx" in err and "Traceback" not in err
 
 
 def test_evaluate_prints_the_alignment_error_rate(tiny_run, tmp_path, cli):

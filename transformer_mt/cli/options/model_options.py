@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from transformer_mt.cli.options.arguments import add_flags, check_searches, given, value_of
 from transformer_mt.config.decode_section import DecodeConfig
-from transformer_mt.errors import InputError, Setting
+from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.messages import say
+from transformer_mt.parts import load_part, names_of
 from transformer_mt.translation.engines.engine import USUAL_ENGINE, EngineRequest
 
 if TYPE_CHECKING:
@@ -24,23 +25,40 @@ Direction = tuple[str, str]
 FileOf = tuple[Direction | None, str]
 """A file, and the direction that it is for; None where there is only one."""
 
-_GLOSSARY = "terms and their required translations (.tsv, .csv, .tbx)"
-_MEMORY = "earlier translations (.tmx, .tsv, ...): the same text gets the same translation again"
+
+def resource_names() -> list[str]:
+    """The resources that translations may follow, such as a glossary: each is an option --NAME."""
+    return [name for names in names_of("resource") for name in names]
 
 
-def add_references(parser: argparse.ArgumentParser) -> None:
-    """A file of each."""
-    parser.add_argument("--glossary", metavar="FILE", help=_GLOSSARY)
-    parser.add_argument("--memory", metavar="FILE", help=_MEMORY)
+def add_resources(parser: argparse.ArgumentParser) -> None:
+    """A file for each resource."""
+    _add_each(parser, "{}", metavar="FILE")
 
 
-def add_references_by_direction(parser: argparse.ArgumentParser) -> None:
-    """A file of each for each direction."""
-    for flag, meaning in (("--glossary", _GLOSSARY), ("--memory", _MEMORY)):
-        parser.add_argument(
-            flag, metavar="[FROM:TO=]FILE", action="append", default=[], type=_file_of,
-            help=f"{meaning}; repeatable",
-        )  # fmt: skip
+def add_resources_by_direction(parser: argparse.ArgumentParser) -> None:
+    """For each resource a file for each direction."""
+    _add_each(parser, "{}; repeatable", metavar="[FROM:TO=]FILE", action="append", default=[], type=_file_of)
+
+
+def _add_each(parser: argparse.ArgumentParser, help_text: str, **how: Any) -> None:
+    for name in resource_names():
+        try:
+            parser.add_argument(_flag(name), help=help_text.format(load_part("resource", name).help), **how)
+        except (WorkError, AttributeError, argparse.ArgumentError) as error:  # of a package of others
+            say(f"note: the resource {name} is left out: {error}")
+
+
+def resource_flags() -> tuple[str, ...]:
+    return tuple(map(_flag, resource_names()))
+
+
+def _needs_selection(resource: str) -> bool:
+    return bool(load_part("resource", resource).needs_selection)
+
+
+def _flag(resource: str) -> str:
+    return f"--{resource.replace('_', '-')}"
 
 
 def direction_of(text: str) -> Direction:
@@ -113,18 +131,20 @@ class ModelRequest:
     engine: EngineRequest = USUAL_ENGINE
     decode: Mapping[str, Any] = field(default_factory=dict)
     """The keys of `decode` that were given."""
-    glossary: str | None = None
-    memory: str | None = None
+    resources: Mapping[str, str] = field(default_factory=dict)
+    """Files that translations follow, by the names of their resources."""
 
     @classmethod
     def of(cls, arguments: argparse.Namespace, model: str | None = None, **changes: Any) -> "ModelRequest":
         """The request of a command line; `model` where it is not the argument of this name."""
         values = vars(arguments)
+        # `serve` has several files for each name, which are for directions: it reads them itself.
+        resources = {name: file for name in resource_names() if isinstance(file := values.get(name), str)}
         engine = EngineRequest(
             arguments.engine,
             arguments.device,
             arguments.dtype,
-            has_rules=bool(values.get("glossary") or values.get("retry")),
+            has_rules=bool(values.get("retry")) or any(map(_needs_selection, resources)),
             has_prefixes=bool(values.get("prefix") or values.get("prefixes")),
         )
         request = cls(
@@ -134,8 +154,7 @@ class ModelRequest:
             target_lang=values.get("to"),
             engine=engine,
             decode=given(arguments, _DECODE) | _assigned(values.get("set", [])),
-            glossary=values.get("glossary"),
-            memory=values.get("memory"),
+            resources=resources,
         )
         return replace(request, **changes)
 
@@ -146,7 +165,7 @@ class ModelRequest:
     @property
     def is_usual(self) -> bool:
         """True if the model alone translates, on the engine that is usual for it."""
-        is_plain = not (self.ensemble or self.glossary or self.memory)
+        is_plain = not (self.ensemble or self.resources)
         return self.engine.engine == "auto" and self.engine.dtype is None and is_plain
 
     def run(self) -> "RunFolder":
@@ -234,7 +253,7 @@ def load_translator(
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
     translator = _in_direction(translator, *request.languages, any_direction)
-    return translator.with_files(request.glossary, request.memory)
+    return translator.with_files(**request.resources)
 
 
 def _assigned(words: list[str]) -> dict[str, Any]:

@@ -1,15 +1,16 @@
-"""A request of `translate`: its options, which of them go together, --memory-out and --resume."""
+"""A request of `translate`: its options, which of them go together, and where its results also go."""
 
 import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from transformer_mt.cli.options.model_options import ModelRequest, has_ranks
+from transformer_mt.cli.options.model_options import ModelRequest
+from transformer_mt.companion import hooks
 from transformer_mt.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ class TranslateRequest:
     prefix: str | None
     prefixes: str | None
     tag: str | None
-    memory_out: str | None
     protect: str | None
     retry: bool
     others: Mapping[str, Any]
@@ -49,7 +49,7 @@ class TranslateRequest:
     @property
     def may_resume(self) -> bool:
         """True if the command can be run again with --resume."""
-        return bool(self.output and not self.memory_out and (self.n_best == 1 or self.json))
+        return bool(self.output and not records_of(self) and (self.n_best == 1 or self.json))
 
 
 def check_options(request: TranslateRequest) -> None:
@@ -64,35 +64,23 @@ def check_options(request: TranslateRequest) -> None:
         raise InputError("--resume requires --output FILE, which it completes")
     if request.resume and request.n_best > 1 and not request.json:
         raise InputError("--resume requires one line of output per input line; with --n-best use --json")
-    if request.memory_out and not request.memory_out.endswith(".tmx"):
-        raise InputError(f"--memory-out must end in .tmx, but is {request.memory_out}")
-    if request.memory_out and (request.resume or has_ranks()):
-        raise InputError("--memory-out requires one process for all lines: leave out --resume and torchrun")
     if request.output and request.output.endswith((".gz", ".bz2", ".xz", ".zst")):
         raise InputError(
             f"--output must be the name of a text file, but is {request.output}; compress it later"
         )
-    if request.memory_out:
-        _check_memory_out(request, request.memory_out)
+    for record in records_of(request):
+        record.check(request)
     if request.output:
         _check_output_is_not_input(request, Path(request.output))
     elif sys.stdout is None:
         raise InputError("standard output is closed; give --output FILE")
 
 
-def _check_memory_out(request: TranslateRequest, memory_out: str) -> None:
-    """InputError if the file of new pairs would replace another file of the same job."""
-    written = Path(memory_out).resolve()
-    for other in (request.input, request.output, request.model.memory, request.model.glossary):
-        if other and Path(other).resolve() == written:
-            raise InputError(f"--memory-out must be a separate file, but {other} is used by this command")
-
-
 def _check_output_is_not_input(request: TranslateRequest, output: Path) -> None:
     """Raise InputError if the output is also an input: opening or resuming it would truncate it."""
     if not output.is_file():
         return
-    read = (request.input, request.prefixes, request.model.glossary, request.model.memory)
+    read = (request.input, request.prefixes, *request.model.resources.values())
     sources = [os.stat(name) for name in read if name and Path(name).exists()]
     if not request.text and not request.input and sys.stdin is not None:
         sources.append(os.fstat(0))
@@ -100,13 +88,33 @@ def _check_output_is_not_input(request: TranslateRequest, output: Path) -> None:
         raise InputError(f"{output}: the output must not be an input")
 
 
-def memory_out(
+class TranslationRecord(Protocol):
+    """Where translations go besides the output: what a companion's hook `record_translations` gives for a
+    request that asks for it.
+    """
+
+    def check(self, request: TranslateRequest) -> None:
+        """InputError, before any work, if its options do not go together with the others."""
+        ...
+
+    def open(self, languages: tuple[str, str]) -> AbstractContextManager[Callable[[str, str], None]]:
+        """A function that is called with each source text and its translation."""
+        ...
+
+
+def records_of(request: TranslateRequest) -> list[TranslationRecord]:
+    return [record for hook in hooks("record_translations") if (record := hook(request)) is not None]
+
+
+def open_records(
     request: TranslateRequest, translator: "Translator", files: ExitStack
 ) -> Callable[[str, str], None]:
-    """The function that is called with each source and its translation."""
-    if not request.memory_out:
-        return lambda source, target: None
-    from transformer_mt.memories.translation_memory import TmxWriter
-
+    """A function that adds a source text and its translation to all records."""
     languages = translator.source_lang, translator.target_lang
-    return files.enter_context(TmxWriter(Path(request.memory_out), languages)).add
+    adders = [files.enter_context(record.open(languages)) for record in records_of(request)]
+
+    def add(source: str, translation: str) -> None:
+        for adder in adders:
+            adder(source, translation)
+
+    return add

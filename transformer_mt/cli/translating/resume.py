@@ -37,9 +37,7 @@ def record_of(
         settings[f"--{name.replace('_', '-')}"] = getattr(request, name)
     models = [run.path for run in (model.run(), *model.other_runs())]
     read = {"the input": request.input, **(files or {})}
-    for name, file in (("glossary", model.glossary), ("memory", model.memory)):
-        if file:
-            read[f"the {name}"] = file
+    read |= {f"the {name}": file for name, file in model.resources.items()}
     return facts(models, settings, read)
 
 

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 from transformer_mt.cli.options.arguments import Parser
 from transformer_mt.cli.options.model_options import has_ranks, load_translator
 from transformer_mt.cli.translating import resume
-from transformer_mt.cli.translating.request import TranslateRequest, memory_out
+from transformer_mt.cli.translating.request import TranslateRequest, open_records
 from transformer_mt.companions.documents.formats import OFFICE
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import to_json, write_bytes
@@ -58,7 +58,7 @@ def translate(request: TranslateRequest, format: str) -> None:
     facts["the setting --attributes"] = str(request.others["attributes"])
     facts["the input"] = hashlib.sha256(raw).hexdigest()  # standard input, too
     with ExitStack() as files:
-        remember = memory_out(request, translator, files)
+        record = open_records(request, translator, files)
         resumed, output = _open_output(request, facts, document, files)
         done = resumed or 0
         if resumed is not None:
@@ -74,7 +74,7 @@ def translate(request: TranslateRequest, format: str) -> None:
                 say(f"text {number}{text}: {problem}")
             output.write(part.written)
             for pair in part.pairs:
-                remember(*pair)
+                record(*pair)
             if request.json and part.results:
                 rows = [{key: vars(result)[key] for key in _SHOWN} for result in part.results]
                 _print({"text": number, "parts": rows, "problems": part.problems})

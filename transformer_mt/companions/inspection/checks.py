@@ -15,6 +15,7 @@ from transformer_mt.companions.inspection.row_sample import (
     weight_of,
 )
 from transformer_mt.config import DataConfig
+from transformer_mt.data.changes.change import PairsReport
 from transformer_mt.data.cleaning.cleaning_rules import (
     CopyRule,
     MarkupRule,
@@ -23,7 +24,6 @@ from transformer_mt.data.cleaning.cleaning_rules import (
     has_one_sided_number,
 )
 from transformer_mt.settings.corpus_keys import FilterConfig
-from transformer_mt.terms.glossary import Glossary
 from transformer_mt.text.hashes import near_text, sentence_key, text_key
 from transformer_mt.text.languages import (
     LanguageIdentifier,
@@ -38,44 +38,18 @@ from transformer_mt.text.repairs import is_escaped, is_wrongly_decoded
 _SHOWN = 5
 
 
-class TermsCheck:
-    """Counts the terms in the pairs of all training corpora of their direction."""
+class ChangeCheck:
+    """What a change of rows counts in the sampled pairs of all training corpora of its direction."""
 
-    def __init__(self, glossary: Glossary, file: str) -> None:
-        self._glossary, self._file = glossary, file
-        self._in_sources: Counter[str] = Counter()
-        self._in_both: Counter[str] = Counter()
-        self._pairs = self._pairs_with_terms = 0
+    def __init__(self, report: PairsReport) -> None:
+        self._report = report
 
     def add(self, row: int, pair: Pair) -> None:
-        if not weight_of(row):
-            return
-        self._pairs += 1
-        both = self._glossary.in_both(*pair)
-        self._pairs_with_terms += bool(both)
-        self._in_both.update({match.source for match in both})
-        self._in_sources.update({match.source for match in self._glossary.find(pair[0])})
+        if weight_of(row):
+            self._report.add(row, pair)
 
     def findings(self) -> list[Finding]:
         return []
-
-    def notes(self) -> list[str]:
-        """Sentences about the glossary."""
-        terms = [term.source for term in self._glossary.terms]
-        nowhere = [term for term in terms if not self._in_sources[term]]
-        one_side = [term for term in terms if self._in_sources[term] and not self._in_both[term]]
-        sentences = [
-            f"{self._file}: {len(terms):,} terms; {self._pairs_with_terms:,} of {self._pairs:,} "
-            "sampled training pairs have a term on both sides."
-        ]
-        for what, which in (
-            ("are in no source", nowhere),
-            ("are in sources, but their translations are in no target", one_side),
-        ):
-            if which:
-                shown = ", ".join(which[:_SHOWN]) + (" ..." if len(which) > _SHOWN else "")
-                sentences.append(f"{len(which):,} terms {what}: {shown}.")
-        return sentences
 
 
 class PairCheck:
@@ -383,7 +357,7 @@ class LeakCheck:
         return [self._finding]
 
 
-Check = PairCheck | TokenisedCheck | LanguageCheck | LengthCheck | RepetitionCheck | LeakCheck | TermsCheck
+Check = PairCheck | TokenisedCheck | LanguageCheck | LengthCheck | RepetitionCheck | LeakCheck | ChangeCheck
 
 
 def all_findings(checks: Sequence[Check]) -> list[Finding]:

@@ -10,12 +10,12 @@ from typing import Any, Literal
 import numpy as np
 
 from transformer_mt.companions.inspection.checks import (
+    ChangeCheck,
     Check,
     LanguageCheck,
     LeakCheck,
     LengthCheck,
     RepetitionCheck,
-    TermsCheck,
     TokenisedCheck,
     all_findings,
     pair_checks,
@@ -24,6 +24,7 @@ from transformer_mt.companions.inspection.finding import Example, Finding, alway
 from transformer_mt.companions.inspection.shifted_lines import find_misaligned, find_shifts
 from transformer_mt.companions.wizard.sizing import weight_decay
 from transformer_mt.config import Config, DataConfig
+from transformer_mt.config.build_part import parts_of
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.held_out import Block, BlockSample, FromTrainCorpus
 from transformer_mt.corpora.hub import UnknownSplitError
@@ -36,7 +37,6 @@ from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.run_folder import parent_of
 from transformer_mt.settings.corpus_keys import FilterConfig, check_language
-from transformer_mt.terms.glossary import read_glossary
 from transformer_mt.text.languages import LanguageIdentifier, count_scripts, is_natural, is_same_language
 from transformer_mt.text.lines import Pair
 
@@ -100,9 +100,11 @@ def inspect(config: Config) -> Inspection:
     except InputError as error:
         notes.append(f"Languages were not checked: {error}.")
     held_out = evaluation_keys(_with_readable_sets(data))
-    terms: TermsCheck | None = None
-    if (file := data.terms.file) is not None:
-        terms = TermsCheck(read_glossary(file, data.languages), file)
+    made = [
+        kind.inspection(config, **settings)
+        for kind, settings in parts_of("change", data.changes, "data.changes")
+    ]
+    counted = [report for report in made if report is not None]
     try:
         import_thot()
     except InputError as error:
@@ -115,8 +117,8 @@ def inspect(config: Config) -> Inspection:
         targets = held_out.targets if entry.synthetic or entry.is_text else frozenset()
         checks = build_checks(languages, identifier, rules.detokenize, entry.is_text)
         checks.append(LeakCheck(held_out.sources, targets))
-        if terms is not None and languages == data.languages:
-            checks.append(terms)
+        if languages == data.languages:
+            checks += [ChangeCheck(report) for report in counted]
         readable, damaged = _without_damaged(entry, data)
         report = inspect_corpus(
             entry.title, training_pairs(readable, data), languages, checks, is_training=True
@@ -154,7 +156,7 @@ def inspect(config: Config) -> Inspection:
             if not finding.stops:
                 finding.action = "these pairs are scored as they are: look at the examples"
         reports.append(report)
-    notes += terms.notes() if terms else []
+    notes += [note for report in counted for note in report.notes()]
     vocab_size = _count_tokens(config, reports, notes)
     return Inspection(config.name, reports, notes, vocab_size)
 

@@ -17,6 +17,7 @@ from typing import IO
 from transformer_mt.companions.lab.sweep_plan import Job, Sweep
 from transformer_mt.companions.lab.translated import set_of_file
 from transformer_mt.config import Config
+from transformer_mt.config.build_part import part_files
 from transformer_mt.config.dump import given_settings
 from transformer_mt.config.load import load_config
 from transformer_mt.config.resolve import with_checkpoint
@@ -80,9 +81,10 @@ def _facts(corpus: AnySet) -> list[str]:
 def _other_files(config: Config) -> Iterator[Path]:
     """The files that the training reads besides its corpora, its vocabulary and its parent."""
     data = config.data
-    for path in (data.terms.file, data.new_pieces.text, *config.train.guided_alignment.files):
-        if path is not None:
-            yield Path(path)
+    if data.new_pieces.text is not None:
+        yield Path(data.new_pieces.text)
+    yield from config.train.guided_alignment.files
+    yield from part_files(config).values()
 
 
 def _files(paths: Iterable[Path]) -> str:

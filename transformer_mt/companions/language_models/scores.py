@@ -12,6 +12,7 @@ import torch.nn.functional as F
 
 from transformer_mt.cli.evaluate import print_scores, update_report
 from transformer_mt.cli.options.arguments import given
+from transformer_mt.cli.options.model_options import resource_names
 from transformer_mt.companions.language_models.loaded_model import TextModel
 from transformer_mt.config import Config
 from transformer_mt.corpora.held_out import AnySet, EvaluationSet, read_set
@@ -31,8 +32,8 @@ from transformer_mt.version import RESULTS
 
 _BATCH_TOKENS = 4096
 _OF_TRANSLATIONS = (
-    "source", "reference", "external", "robust", "tag", "ensemble", "engine", "dtype", "glossary", "memory",
-    "links", "to", "from",
+    "source", "reference", "external", "robust", "tag", "ensemble", "engine", "dtype", "links",
+    "to", "from",
 )  # fmt: skip
 """Options of `evaluate` that only a model which translates has."""
 _NOT_GIVEN: tuple[object, ...] = (None, False, [], "auto")
@@ -108,7 +109,9 @@ def _predicted(loaded: TextModel, texts: EncodedPairs, objective: Objective) -> 
 
 def evaluate_text(arguments: argparse.Namespace, folder: RunFolder, config: Config) -> None:
     """Print and save the test scores of an encoder-only or decoder-only model, which cannot translate."""
-    of_translations = [name for name in _OF_TRANSLATIONS if vars(arguments).get(name) not in _NOT_GIVEN]
+    of_translations = [
+        name for name in (*_OF_TRANSLATIONS, *resource_names()) if vars(arguments).get(name) not in _NOT_GIVEN
+    ]
     of_translations += [f"decode.{key}" for key in given(arguments, "decode.")]
     if of_translations:
         raise InputError(

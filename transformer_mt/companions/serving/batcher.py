@@ -1,14 +1,14 @@
 """The translations of many requests, each in a thread of its own, whose segments are searched together."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from transformer_mt.companions.serving.engine_pool import EnginePool
 from transformer_mt.companions.serving.segment_queue import QueuedEngine, SegmentQueue
 from transformer_mt.cpu import usable_cores
-from transformer_mt.terms.glossary import Glossary, Term
+from transformer_mt.parts import load_part
 from transformer_mt.translation.engines.engine import Engine
 from transformer_mt.translation.result import Translation
 from transformer_mt.translator import Translator
@@ -26,7 +26,7 @@ class RequestOptions:
 
     protect_usual: bool | None = None
     """Whether addresses and the like pass unchanged; None is as the model's config says."""
-    terms: tuple[Term, ...] = ()
+    terms: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Terms in addition to those of the server's glossary."""
 
 
@@ -90,9 +90,11 @@ class Batcher:
         def work() -> list[Translation]:
             chosen = translator
             if request_options.terms:
-                languages, behind = (chosen.source_lang, chosen.target_lang), chosen.resources.glossary
+                languages = chosen.source_lang, chosen.target_lang
+                behind = chosen.resources.by_name.get("glossary")
+                glossary = load_part("resource", "glossary")
                 chosen = chosen.with_resources(
-                    glossary=Glossary(request_options.terms, languages, behind=behind)
+                    glossary=glossary.of_request(request_options.terms, languages, behind)
                 )
             return chosen.translate(lines, n_best, align=align, protect=protect)
 

@@ -3,6 +3,7 @@
 import argparse
 import ipaddress
 import os
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,10 +13,12 @@ from transformer_mt.cli.options.model_options import (
     FileOf,
     ModelRequest,
     add_engine,
-    add_references_by_direction,
+    add_resources_by_direction,
     add_search,
     direction_of,
     load_translator,
+    resource_flags,
+    resource_names,
 )
 from transformer_mt.companions.serving.option_variables import words_of_environment
 from transformer_mt.errors import InputError, Setting
@@ -45,7 +48,7 @@ def add_arguments(parser: Parser) -> None:
         "--direction", metavar="FROM:TO", action="append", default=[], type=direction_of,
         help="serve only these directions of multilingual models; repeatable",
     )  # fmt: skip
-    add_references_by_direction(parser)
+    add_resources_by_direction(parser)
     parser.add_argument(
         "--watch", metavar="FOLDER",
         help="serve each model in FOLDER; follow additions, changes and removals",
@@ -90,7 +93,7 @@ def add_arguments(parser: Parser) -> None:
     add_search(parser)
     parser.show(
         address=("--host", "--port", "--api-keys", "--cors"),
-        models=("--direction", "--watch", "--unload-after", "--glossary", "--engine", "--device"),
+        models=("--direction", "--watch", "--unload-after", *resource_flags(), "--engine", "--device"),
         limits=("--characters", "--requests-per-minute"),
         others=("--set", "--help-all"),
     )
@@ -113,14 +116,12 @@ def _serve(arguments: argparse.Namespace) -> int:
         seconds=arguments.seconds,
         file_bytes=arguments.file_bytes,
     )
-    # Glossaries and memories are not for the processes that only search
-    without_files = {"glossary": None, "memory": None}
 
     def offers_of(model: Path) -> list[Offer]:
         offers = []
         for options in _directions(model, arguments.direction):
             languages = {"source_lang": options.get("from"), "target_lang": options.get("to")}
-            request = ModelRequest.of(arguments, str(model), **languages, **without_files)
+            request = ModelRequest.of(arguments, str(model), **languages)
             name = model.resolve().name
             offers.append(Offer(name, _direction_served(model, options), partial(_load, request)))
         return offers
@@ -147,7 +148,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         keys=ApiKeys.read(Path(arguments.api_keys)) if arguments.api_keys else None,
         origins=arguments.cors,
         proxies=[*arguments.trusted_proxy, *_LOCAL * arguments.behind_proxy],
-        equip=_Equipment(arguments.glossary, arguments.memory, known),
+        equip=_Equipment({name: getattr(arguments, name) for name in resource_names()}, known),
         suggestions=Path(arguments.suggestions) if arguments.suggestions else None,
         metrics=arguments.metrics,
         watched=Path(arguments.watch) if arguments.watch else None,
@@ -205,14 +206,14 @@ def _directions(model: Path, wanted: list[tuple[str, str]]) -> list[dict[str, st
 
 
 class _Equipment:
-    """Gives the translator of a direction its terms and what was translated before."""
+    """Gives the translator of a direction its resources, such as a glossary."""
 
     def __init__(
-        self, glossaries: list[FileOf], memories: list[FileOf], served: list[tuple[str, str]] | None
+        self, resources: Mapping[str, Sequence[FileOf]], served: list[tuple[str, str]] | None
     ) -> None:
         """InputError if a file is not for one of the directions that are `served`; None may be any."""
-        self._glossaries, self._memories = dict(glossaries), dict(memories)
-        for name, given in (("glossary", glossaries), ("memory", memories)):
+        self._files = {name: dict(given) for name, given in resources.items()}
+        for name, given in resources.items():
             files = [direction for direction, _ in given]
             if len(set(files)) < len(files):
                 raise InputError(Setting(name), " must be one file per direction, but there are more")
@@ -233,8 +234,8 @@ class _Equipment:
 
     def __call__(self, translator: "Translator") -> "Translator":
         direction = translator.source_lang, translator.target_lang
-        files = (files.get(direction, files.get(None)) for files in (self._glossaries, self._memories))
-        return translator.with_files(*files)
+        files = {name: files.get(direction, files.get(None)) for name, files in self._files.items()}
+        return translator.with_files(**files)
 
 
 def _direction_served(model: Path, options: dict[str, str]) -> tuple[str, str]:

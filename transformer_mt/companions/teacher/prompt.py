@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from transformer_mt.companions.teacher.kept_answers import Answer
 from transformer_mt.companions.teacher.teacher_section import LanguageModelConfig
-from transformer_mt.terms.glossary import read_glossary
+from transformer_mt.parts import load_part
 from transformer_mt.text.languages import language_name
 
 _ONE = "Translate from {source} to {target}. Answer with the translation alone, in one line.{terms}\n\n{text}"
@@ -23,7 +23,11 @@ class Prompt:
         """InputError if the glossary cannot be read."""
         self._settings = settings
         self._names = {"source": language_name(languages[0]), "target": language_name(languages[1])}
-        self._glossary = read_glossary(settings.glossary, languages) if settings.glossary else None
+        self._glossary = (
+            load_part("resource", "glossary").read(settings.glossary, languages)
+            if settings.glossary
+            else None
+        )
         self.texts = [settings.prompt] if settings.prompt else [_ONE, _NUMBERED]
         """The texts of the requests."""
 

@@ -39,7 +39,7 @@ def write_denoising(data: Data, out: Path, updates: int) -> str:
             entries.append(flow(guess.corpus.model_copy(update={**changes, "language": language})))
     file = denoising_file(out)
     half = max(100, updates // 2)
-    no_terms = "  terms: {share: 0.0}\n" if data.more else ""  # there are no translations that have them
+    no_terms = "  changes: []\n" if data.more else ""  # there are no translations that have them
     text = f"""\
 # Written by `transformer-mt new`: denoises the text of {out.name}, whose training can start from it.
 # Add text without pairs in these languages: {{text: FILE, language: {data.target_lang}, objective: denoise}}.

@@ -12,8 +12,8 @@ from transformer_mt.corpora.held_out import BlockSample
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
+from transformer_mt.parts import load_part
 from transformer_mt.progress_bar import show_progress
-from transformer_mt.terms.glossary import read_glossary
 
 BATCH_FILL = 0.92
 """Batches are as full as this, because their pairs differ in length."""
@@ -49,7 +49,11 @@ def read_files(
     """The contents of the files, after saying what was assumed of them. InputError if it is too little, or if
     the file of terms cannot be read. Earlier configs of the files are looked for in `folder` and its runs.
     """
-    terms = None if glossary is None else read_glossary(glossary, (source_lang, target_lang))
+    terms = (
+        None
+        if glossary is None
+        else load_part("resource", "glossary").read(glossary, (source_lang, target_lang))
+    )
     guesses = guess_corpora(files, source_lang, target_lang)
     for guess in guesses:
         say(f"Assuming that {guess.assumed}.")
@@ -64,7 +68,7 @@ def read_files(
         return data
     share = sum(bool(terms.in_both(*pair)) for pair in data.sample) / len(data.sample)
     say(f"{glossary}: {len(terms.terms):,} terms; {share:.1%} of the pairs have one on both sides")
-    key = "  terms: {share: 0.2}  # for glossaries (docs/how_to/terms.md); needs the extra alignment\n"
+    key = "  changes: [terms]  # for glossaries (docs/how_to/terms.md); needs the extra alignment\n"
     return replace(data, more=key)
 
 

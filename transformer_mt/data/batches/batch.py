@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.data.batches.encoded_pairs import Chunk, Column, EncodedPairs
 from transformer_mt.data.batches.packing import RowShape, packed_side
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD
@@ -204,8 +205,16 @@ class Rows:
     overrides what it changes; all methods are pure functions of the epoch and the rows.
     """
 
-    def __init__(self, pairs: EncodedPairs) -> None:
-        self.pairs = pairs
+    def __init__(
+        self,
+        pairs: EncodedPairs,
+        corpora: Sequence[tuple[int, Corpus]] = (),
+        links: EncodedPairs | None = None,
+    ) -> None:
+        """`corpora` are, in order, numbers of pairs and their corpus; `links`, where a change needs them, for
+        each pair the source and the target positions of tokens that belong together.
+        """
+        self.pairs, self.corpora, self.links = pairs, corpora, links
 
     def lengths(self, epoch: int, part: range | None = None) -> Lengths:
         """The lengths of a part of the data, by default of all."""

@@ -1,12 +1,15 @@
 """Changes of training rows. Letters: R rows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
+from transformer_mt.config import Config
 from transformer_mt.data.batches.batch import Lengths, Rows, Sides
 from transformer_mt.data.batches.encoded_pairs import Chunk, Column
 from transformer_mt.text.hashes import splitmix64
+from transformer_mt.text.lines import Pair
 
 # Large odd numbers without a pattern.
 A, B, C = (np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
@@ -26,12 +29,49 @@ def uniforms(seed: int, epoch: int, rows: np.ndarray, number: int) -> np.ndarray
 _BLOCK = 10_000
 
 
+class PairsReport(Protocol):
+    """Counts something in training pairs."""
+
+    def add(self, row: int, pair: Pair) -> None: ...
+
+    def notes(self) -> list[str]:
+        """Sentences about it."""
+        ...
+
+
 class Change(Rows):
-    """A change of the rows before it. This one changes nothing."""
+    """A change of the rows before it. This one changes nothing.
+
+    A change with a section `Settings` gets it as the argument `settings`, of its classmethods, too.
+    """
 
     def __init__(self, before: Rows) -> None:
-        super().__init__(before.pairs)
+        super().__init__(before.pairs, before.corpora, before.links)
         self.before = before
+
+    @classmethod
+    def control_tokens(cls, settings: Any = None) -> Sequence[str]:
+        """The control tokens that it writes into texts: the vocabulary gets them."""
+        return ()
+
+    @classmethod
+    def needs_links(cls, settings: Any = None) -> bool:
+        """True if it reads word alignments of the pairs (`links`)."""
+        return False
+
+    @classmethod
+    def conflicts(cls, config: Config, settings: Any = None) -> Iterator[str]:
+        """A sentence for each key that does not go together with it."""
+        yield from ()
+
+    @classmethod
+    def check(cls, config: Config, settings: Any = None) -> None:
+        """InputError, before any work, for a file that it cannot read, or a library that is missing."""
+
+    @classmethod
+    def inspection(cls, config: Config, settings: Any = None) -> PairsReport | None:
+        """What `inspect` should count in the training pairs for it."""
+        return None
 
     def lengths(self, epoch: int, part: range | None = None) -> Lengths:
         return self.before.lengths(epoch, part)

@@ -1,60 +1,41 @@
 """The changes of training rows, in their order."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from transformer_mt.companion import shown
 from transformer_mt.config import Config
-from transformer_mt.config.build_part import part_settings
-from transformer_mt.corpora.corpus import Corpus
+from transformer_mt.config.build_part import parts_of
 from transformer_mt.data.batches.batch import Rows
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.changes.augmentation import Augmentation
 from transformer_mt.data.changes.links import AlignedRows
 from transformer_mt.data.changes.objectives import DecoderRows, EncoderRows
 from transformer_mt.data.changes.subword_dropout import BpeDropout
-from transformer_mt.data.changes.term_annotation import TermAnnotation
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.parts import load_part
 from transformer_mt.settings.corpus_keys import Objective
 
 
-def training_rows(
-    config: Config,
-    pairs: EncodedPairs,
-    parts: Sequence[tuple[int, Corpus]],
-    tokenizer: Tokenizer,
-    links: EncodedPairs | None = None,
-    in_windows: bool = False,
-) -> Rows:
-    """The training pairs as the config asks for. The text is changed first, then spelled in other pieces;
-    objectives hide pieces as they are spelled.
-
-    `parts` are, in order, numbers of pairs and their corpus; `links`, where a change needs them, for each
-    pair the source and the target positions of pieces that belong together. With `in_windows` a part of the
-    pairs is read at a time.
+def training_rows(config: Config, unchanged: Rows, tokenizer: Tokenizer, in_windows: bool = False) -> Rows:
+    """The training pairs as the config asks for. The text is changed first, then spelled in other tokens;
+    objectives hide tokens as they are spelled. With `in_windows` a part of the pairs is read at a time.
     """
-    data = config.data
-    rows = unchanged = Rows(pairs)
+    data, rows = config.data, unchanged
     if data.augment.is_on:
-        corpora = [(size, data.languages_of(entry)) for size, entry in parts]
+        corpora = [(size, data.languages_of(entry)) for size, entry in rows.corpora]
         rows = Augmentation(rows, tokenizer, data.augment, config.seed, data.max_length, corpora)
-    if data.terms.share:
-        rows = TermAnnotation(rows, config, parts, tokenizer, links)
-    for name in data.changes:
-        kind = load_part("change", name)
-        settings = part_settings(kind, name, "data.changes")
-        rows = _checked(kind(rows, config, tokenizer, **settings), name, tokenizer)
+    for kind, settings in parts_of("change", data.changes, "data.changes"):
+        rows = _checked(kind(rows, config, tokenizer, **settings), tokenizer)
     if config.tokenizer.bpe_dropout:
         dropout = config.tokenizer.bpe_dropout
         is_changed = rows is not unchanged or in_windows
         rows = BpeDropout(rows, tokenizer, dropout, config.seed, data.max_length, is_changed)
-    rows = with_objectives(config, rows, [(size, entry.objective) for size, entry in parts], tokenizer)
-    if links is not None and config.train.guided_alignment.weight:
-        rows = AlignedRows(rows, links, tokenizer)
+    objectives = [(size, entry.objective) for size, entry in rows.corpora]
+    rows = with_objectives(config, rows, objectives, tokenizer)
+    if rows.links is not None and config.train.guided_alignment.weight:
+        rows = AlignedRows(rows, rows.links, tokenizer)
     return rows
 
 
@@ -62,13 +43,11 @@ _TRIED = 64
 """Rows on which the change of a companion is tried."""
 
 
-def _checked(change: Any, name: str, tokenizer: Tokenizer) -> Rows:
+def _checked(change: Rows, tokenizer: Tokenizer) -> Rows:
     """The change of a companion, tried on the first rows. InputError if it is no pure function, or gives
     something else than a pair of rows for each row, with the lengths that it says.
     """
-    what = f"the change {name} ({shown(type(change))})"
-    if not isinstance(change, Rows):
-        raise InputError(f"{what} must be a Change (data/changes/change.py)")
+    what = f"the change {shown(type(change))}"
     part = range(min(_TRIED, len(change.pairs)))
     sides, again = (change.rows(0, np.arange(len(part))) for _ in range(2))
     lengths = change.lengths(0, part)

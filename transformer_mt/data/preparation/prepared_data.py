@@ -190,7 +190,7 @@ class PreparedData:
         parts = list(zip(self.sizes, entries))
         if in_windows:
             parts = [(block.rows, entries[block.corpus]) for block in self.blocks]
-        return training_rows(config, self.train, parts, self.tokenizer, self.links, in_windows)
+        return training_rows(config, Rows(self.train, parts, self.links), self.tokenizer, in_windows)
 
 
 def open_data(data: DataConfig, folder: Path, store: Store) -> PreparedData | None:

@@ -1,4 +1,4 @@
-"""Word alignments of all training pairs: a file in Pharaoh format, or by an aligner."""
+"""Word alignments of all training pairs: a file in Pharaoh format, or by an aligner; words of token ids."""
 
 import hashlib
 import json
@@ -22,16 +22,64 @@ from transformer_mt.data.batches.encoded_pairs import Chunk, Column, EncodedPair
 from transformer_mt.data.cleaning.cleaning_rules import READ
 from transformer_mt.data.preparation.prepared_data import PreparedData
 from transformer_mt.data.preparation.store import LocalEngine, LocalStore, run_stage
-from transformer_mt.data.vocabulary.term_pieces import PieceWords
+from transformer_mt.data.vocabulary.tokenizer import PieceModel
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import cache_root, digest, replacing, write_text
 from transformer_mt.memory import free_memory
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.settings.corpus_keys import FilterConfig
+from transformer_mt.text.languages import count_unsegmented
 from transformer_mt.text.lines import Pair, read_lines
 
 _LINK = re.compile(r"\d{1,6}-\d{1,6}")
+_MARKS = re.compile(r"▁?[^\w▁]+")
+
+
+class PieceWords:
+    """Divides rows of piece ids of one vocabulary. In scripts without spaces each piece is a word; a mark
+    such as a comma is one, too.
+    """
+
+    def __init__(self, model: PieceModel) -> None:
+        size = model.vocab_size()
+        self._pieces = [model.id_to_piece(i) for i in range(size)]
+        self._is_text = np.array([not (model.is_control(i) or model.is_unknown(i)) for i in range(size)])
+        stands_alone = [
+            not model.is_byte(i) and (count_unsegmented(piece) > 0 or _MARKS.fullmatch(piece) is not None)
+            for i, piece in enumerate(self._pieces)
+        ]
+        self._stands_alone = np.array(stands_alone) | ~self._is_text
+        self._opens_space = np.array([piece.startswith("▁") for piece in self._pieces])
+
+    def word_of(self, ids: np.ndarray) -> np.ndarray:
+        """(T,) the number of each piece's word, counted over the text; -1 for a control piece."""
+        opens = self._opens_space[ids] | self._stands_alone[ids]
+        opens[1:] |= self._stands_alone[ids[:-1]]
+        return self._numbered(ids, opens)
+
+    def spaced_word_of(self, ids: np.ndarray) -> np.ndarray:
+        """(T,) the same for words as white space divides them."""
+        return self._numbered(ids, self._opens_space[ids])
+
+    def _numbered(self, ids: np.ndarray, opens: np.ndarray) -> np.ndarray:
+        is_text = self._is_text[ids]
+        opens &= is_text
+        if is_text.any():
+            opens[np.argmax(is_text)] = True
+        return np.where(is_text, np.cumsum(opens) - 1, -1)
+
+    def spelling(self, ids: np.ndarray) -> str:
+        """The characters of the text without white space."""
+        return "".join(self._pieces[i] for i in ids[self._is_text[ids]].tolist()).replace("▁", "")
+
+    def words(self, ids: np.ndarray, word_of: np.ndarray) -> list[str]:
+        """(W,) the words in lower case."""
+        words = [""] * (int(word_of.max(initial=-1)) + 1)
+        for i, word in zip(ids.tolist(), word_of.tolist()):
+            if word >= 0:
+                words[word] += self._pieces[i]
+        return [word.removeprefix("▁").lower() or "▁" for word in words]
 
 
 def read_links(file: Path) -> Iterator[np.ndarray]:
@@ -101,17 +149,11 @@ _NONE: RowLinks = np.zeros(0, np.int32), np.zeros(0, np.int32)
 
 
 def with_links(config: Config, data: PreparedData) -> PreparedData:
-    """The data with the links that a change of their pairs needs, and with a fingerprint of what else they
-    depend on.
-    """
-    facts = list[str]()
-    if needs_links(config):
-        links, facts = training_links(config, data)
-        data = replace(data, links=links)
-    if config.data.terms.share and (glossary := config.data.terms.file) is not None:
-        facts.append(digest(Path(glossary)))
-    if not facts:
+    """The data with the links that a change of their pairs needs, and with a fingerprint of them."""
+    if not needs_links(config):
         return data
+    links, facts = training_links(config, data)
+    data = replace(data, links=links)
     fingerprint = hashlib.sha256(" ".join([data.fingerprint, *facts]).encode()).hexdigest()
     return replace(data, fingerprint=fingerprint)
 

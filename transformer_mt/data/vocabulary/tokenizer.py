@@ -26,7 +26,7 @@ from transformer_mt.config import TokenizerConfig
 from transformer_mt.cpu import usable_cores
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_bytes
-from transformer_mt.settings.corpus_keys import AS, MASK, TERM, TERM_END
+from transformer_mt.settings.corpus_keys import MASK
 from transformer_mt.text.languages import count_unsegmented
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -210,7 +210,8 @@ PieceModel = sentencepiece.SentencePieceProcessor | Renumbered
 
 _NUMBERINGS = "vocabulary.json"
 
-_INTERNAL_PIECES = (TERM, AS, TERM_END, MASK)
+_NO_TAGS = (MASK, "<term>", "<as>", "</term>")
+"""Control tokens inside texts; the companion `terms` writes those around terms."""
 _LANGUAGE_PIECE = re.compile(r">>.+<<")
 # Line breaks are removed from translations, even if byte tokens wrote them: one line in, one line out.
 _LINE_BREAKS = re.compile(r"\s*[\r\n]+\s*")
@@ -382,9 +383,7 @@ class Tokenizer:
 
     def tag_id(self, piece: str) -> int:
         """The id of a tag. InputError if the vocabulary does not have it."""
-        tags = [
-            tag for tag in self.control_ids if not (_LANGUAGE_PIECE.fullmatch(tag) or tag in _INTERNAL_PIECES)
-        ]
+        tags = [tag for tag in self.control_ids if not (_LANGUAGE_PIECE.fullmatch(tag) or tag in _NO_TAGS)]
         if piece not in tags:
             allowed = f"one of {', '.join(tags)}" if tags else "left out, because the model has no tags"
             raise InputError(Setting("tag"), f" must be {allowed}, but is {piece}")

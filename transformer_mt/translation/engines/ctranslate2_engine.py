@@ -131,7 +131,7 @@ class CTranslate2Engine:
     """
 
     name = "ctranslate2"
-    writes_phrases = False
+    selects = False
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ Needs no torch.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from transformer_mt.config import DecodeConfig
 from transformer_mt.search.hypothesis import Hypothesis
@@ -22,7 +22,9 @@ class EngineRequest:
     dtype: str | None = None
     """None is float32 for a run, and an export's own type."""
     has_rules: bool = False
-    """The search must write terms of a glossary, or is done again with rules: torch alone does that."""
+    """A resource wants a selection of hypotheses, or the search is done again with rules: torch alone does
+    that.
+    """
     has_prefixes: bool = False
 
 
@@ -46,10 +48,17 @@ class Request:
     """The ids that the decoder is given before the first piece, such as the language it writes; no part of
     the translation. Requests of one engine have prompts of one length.
     """
-    phrases: list[Ids] = field(default_factory=list)
-    """Pieces that its translation must have, each phrase in one stretch. Only with beam search, and of an
-    engine that `writes_phrases`.
-    """
+    wanted: "Wanted | None" = None
+    """What the hypotheses are selected for; only with beam search, and of an engine that `selects`."""
+
+
+class Wanted(NamedTuple):
+    """What a selection of hypotheses is for."""
+
+    selection: str
+    """The name of the part (parts.py)."""
+    value: Any
+    """What it needs to know of this sentence."""
 
 
 class Engine(Protocol):
@@ -61,8 +70,8 @@ class Engine(Protocol):
     max_positions: int | None
     """Most positions the engine has; None if only the model limits them."""
     is_on_cpu: bool
-    writes_phrases: bool
-    """Whether requests may have phrases."""
+    selects: bool
+    """Whether requests may want a selection of hypotheses."""
 
     def check(self, settings: DecodeConfig) -> None:
         """InputError if the engine does not support the settings."""
@@ -126,7 +135,7 @@ class RemoteEngine:
         """`engine` is the one that answers, or one like it."""
         self.name, self.dtype = engine.name, engine.dtype
         self.max_positions, self.is_on_cpu = engine.max_positions, engine.is_on_cpu
-        self.writes_phrases = engine.writes_phrases
+        self.selects = engine.selects
 
     def ask(self, method: str, *arguments: Any) -> Any:
         """The result of a method of the engine, as a list."""

@@ -3,7 +3,6 @@
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -21,13 +20,12 @@ from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.model.attention import AttentionRecorder
 from transformer_mt.model.build_model import build_model
 from transformer_mt.model.interface import TranslationModel
+from transformer_mt.parts import load_part
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.search.beam import BeamSettings, SpecialIds, Step, beam_search
-from transformer_mt.search.constrained import Allotted
 from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty, NotFiniteError
 from transformer_mt.search.rules import BannedText, MinLength, NoRepeatNgram, Prefix, Rule
 from transformer_mt.search.sampling import Distribution, Ensemble, sample
-from transformer_mt.text.languages import LETTER
 from transformer_mt.translation.engines.engine import Ids, Request, batches
 
 
@@ -77,7 +75,7 @@ class TorchEngine:
     """A model, or an ensemble, on a device."""
 
     name = "torch"
-    writes_phrases = True
+    selects = True
     max_positions: int | None = None
 
     def __init__(self, model: TranslationModel | Ensemble, tokenizer: Tokenizer) -> None:
@@ -114,14 +112,6 @@ class TorchEngine:
             models.append(model)
         return cls(models[0] if len(models) == 1 else Ensemble(models), tokenizer)
 
-    @cached_property
-    def _continuing(self) -> list[int]:
-        """Ids of the target tokens that continue a word."""
-        pieces = enumerate(self.tokenizer.all_pieces_tgt)
-        return [
-            i for i, piece in pieces if LETTER.match(piece) and i not in self.special_ids.never and i != EOS
-        ]
-
     def check(self, settings: DecodeConfig) -> None:
         """All settings are possible."""
 
@@ -133,11 +123,12 @@ class TorchEngine:
         on_gpu = self.device.type == "cuda"
         memory = torch.cuda.get_device_properties(self.device).total_memory if on_gpu else 0
         budget = settings.batch_budget(memory, len(self.tokenizer.all_pieces_tgt))
-        # Requests with phrases need another beam selection, so they have batches of their own.
+        # A batch has one selection of hypotheses: first the usual one, then each that requests want.
+        selections = [r.wanted and r.wanted.selection for r in requests]
         plan = [
             [numbers[i] for i in rows]
-            for has_phrases in (False, True)
-            if (numbers := [i for i, r in enumerate(requests) if bool(r.phrases) == has_phrases])
+            for selection in dict.fromkeys([None, *selections])
+            if (numbers := [i for i, wanted in enumerate(selections) if wanted == selection])
             for rows in batches([lengths[i] for i in numbers], settings.num_hypotheses, budget)
         ]
 
@@ -222,10 +213,11 @@ class TorchEngine:
                 model.step, state, limits, self.special_ids, generators, part, penalty, rules, check_every,
                 self.device, first,
             )  # fmt: skip
-        phrases, selection, most = [r.phrases for r in requests], None, n_best
-        if any(phrases):
-            selection = Allotted(phrases, settings.beam, EOS, self._continuing, self.device)
-            most = settings.beam
+        selection, most = None, n_best
+        if requests[0].wanted:
+            kind = load_part("selection", requests[0].wanted.selection)
+            values = [r.wanted.value for r in requests if r.wanted]
+            selection, most = kind(values, settings.beam, self.tokenizer, self.device), settings.beam
         of_beam = BeamSettings(
             settings.beam, penalty, rules, settings.stop_early, most, check_every, self.device
         )

@@ -1,51 +1,91 @@
-"""A call of a translator, as its stages see it: which of them have something to do there, and with what."""
+"""A call of a translator, as its stages see it, and the files that it follows.
 
-from dataclasses import dataclass, replace
+Imports nothing that takes time: each resource is an option in `translate --help`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from transformer_mt.config import DecodeConfig
-from transformer_mt.terms.glossary import Glossary
+from transformer_mt.config.build_part import part_class
+from transformer_mt.config.decode_section import DecodeConfig
 from transformer_mt.text.languages import is_natural
-from transformer_mt.translation.planner import Direction, Planner
-from transformer_mt.translation.result import Options
-from transformer_mt.translation.stages.confidence import Calibration
 
 if TYPE_CHECKING:
-    from transformer_mt.memories.translation_memory import TranslationMemory
+    from transformer_mt.translation.planner import Planner
+    from transformer_mt.translation.result import Options
+    from transformer_mt.translation.stages.confidence import Calibration
+    from transformer_mt.translation.stages.stage import Stage
+
+Direction = tuple[str, str]
+"""Source and target language."""
+
+
+class Resource:
+    """A file that translations follow, such as a glossary: `translate --NAME FILE`, or
+    `Translator.load(run, NAME=file)`, for the part that is registered as `NAME`.
+    """
+
+    help: ClassVar[str]
+    """What the file holds, for `--help`."""
+    before: ClassVar[str]
+    """The stage of ours (parts.py) before which its own stage sees a line."""
+    needs_selection: ClassVar[bool] = False
+    """True if its stage asks for a selection in the search, which torch alone does."""
+    languages: Direction
+    """Those of the file: in another direction it is not used."""
+
+    @classmethod
+    def read(cls, file: str | Path, languages: Direction) -> "Resource":
+        """InputError names what cannot be read."""
+        raise NotImplementedError
+
+    def stage(self, call: "Call") -> "Stage":
+        """The stage that makes translations follow it."""
+        raise NotImplementedError
+
+    def texts(self) -> Iterable[str]:
+        """Its texts: a test set that holds them is not new to the system."""
+        return ()
+
+    def scores(
+        self, sources: Sequence[str], translations: Sequence[str], references: Sequence[Sequence[str]]
+    ) -> list[tuple[str, float, str]]:
+        """Further scores of a test set, how well translations follow it: (name, score, what was counted)."""
+        return []
+
+
+def resource_class(name: str) -> type[Resource]:
+    """The class of the resources of a name. InputError if nothing brings it."""
+    return part_class("resource", name, "resource", Resource)
 
 
 @dataclass(frozen=True)
 class Resources:
     """The things that stages need besides the model and its settings."""
 
-    calibration: Calibration | None = None
+    calibration: "Calibration | None" = None
     """The map from probabilities to confidence."""
-    glossary: Glossary | None = None
-    """Terms that translations must have."""
-    memory: "TranslationMemory | None" = None
-    """Translations to use again."""
+    by_name: Mapping[str, Resource] = field(default_factory=dict)
 
-    def with_files(
-        self, direction: Direction, glossary: str | Path | None = None, memory: str | Path | None = None
-    ) -> "Resources":
-        """The same with those of these files."""
-        resources = self
-        if glossary is not None:
-            from transformer_mt.terms.glossary import read_glossary
+    def with_files(self, direction: Direction, **files: str | Path | None) -> "Resources":
+        """These and the resources of the files, for this direction. InputError for a name that nothing
+        brings.
+        """
+        named = {name: file for name, file in files.items() if file is not None}
+        return self.and_these(
+            {name: resource_class(name).read(file, direction) for name, file in named.items()}
+        )
 
-            resources = replace(resources, glossary=read_glossary(glossary, direction))
-        if memory is not None:
-            from transformer_mt.memories.translation_memory import read_memory
-
-            resources = replace(resources, memory=read_memory(memory, direction))
-        return resources
+    def and_these(self, resources: Mapping[str, Resource]) -> "Resources":
+        """The same with these by name, in place of those that have their names."""
+        return Resources(self.calibration, {**self.by_name, **resources})
 
     def of(self, direction: Direction) -> "Resources":
         """The resources for this direction."""
-        glossary = self.glossary if self.glossary and self.glossary.languages == direction else None
-        memory = self.memory if self.memory is not None and self.memory.languages == direction else None
-        return Resources(self.calibration, glossary, memory)
+        fitting = {name: one for name, one in self.by_name.items() if one.languages == direction}
+        return Resources(self.calibration, fitting)
 
 
 NO_RESOURCES = Resources()
@@ -55,14 +95,16 @@ NO_RESOURCES = Resources()
 class Call:
     """One call. A stage takes part if its classmethod `of_call` makes one."""
 
-    planner: Planner
+    planner: "Planner"
     settings: DecodeConfig
-    options: Options
+    options: "Options"
     resources: Resources
     """Those for the direction."""
 
     @classmethod
-    def of(cls, resources: Resources, planner: Planner, settings: DecodeConfig, options: Options) -> "Call":
+    def of(
+        cls, resources: Resources, planner: "Planner", settings: DecodeConfig, options: "Options"
+    ) -> "Call":
         direction = planner.source_lang, planner.target_lang
         return cls(planner, settings, options, resources.of(direction))
 

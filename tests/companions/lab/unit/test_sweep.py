@@ -497,7 +497,7 @@ def test_a_reference_that_is_a_target_of_synthetic_pairs_is_left_out_of_the_trai
 def test_a_glossary_that_was_changed_is_another_training(on_files, tmp_path, said):
     (tmp_path / "terms.tsv").write_text("dog\tHund\n", encoding="utf-8")
     plan = yaml.safe_load((tmp_path / "which.yaml").read_text())
-    settings = {"data.terms.share": 0.2, "data.terms.file": str(tmp_path / "terms.tsv")}
+    settings = {"data.changes": [{"terms": {"file": str(tmp_path / "terms.tsv")}}]}
     (tmp_path / "which.yaml").write_text(yaml.safe_dump({**plan, "settings": settings}), encoding="utf-8")
     runner = Runner(load_sweep(tmp_path / "which.yaml", []), [None])
     runner._make_ready(on_files())

@@ -15,6 +15,8 @@ companion = Companion(
         "corpus": {"numbers": "stranger.corpus:Numbers"},
         "change": {"swap": "stranger.change:SwappedNeighbours"},
         "stage": {"vowels": "stranger.stage:Vowels"},
+        "resource": {"least": "stranger.resource:Least"},
+        "selection": {"at_least": "stranger.selection:AtLeast"},
         "rule": {"no_digits": "stranger.rule:NoDigits"},
         "metric": {"first word": "stranger.metric:FirstWord"},
         "logger": {"csv": "stranger.logger:Csv"},

@@ -44,7 +44,7 @@ def test_a_glossary_asks_for_training_on_terms(is_adapted, files, tiny_run, tmp_
     (tmp_path / "terms.tsv").write_text("dog\tHund\nzebra\tZebra\n", encoding="utf-8")
     out, parent = tmp_path / "mine.yaml", str(tiny_run) if is_adapted else None
     new_config("en", "de", files, out, parent, glossary=str(tmp_path / "terms.tsv"))
-    assert load_config(out).data.terms.share == 0.2
+    assert load_config(out).data.changes == ["terms"]
     (note,) = [line for line in said if "terms.tsv" in line]
     assert re.fullmatch(r".*terms.tsv: 2 terms; \d+\.\d% of the pairs have one on both sides", note)
     with pytest.raises(InputError, match="nowhere.tsv: no such file"):

@@ -408,9 +408,7 @@ def test_with_few_pairs_a_config_for_denoising_their_text_is_written(said):
     assert texts == [DE, EN, DE, EN]
     Path("terms.tsv").write_text("dog\tHund\n", encoding="utf-8")
     new_config("en", "de", ["a.tsv"], Path("terms.yaml"), glossary="terms.tsv")
-    assert (
-        load_config("terms.yaml").data.terms.share and not load_config("terms_denoise.yaml").data.terms.share
-    )
+    assert load_config("terms.yaml").data.changes and not load_config("terms_denoise.yaml").data.changes
     with pytest.raises(InputError, match="mine_denoise.yaml: must not exist yet, but does"):
         Path("mine.yaml").unlink()
         new_config("en", "de", ["a.tsv"], Path("mine.yaml"))

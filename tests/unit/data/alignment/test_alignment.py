@@ -14,8 +14,7 @@ from transformer_mt.data.batches.batch import Rows
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.changes.links import AlignedRows
 from transformer_mt.data.preparation import training_links
-from transformer_mt.data.preparation.training_links import aligned
-from transformer_mt.data.vocabulary.term_pieces import PieceWords
+from transformer_mt.data.preparation.training_links import PieceWords, aligned
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.preparation import prepare

@@ -8,12 +8,14 @@ import yaml
 from sentencepiece import sentencepiece_model_pb2
 
 from tests.conftest import TINY
+from tests.helpers.companions import needs
 from transformer_mt.config import load_config
 from transformer_mt.config.resolve import Known
 from transformer_mt.corpora import toy
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer, settle
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.errors import InputError
+from transformer_mt.settings.part import PartName
 from transformer_mt.training import train
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -72,10 +74,12 @@ def test_special_pieces_get_our_ids_and_text_is_divided_as_before(configured, op
         assert now.decode(ids) == before.decode(before.encode(text))
 
 
+@needs("terms")
 def test_two_files_are_two_vocabularies_for_all_rules(configured):
     config = configured(learnt(), learnt(vocab_size=310))
-    data = config.data.model_copy(update={"terms": config.data.terms.model_copy(update={"share": 0.3})})
-    with pytest.raises(InputError, match=r"tokenizer.shared must be true with data.terms.*`tokenizer.file`"):
+    data = config.data.model_copy(update={"changes": [PartName("terms")]})
+    message = r"tokenizer.shared must be true with data.changes: terms.*`tokenizer.file`"
+    with pytest.raises(InputError, match=message):
         settle(config.model_copy(update={"data": data}), Known())
 
 

@@ -165,7 +165,6 @@ def shared_config(config: Config, extras: Collection[str]) -> Config:
         "test": public(list(data.test), stays=False),
         "preparation": type(data.preparation)(),
         "new_pieces": data.new_pieces.model_copy(update={"text": None}),
-        "terms": data.terms.model_copy(update={"file": None}),
         "hub": None,
         "config": None,
         "changes": [],

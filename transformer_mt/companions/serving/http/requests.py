@@ -20,7 +20,6 @@ from transformer_mt.companions.serving.http.limits import Limits
 from transformer_mt.companions.serving.served_model import ModelGoneError, NotLoadedError
 from transformer_mt.errors import InputError
 from transformer_mt.files import to_json
-from transformer_mt.terms.glossary import Term
 
 T = TypeVar("T")
 _LOG = logging.getLogger("transformer_mt.companions.serving")
@@ -131,11 +130,11 @@ Glossary = Annotated[
 """Terms, each with its translation or several."""
 
 
-def _terms(glossary: Glossary) -> tuple[Term, ...]:
+def _terms(glossary: Glossary) -> dict[str, list[str]]:
     entries = {
         source: [targets] if isinstance(targets, str) else targets for source, targets in glossary.items()
     }
-    return tuple(Term(source, tuple(filter(str.strip, targets))) for source, targets in entries.items())
+    return {source: list(filter(str.strip, targets)) for source, targets in entries.items()}
 
 
 Texts = Annotated[list[str], Field(fail_fast=True)]

@@ -1,27 +1,27 @@
 """Terms of a glossary: translations must have them.
 
-A model that was trained for it (`data.terms`) reads them in its source. Of the candidates those with all
-terms come first; where none has them, further searches write what is missing.
+A model that was trained for it (`data.changes: [terms]`) reads them in its source. Candidates with all terms
+come first; if there are none, further searches write what is missing.
 """
 
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+import numpy as np
+
+from transformer_mt.companions.terms.annotation import TermTokens, TokenTerm, tokens_of_span
+from transformer_mt.companions.terms.glossary import Glossary, Match
 from transformer_mt.config import DecodeConfig
-from transformer_mt.data.vocabulary.term_pieces import PieceTerm, TermPieces, pieces_of_span
-from transformer_mt.terms.glossary import Glossary, Match
+from transformer_mt.data.vocabulary.tokenizer import UNK
+from transformer_mt.text.languages import count_unsegmented
 from transformer_mt.text.lines import as_read
-from transformer_mt.translation.engines.engine import Ids, Request
+from transformer_mt.translation.alignment import AlignedSegment, align_segment
+from transformer_mt.translation.engines.engine import Ids, Request, Wanted
 from transformer_mt.translation.planner import Planner
 from transformer_mt.translation.result import Candidate, Translation
-from transformer_mt.translation.stages.call import Call
 from transformer_mt.translation.stages.stage import Choice, Numbered, Search, Stage
 from transformer_mt.translation.units import TranslatedLine, TranslatedUnit, Unit
-
-if TYPE_CHECKING:
-    from transformer_mt.translation.stages.forced_terms import ForcedTerms
 
 _MOST_REPLACED = 4
 """Terms of a sentence that are written where the words stood that they replace."""
@@ -30,15 +30,10 @@ _MOST_REPLACED = 4
 class Terms(Stage):
     """The terms of one glossary."""
 
-    @classmethod
-    def of_call(cls, call: Call) -> "Terms | None":
-        glossary = call.resources.glossary
-        return cls(glossary, call.planner, call.settings) if glossary else None
-
     def __init__(self, glossary: Glossary, planner: Planner, settings: DecodeConfig) -> None:
         self._glossary, self._planner = glossary, planner
         self._tokenizer = planner.tokenizer
-        self._pieces = TermPieces.of(planner.tokenizer)
+        self._tokens = TermTokens.of(planner.tokenizer)
         self._may_force = settings.search == "beam"
 
     def _terms(self, unit: Unit) -> list[Match]:
@@ -61,22 +56,22 @@ class Terms(Stage):
         targets = self._tokenizer.encode_tgt([term.targets[0] for term in terms])
         limit = min(unit.limit + sum(map(len, targets)), self._planner.max_positions or sys.maxsize)
         unit = replace(unit, has_conditions=True, limit=limit)
-        if self._pieces is None:
+        if self._tokens is None:
             return unit
         ids, spans = self._tokenizer.spans_src(text)
         first = len(unit.src) - len(ids)
         if first < 0:  # the source was truncated
             return unit
-        inserted: list[PieceTerm] = []
+        inserted: list[TokenTerm] = []
         for term in terms:
-            begin, end = pieces_of_span(spans, term.begin, term.end)
+            begin, end = tokens_of_span(spans, term.begin, term.end)
             if begin < end and (not inserted or begin >= inserted[-1][1]):
                 target = self._tokenizer.encode_src([term.targets[0]])[0]
                 inserted.append((begin, end, target))
-        written = self._pieces.inserted(ids, inserted)
+        written = self._tokens.inserted(ids, inserted)
         if not inserted or first + len(written) >= self._planner.max_src_length:
             return unit
-        positions = [[first + i for i in of_piece] for of_piece in self._pieces.text_positions(written)]
+        positions = [[first + i for i in at] for at in self._tokens.text_positions(written)]
         return replace(unit, src=[*unit.src[:first], *written], positions=positions)
 
     def choose(self, unit: Unit, candidates: Sequence[Candidate]) -> Choice:
@@ -109,8 +104,6 @@ class Terms(Stage):
         """First each missing term is written where the words stood that it replaces, then what is left
         wherever the search puts it.
         """
-        from transformer_mt.translation.stages.forced_terms import ForcedTerms  # NumPy takes time to import
-
         forced, stuck, open_units = ForcedTerms(self._planner), list[Numbered](), list(units)
         for _ in range(_MOST_REPLACED):
             if not open_units:
@@ -123,7 +116,7 @@ class Terms(Stage):
                 else:
                     (stuck if after is before else open_units).append((number, after))
         stuck += open_units
-        if search.engine.writes_phrases:
+        if search.engine.selects:
             requests = [forced.anywhere(unit.unit, self._terms(unit.unit)) for _, unit in stuck]
             better = self._better(stuck, requests, search)
             stuck = [(number, after) for (number, _), after in zip(stuck, better)]
@@ -148,3 +141,73 @@ class Terms(Stage):
             if self._num_missing(again) < self._num_missing(best[index]):
                 best[index] = again
         return best
+
+
+_MOST_PHRASES, _MOST_PIECES = 8, 24
+"""Phrases of a sentence, and pieces of one, that are searched for: more would take long."""
+
+
+class ForcedTerms:
+    """Makes requests for units whose translation lacks terms."""
+
+    def __init__(self, planner: Planner) -> None:
+        self._tokenizer, self._most = planner.tokenizer, planner.max_positions or sys.maxsize
+
+    def written_again(
+        self, unit: Unit, tgt: Ids, attention: Sequence[Sequence[float]], missing: Sequence[Match]
+    ) -> Request | None:
+        """The translation `tgt` up to the first word that stands for a missing term, then the term; the rest
+        is searched for. None where no word stands for one.
+        """
+        text = as_read(unit.segment.searched)
+        aligned = align_segment(self._tokenizer, text, unit.src, tgt, attention, positions=unit.positions)
+        places = [(_words_for(aligned, term), term) for term in missing]
+        located = [(words, term) for words, term in places if words is not None]
+        if not located:
+            return None
+        (first, last), term = min(located, key=lambda place: place[0])
+        begin, end = aligned.target[first][0], aligned.target[last][1]
+        spans = self._tokenizer.spans_tgt(tgt)
+        kept = next((i for i, span in enumerate(spans) if span[1] > begin), len(tgt))
+        target = self._pieces(term.targets[0])
+        if kept < len(unit.prefix) or UNK in target:
+            return None
+        # Keep the next token, too: otherwise the term could become the beginning of a longer word.
+        after = [i for i, span in zip(tgt, spans) if span[0] >= end and span[1] > span[0]][:1]
+        prefix = [*tgt[:kept], *target, *after]
+        limit = min(unit.limit + len(target), self._most)
+        return replace(unit.request, prefix=prefix, limit=limit) if len(prefix) < limit else None
+
+    def anywhere(self, unit: Unit, terms: Sequence[Match]) -> Request | None:
+        """A translation that has all terms, wherever the search puts them. None where none can be written."""
+        spellings = (self._pieces(target) for target in dict.fromkeys(term.targets[0] for term in terms))
+        phrases = [ids for ids in spellings if ids and UNK not in ids and len(ids) <= _MOST_PIECES][
+            :_MOST_PHRASES
+        ]
+        if not phrases:
+            return None
+        limit = min(unit.limit + sum(map(len, phrases)), self._most)
+        return replace(unit.request, wanted=Wanted("phrases", phrases), limit=limit)
+
+    def _pieces(self, target: str) -> Ids:
+        """Token ids of a term inside a translation, without a leading space if its script has none."""
+        ids = self._tokenizer.encode_tgt([target])[0]
+        is_spaced = not count_unsegmented(target[:1])
+        return ids if is_spaced or self._tokenizer.pieces_tgt(ids[:1]) != ["▁"] else ids[1:]
+
+
+def _words_for(aligned: AlignedSegment, term: Match) -> tuple[int, int] | None:
+    """First and last target word of a term's translation: the word best aligned to the term, extended to
+    neighbours that are aligned mainly to it.
+    """
+    places = [i for i, (begin, end) in enumerate(aligned.source) if begin < term.end and end > term.begin]
+    share = aligned.weights[:, places].sum(axis=1) if places and aligned.weights.size else np.zeros(0)
+    if not share.any():
+        return None
+    stands_for_it = [row.any() and int(row.argmax()) in places for row in aligned.weights]
+    first = last = int(share.argmax())
+    while first and stands_for_it[first - 1]:
+        first -= 1
+    while last + 1 < len(stands_for_it) and stands_for_it[last + 1]:
+        last += 1
+    return first, last

@@ -6,12 +6,30 @@ sentence, P pieces of the longest phrase, K candidates of a sentence.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.search.beam import Continuations, top_k
+from transformer_mt.text.languages import LETTER
+
+
+def select_phrases(
+    wanted: Sequence[Sequence[Sequence[int]]], beam: int, tokenizer: Tokenizer, device: torch.device
+) -> "Allotted":
+    """The selection `phrases`: for each sentence token ids of the phrases that its translation must have."""
+    return Allotted(wanted, beam, EOS, _continuing(tokenizer), device)
+
+
+@lru_cache(maxsize=4)
+def _continuing(tokenizer: Tokenizer) -> list[int]:
+    """Ids of the target tokens that continue a word."""
+    never = {PAD, UNK, BOS, EOS, *tokenizer.never_written}
+    pieces = enumerate(tokenizer.all_pieces_tgt)
+    return [i for i, piece in pieces if LETTER.match(piece) and i not in never]
 
 
 class Allotted:

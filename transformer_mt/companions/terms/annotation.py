@@ -1,59 +1,101 @@
-"""`data.terms`: training sources with the translations of terms in them, other ones in each epoch.
+"""`data.changes: [terms]`: training sources with the translations of terms in them, other ones in each epoch.
 
 What a row gets is a function of the seed, the epoch and the row. Letters: R rows.
 """
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
+from transformer_mt.companions.terms.glossary import Glossary, read_glossary, stems_of
 from transformer_mt.config import Config
-from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.data.batches.batch import Rows, Sides
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.changes.change import ChangeOfSome, uniforms
-from transformer_mt.data.vocabulary.term_pieces import PieceTerm, PieceWords, TermPieces, pieces_of_span
+from transformer_mt.data.preparation.training_links import PieceWords
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.terms.glossary import Glossary, read_glossary, stems_of
+from transformer_mt.settings.section import Location, Section
+from transformer_mt.text.lines import Pair
 
+_SHOWN = 5
+"""The most terms that `inspect` names."""
 _CHOSEN, _DETAILS = 2_000, 2_001
 """Numbers of the random streams of a row; smaller ones are those of the other changes."""
 
 
-class TermAnnotation(ChangeOfSome):
-    """Writes terms into sources. A row stays as it is where it has none, or would be over-long."""
+TERM, AS, TERM_END = "<term>", "<as>", "</term>"
+"""The control tokens around a term and its translation: `<term> source words <as> target words </term>`."""
 
-    def __init__(
-        self,
-        before: Rows,
-        config: Config,
-        parts: Sequence[tuple[int, Corpus]],
-        tokenizer: Tokenizer,
-        links: EncodedPairs | None,
-    ) -> None:
-        """`parts` are pairs of a corpus each, in order; `links` are needed without a glossary."""
+
+class TermAnnotation(ChangeOfSome):
+    """Writes terms into sources (Dinu et al. 2019). A row stays as it is if it has none, or would be too
+    long.
+    """
+
+    class Settings(Section):
+        """Terms of a glossary in training sources, so that the model learns to obey glossaries."""
+
+        share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.2
+        """Share of the pairs to change in each epoch."""
+        file: Location[str | None] = Field(None)
+        """A glossary (TSV, CSV, TBX): terms that occur on both sides are used. If omitted, words and short
+        phrases of the pairs are used, aligned by eflomal (extra `alignment`); the model then learns to obey
+        any glossary.
+        """
+
+    def __init__(self, before: Rows, config: Config, tokenizer: Tokenizer, settings: Settings) -> None:
         super().__init__(before)
-        pieces = TermPieces.of(tokenizer)
-        if pieces is None or not tokenizer.shared:
-            raise InputError("data.terms.share must be 0 with two vocabularies, one for each side")
+        tokens = TermTokens.of(tokenizer)
+        if tokens is None or not tokenizer.shared:
+            raise InputError("data.changes must be without terms with two vocabularies, one for each side")
         data = config.data
-        self._pieces, self._share = pieces, data.terms.share
-        if data.terms.file is not None:
-            glossary = read_glossary(data.terms.file, data.languages)
+        self._tokens, self._share = tokens, settings.share
+        if settings.file is not None:
+            glossary = read_glossary(settings.file, data.languages)
             self._terms: GlossaryTerms | AlignedTerms = GlossaryTerms(glossary, tokenizer)
         else:
-            assert links is not None
-            self._terms = AlignedTerms(self.pairs, links, tokenizer, data.target_lang)
+            assert self.links is not None  # needs_links
+            self._terms = AlignedTerms(self.pairs, self.links, tokenizer, data.target_lang)
         self._seed, self._most = config.seed, data.max_length
         has_terms = [
-            entry.objective == "translation"
-            and (data.terms.file is None or data.languages_of(entry) == data.languages)
-            for _, entry in parts
+            corpus.objective == "translation"
+            and (settings.file is None or data.languages_of(corpus) == data.languages)
+            for _, corpus in self.corpora
         ]
-        self._has_terms, self._ends = np.array(has_terms), np.cumsum([size for size, _ in parts])
+        self._has_terms = np.array(has_terms)
+        self._ends = np.cumsum([size for size, _ in self.corpora])
+
+    @classmethod
+    def control_tokens(cls, settings: Any = None) -> Sequence[str]:
+        return TERM, AS, TERM_END
+
+    @classmethod
+    def needs_links(cls, settings: Any = None) -> bool:
+        return settings.file is None
+
+    @classmethod
+    def conflicts(cls, config: Config, settings: Any = None) -> Iterator[str]:
+        if not (config.tokenizer.shared or config.init_from):
+            yield "tokenizer.shared must be true with data.changes: terms, but is false"
+        if "translation" not in config.data.objectives:
+            yield "data.changes must be without terms if no training corpus has translations"
+
+    @classmethod
+    def check(cls, config: Config, settings: Any = None) -> None:
+        if settings.file is not None:
+            read_glossary(settings.file, config.data.languages)
+
+    @classmethod
+    def inspection(cls, config: Config, settings: Any = None) -> "TermsReport | None":
+        if settings.file is None:
+            return None
+        return TermsReport(read_glossary(settings.file, config.data.languages), settings.file)
 
     def chosen(self, epoch: int, rows: np.ndarray) -> np.ndarray:
         is_chosen = uniforms(self._seed, epoch, rows, _CHOSEN) < self._share
@@ -64,9 +106,66 @@ class TermAnnotation(ChangeOfSome):
         for i, row in enumerate(rows.tolist()):
             rng = np.random.default_rng([self._seed, epoch, row, _DETAILS])
             terms = self._terms.of_row(row, src[i], tgt[i], rng)
-            whole = self._pieces.inserted(src[i].tolist(), terms)
+            whole = self._tokens.inserted(src[i].tolist(), terms)
             if terms and len(whole) < self._most:
                 src[i] = np.array(whole, np.int32)
+
+
+TokenTerm = tuple[int, int, Sequence[int]]
+"""A term's first token, the one after its last, and the tokens of its translation."""
+
+
+@dataclass(frozen=True)
+class TermTokens:
+    """The control tokens of terms, as ids of a vocabulary."""
+
+    term: int
+    as_: int
+    end: int
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> "TermTokens | None":
+        """None where the vocabulary does not have them."""
+        ids = tokenizer.control_ids
+        return cls(ids[TERM], ids[AS], ids[TERM_END]) if ids.keys() >= {TERM, AS, TERM_END} else None
+
+    def inserted(self, ids: Sequence[int], terms: Iterable[TokenTerm]) -> list[int]:
+        """A source with its terms, which follow one another without overlaps."""
+        whole: list[int] = []
+        done = 0
+        for begin, end, target in terms:
+            whole += [*ids[done:begin], self.term, *ids[begin:end], self.as_, *target, self.end]
+            done = end
+        return [*whole, *ids[done:]]
+
+    def text_positions(self, ids: Sequence[int]) -> list[list[int]]:
+        """For each token of the source without its terms the positions that stand for it: its own and, in a
+        term, those of the translation.
+        """
+        positions: list[list[int]] = []
+        first: int | None = None
+        is_target = False
+        for i, token in enumerate(ids):
+            if token == self.term:
+                first = len(positions)
+            elif token == self.as_:
+                is_target = True
+            elif token == self.end:
+                first, is_target = None, False
+            elif not is_target:
+                positions.append([i])
+            elif first is not None:
+                for same in positions[first:]:
+                    same.append(i)
+        return positions
+
+
+def tokens_of_span(spans: Sequence[tuple[int, int]], begin: int, end: int) -> tuple[int, int]:
+    """First token with characters from `begin` to before `end`, and the token after the last one; `spans` are
+    the characters of each token. (0, 0) if there is none.
+    """
+    inside = [i for i, (first, last) in enumerate(spans) if last > begin and first < end]
+    return (inside[0], inside[-1] + 1) if inside else (0, 0)
 
 
 class GlossaryTerms:
@@ -76,7 +175,7 @@ class GlossaryTerms:
         self._glossary, self._tokenizer = glossary, tokenizer
         self._control = {*tokenizer.control_ids.values()}
 
-    def of_row(self, row: int, src: np.ndarray, tgt: np.ndarray, rng: np.random.Generator) -> list[PieceTerm]:
+    def of_row(self, row: int, src: np.ndarray, tgt: np.ndarray, rng: np.random.Generator) -> list[TokenTerm]:
         """The terms of a pair of piece ids."""
         source, target = (
             side.decode([i for i in ids.tolist() if i not in self._control])
@@ -89,9 +188,9 @@ class GlossaryTerms:
         first = len(src) - len(ids)  # number of control tokens before the text
         if ids != src[first:].tolist():
             return []  # the row has another segmentation
-        terms: list[PieceTerm] = []
+        terms: list[TokenTerm] = []
         for match in matches:
-            begin, end = pieces_of_span(spans, match.begin, match.end)
+            begin, end = tokens_of_span(spans, match.begin, match.end)
             if begin < end and (not terms or first + begin >= terms[-1][1]):
                 pieces = self._tokenizer.encode_src([match.targets[0]], num_threads=1)[0]
                 terms.append((first + begin, first + end, pieces))
@@ -131,7 +230,7 @@ class AlignedTerms:
                 continue
             self._forms.setdefault(self._stems(word), []).append(word)
 
-    def of_row(self, row: int, src: np.ndarray, tgt: np.ndarray, rng: np.random.Generator) -> list[PieceTerm]:
+    def of_row(self, row: int, src: np.ndarray, tgt: np.ndarray, rng: np.random.Generator) -> list[TokenTerm]:
         """Up to three terms of a pair of piece ids; none of a pair whose text was changed."""
         links = np.stack([self._links.src(row), self._links.tgt(row)], axis=1)
         if not (
@@ -204,3 +303,38 @@ def _pieces(word_of: np.ndarray, first: int, last: int) -> tuple[int, int]:
 
 def _is_word(text: str) -> bool:
     return any(map(str.isalpha, text))
+
+
+class TermsReport:
+    """Counts the terms in the pairs of all training corpora of their direction, for `inspect`."""
+
+    def __init__(self, glossary: Glossary, file: str) -> None:
+        self._glossary, self._file = glossary, file
+        self._in_sources: Counter[str] = Counter()
+        self._in_both: Counter[str] = Counter()
+        self._pairs = self._pairs_with_terms = 0
+
+    def add(self, row: int, pair: Pair) -> None:
+        self._pairs += 1
+        both = self._glossary.in_both(*pair)
+        self._pairs_with_terms += bool(both)
+        self._in_both.update({match.source for match in both})
+        self._in_sources.update({match.source for match in self._glossary.find(pair[0])})
+
+    def notes(self) -> list[str]:
+        """Sentences about the glossary."""
+        terms = [term.source for term in self._glossary.terms]
+        nowhere = [term for term in terms if not self._in_sources[term]]
+        one_side = [term for term in terms if self._in_sources[term] and not self._in_both[term]]
+        sentences = [
+            f"{self._file}: {len(terms):,} terms; {self._pairs_with_terms:,} of {self._pairs:,} "
+            "sampled training pairs have a term on both sides."
+        ]
+        for what, which in (
+            ("are in no source", nowhere),
+            ("are in sources, but their translations are in no target", one_side),
+        ):
+            if which:
+                shown = ", ".join(which[:_SHOWN]) + (" ..." if len(which) > _SHOWN else "")
+                sentences.append(f"{len(which):,} terms {what}: {shown}.")
+        return sentences

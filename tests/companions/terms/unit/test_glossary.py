@@ -2,8 +2,8 @@
 
 import pytest
 
+from transformer_mt.companions.terms.glossary import Glossary, Term, read_glossary
 from transformer_mt.errors import InputError
-from transformer_mt.terms.glossary import Glossary, Term, read_glossary
 
 TERMS = [
     ("house", ["Haus"]),

@@ -3,7 +3,7 @@
 import pytest
 
 from transformer_mt import Translator
-from transformer_mt.memories.translation_memory import TranslationMemory
+from transformer_mt.companions.terms.memory import TranslationMemory
 
 PAIRS = [("The dog sleeps in the garden.", "Im Garten schläft der Hund!"), ("A dog. A cat.", "Hund; Katze.")]
 MEMORY_OF_PAIRS = TranslationMemory(PAIRS, ("en", "de"))

@@ -3,11 +3,19 @@
 import pytest
 import torch
 
-from tests.helpers.table import BOS, EOS, History, every_sequence, search, table_model
+from tests.helpers.table import BOS, EOS, History, every_sequence, table_model
+from tests.helpers.table import search as beam_search
+from transformer_mt.companions.terms.constrained import Allotted
 from transformer_mt.search.hypothesis import LengthPenalty
 from transformer_mt.search.rules import MinLength
 
 PHRASES = [[[3]], [[2, 4]], [[4, 4], [3]], [[2, 3], [3, 2]], [[3, 3, 2]], [[2], [2, 3]]]
+
+
+def search(step, state, max_lengths, phrases=None, continuing=(), **settings):
+    """A beam search for translations that have the phrases of each sentence."""
+    selection = None if phrases is None else Allotted(phrases, settings["beam"], EOS, continuing)
+    return beam_search(step, state, max_lengths, selection=selection, **settings)
 
 
 def holds(tokens, phrases):

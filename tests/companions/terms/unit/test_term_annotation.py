@@ -1,10 +1,10 @@
-"""`data.terms`: terms of a glossary, or words that belong together, inside the sources of an epoch."""
+"""`data.changes: [terms]`: terms of a glossary, or aligned words, inside the sources of an epoch."""
 
 import numpy as np
 import pytest
 
+from transformer_mt.companions.terms.annotation import TermTokens, tokens_of_span
 from transformer_mt.config import Config
-from transformer_mt.data.vocabulary.term_pieces import TermPieces, pieces_of_span
 from transformer_mt.preparation import prepare
 
 ROWS = np.arange(300)
@@ -22,6 +22,7 @@ def prepared(tmp_path_factory):
 
         def prepared(file=True, share=0.999, bpe_dropout=0.0, **more):
             terms = {"share": share} | ({"file": str(folder / "terms.tsv")} if file else {})
+            changes = [{"terms": terms}] if share else []
             config = Config.model_validate(
                 {
                     "name": "terms",
@@ -31,7 +32,7 @@ def prepared(tmp_path_factory):
                         "train": {"toy": "train", "size": 2000},
                         "valid": {"toy": "valid", "size": 20},
                         "max_length": 100,
-                        "terms": terms,
+                        "changes": changes,
                         **more,
                     },
                     "tokenizer": {"vocab_size": 500, "bpe_dropout": bpe_dropout},
@@ -45,7 +46,7 @@ def prepared(tmp_path_factory):
 
 def terms_of(ids, tokenizer):
     """[(source words, target words)] of an annotated source, and the source without them."""
-    pieces, found, plain = TermPieces.of(tokenizer), [], []
+    pieces, found, plain = TermTokens.of(tokenizer), [], []
     state = None
     for i in ids:
         if i == pieces.term:
@@ -83,12 +84,12 @@ def test_lengths_are_those_of_the_rows(prepared):
     src, tgt = pairs.rows(1, ROWS)
     assert [len(ids) + 1 for ids in src] == lengths[0][ROWS].tolist()
     assert [len(ids) + 1 for ids in tgt] == lengths[1][ROWS].tolist()
-    assert any(TermPieces.of(data.tokenizer).term in ids for ids in src)
+    assert any(TermTokens.of(data.tokenizer).term in ids for ids in src)
 
 
 def test_a_share_of_the_pairs_has_terms_other_ones_in_each_epoch(prepared):
     _, data, pairs = prepared(file=False, share=0.3)
-    term = TermPieces.of(data.tokenizer).term
+    term = TermTokens.of(data.tokenizer).term
     has = [[term in ids for ids in pairs.rows(epoch, ROWS)[0]] for epoch in (0, 0, 1)]
     assert has[0] == has[1] != has[2]
     assert 0.2 < sum(has[0]) / len(ROWS) < 0.35
@@ -115,14 +116,14 @@ def test_over_long_sources_stay_as_they_are(prepared):
 
 def test_two_vocabularies_are_refused():
     with pytest.raises(
-        ValueError, match=r"tokenizer\.shared must be true with data\.terms\.share, but is false"
+        ValueError, match=r"tokenizer\.shared must be true with data\.changes: terms, but is false"
     ):
         Config.model_validate(
             {
                 "name": "terms",
                 "data": {
                     "source_lang": "en", "target_lang": "de", "train": {"toy": "train"},
-                    "valid": {"toy": "valid"}, "terms": {"share": 0.2},
+                    "valid": {"toy": "valid"}, "changes": ["terms"],
                 },
                 "tokenizer": {"shared": False},
             }
@@ -130,7 +131,7 @@ def test_two_vocabularies_are_refused():
 
 
 def test_attention_to_a_translation_belongs_to_the_words_of_its_term():
-    pieces = TermPieces(90, 91, 92)
+    pieces = TermTokens(90, 91, 92)
     ids = pieces.inserted([1, 2, 3, 4], [(1, 3, [7, 8])])
     assert ids == [1, 90, 2, 3, 91, 7, 8, 92, 4]
     assert pieces.text_positions(ids) == [[0], [2, 5, 6], [3, 5, 6], [8]]
@@ -139,9 +140,9 @@ def test_attention_to_a_translation_belongs_to_the_words_of_its_term():
 
 def test_pieces_of_a_span_are_those_with_its_characters():
     spans = [(0, 3), (3, 7), (7, 8)]
-    assert pieces_of_span(spans, 4, 7) == (1, 2)
-    assert pieces_of_span(spans, 2, 8) == (0, 3)
-    assert pieces_of_span(spans, 9, 12) == (0, 0)
+    assert tokens_of_span(spans, 4, 7) == (1, 2)
+    assert tokens_of_span(spans, 2, 8) == (0, 3)
+    assert tokens_of_span(spans, 9, 12) == (0, 0)
 
 
 def test_a_vocabulary_with_the_pieces_of_terms_is_another_one(prepared):
@@ -149,13 +150,4 @@ def test_a_vocabulary_with_the_pieces_of_terms_is_another_one(prepared):
     tagged = {"train": {"toy": "train", "size": 2000, "tag": "<news>"}}
     _, with_terms, _ = prepared(**tagged)
     _, without, _ = prepared(share=0.0, file=False, **tagged)
-    assert TermPieces.of(with_terms.tokenizer) is not None and TermPieces.of(without.tokenizer) is None
-
-
-def test_another_glossary_is_other_data(prepared, tmp_path):
-    file = tmp_path / "terms.tsv"
-    fingerprints = set()
-    for content in ("garden\tGarten\n", "bird\tVogel\n"):
-        file.write_text(content, encoding="utf-8")
-        fingerprints.add(prepared(terms={"file": str(file), "share": 0.5})[1].fingerprint)
-    assert len(fingerprints) == 2
+    assert TermTokens.of(with_terms.tokenizer) is not None and TermTokens.of(without.tokenizer) is None

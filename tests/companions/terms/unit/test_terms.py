@@ -8,14 +8,14 @@ import pytest
 from tests.conftest import TINY
 from tests.helpers.engines import TableEngine
 from transformer_mt import Translator
+from transformer_mt.companions.terms.annotation import AS, TERM, TERM_END, TermTokens, tokens_of_span
+from transformer_mt.companions.terms.glossary import Glossary, Term
+from transformer_mt.companions.terms.glossary_resource import GlossaryResource
 from transformer_mt.config import Config, TokenizerConfig
 from transformer_mt.corpora import toy
-from transformer_mt.data.vocabulary.term_pieces import TermPieces, pieces_of_span
 from transformer_mt.data.vocabulary.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.search.hypothesis import Hypothesis
-from transformer_mt.settings.corpus_keys import AS, TERM, TERM_END
-from transformer_mt.terms.glossary import Glossary, Term
 from transformer_mt.translation.alignment import align_segment
 from transformer_mt.translation.stages.call import Resources
 
@@ -26,6 +26,10 @@ def glossary(**terms):
     return Glossary(
         [Term(source, (target,) if target else ()) for source, target in terms.items()], ("en", "de")
     )
+
+
+def resource(**terms):
+    return GlossaryResource(glossary(**terms))
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +53,19 @@ class Watching(TableEngine):
 
 def translator_of(tokenizer, engine, terms):
     config = Config.model_validate({"name": "terms", **TINY})
-    return Translator(engine, tokenizer, config, resources=Resources(glossary=terms))
+    return Translator(
+        engine,
+        tokenizer,
+        config,
+        resources=Resources(by_name={"glossary": GlossaryResource(terms)} if terms else {}),
+    )
 
 
 def test_a_model_that_reads_terms_gets_them_in_the_source(reading_terms):
     engine = Watching(reading_terms, "Der Kater sieht das alte Haus.")
     translator = translator_of(reading_terms, engine, glossary(dog="Kater"))
     (result,) = translator.translate([SOURCE])
-    pieces = TermPieces.of(reading_terms)
+    pieces = TermTokens.of(reading_terms)
     (request,) = engine.requests
     plain, spans = reading_terms.spans_src(SOURCE)
     begin = next(i for i, (first, last) in enumerate(spans) if last > 4)
@@ -76,7 +85,7 @@ def test_a_source_that_would_be_over_long_is_not_lengthened(reading_terms):
     engine = Watching(reading_terms, "Hund")
     translator = translator_of(reading_terms, engine, glossary(dog="Kater " * 40))
     (result,) = translator.translate(["The dog sees a dog and a dog and a dog."])
-    assert TermPieces.of(reading_terms).term not in engine.requests[0].src
+    assert TermTokens.of(reading_terms).term not in engine.requests[0].src
     assert "missing_term" in result.flags
 
 
@@ -93,18 +102,18 @@ def test_a_candidate_with_the_terms_wins_and_a_missing_one_is_flagged(reading_te
 
 def test_a_term_is_written_within_the_positions_of_the_model(reading_terms):
     engine = Watching(reading_terms, "Der Hund sieht.")
-    engine.max_positions, engine.writes_phrases = 30, True
+    engine.max_positions, engine.selects = 30, True
     terms = glossary(dog="Kater", house="Gebäude")
     translator_of(reading_terms, engine, terms).translate(["The dog sees the old house and a dog " * 2])
     assert max(request.limit for request in engine.requests) == 30
-    assert any(request.phrases for request in engine.requests)
+    assert any(request.wanted for request in engine.requests)
 
 
 def test_attention_to_terms_belongs_to_the_words_of_the_source(reading_terms):
-    pieces = TermPieces.of(reading_terms)
+    pieces = TermTokens.of(reading_terms)
     plain, spans = reading_terms.spans_src("The dog sees.")
     target = reading_terms.encode_src(["Kater"])[0]
-    begin, end = pieces_of_span(spans, 4, 7)
+    begin, end = tokens_of_span(spans, 4, 7)
     src = pieces.inserted(plain, [(begin, end, target)])
     tgt = reading_terms.encode_tgt(["Der Kater sieht."])[0]
     attention = np.zeros((len(tgt), len(src)), np.float32)
@@ -125,35 +134,35 @@ def test_a_model_that_does_not_read_terms_is_made_to_write_them(tiny_run, search
     translator = Translator.load(tiny_run, device="cpu", decode=search)
     lines = [english for english, _ in toy.generate("test", 12)]
     terms = glossary(**{word: "Zebra" for line in lines for word in line.lower().strip(".").split()[2:3]})
-    results = translator.with_resources(glossary=terms).translate(lines)
+    results = translator.with_resources(glossary=GlossaryResource(terms)).translate(lines)
     assert all("Zebra" in result.translation for result in results)
     assert not any("missing_term" in result.flags for result in results)
     # Lines without terms, and the same lines without a glossary, are what they were.
     assert [r.translation for r in translator.translate(lines)] == [
         r.translation
-        for r in translator.with_resources(glossary=glossary(xylophone="Zebra")).translate(lines)
+        for r in translator.with_resources(glossary=resource(xylophone="Zebra")).translate(lines)
     ]
 
 
 def test_a_term_depends_on_its_line_alone(plain):
     terms = glossary(garden="Zebra", bird="Tiger")
     lines = [english for english, _ in toy.generate("test", 30)]
-    translator = plain.with_resources(glossary=terms)
+    translator = plain.with_resources(glossary=GlossaryResource(terms))
     together = [result.translation for result in translator.translate(lines)]
     assert together == [translator.translate([line])[0].translation for line in lines]
 
 
 def test_sampling_flags_what_it_misses(tiny_run):
     translator = Translator.load(tiny_run, device="cpu", decode={"search": "sample", "samples": 2})
-    (result,) = translator.with_resources(glossary=glossary(dog="Zebra")).translate(["The dog sleeps."])
+    (result,) = translator.with_resources(glossary=resource(dog="Zebra")).translate(["The dog sleeps."])
     assert "missing_term" in result.flags
 
 
 def test_another_direction_has_no_glossary(plain):
     terms = glossary(dog="Zebra")
-    other = plain.with_resources(glossary=Glossary(terms.terms, ("en", "fr")))
+    other = plain.with_resources(glossary=GlossaryResource(Glossary(terms.terms, ("en", "fr"))))
     lines = ["The dog sleeps."]
-    assert "Zebra" in plain.with_resources(glossary=terms).translate(lines)[0].translation
+    assert "Zebra" in plain.with_resources(glossary=GlossaryResource(terms)).translate(lines)[0].translation
     assert other.translate(lines) == plain.translate(lines)
 
 

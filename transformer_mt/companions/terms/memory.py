@@ -1,18 +1,29 @@
-"""Translations that were made before, read from a file and written as TMX."""
+"""Translation memories: the same text gets the same translation again; new ones are written as TMX."""
 
-from collections.abc import Iterable, Iterator
+import argparse
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from xml.sax.saxutils import escape, quoteattr
 
+from transformer_mt.cli.options.model_options import has_ranks
+from transformer_mt.cli.translating.request import TranslateRequest
 from transformer_mt.corpora.file import FileCorpus
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.text.lines import Pair, read_lines, without_compression
+from transformer_mt.translation.stages.call import Call, Resource
+from transformer_mt.translation.stages.stage import Stage
+from transformer_mt.translation.units import Segment, SourceLine
 
 
-class TranslationMemory:
+class TranslationMemory(Resource):
     """Pairs of texts. Of several translations of one text the last one counts."""
+
+    help = "earlier translations (.tmx, .tsv, ...): the same text gets the same translation again"
+    before = "unchanged"
 
     def __init__(self, pairs: Iterable[Pair], languages: tuple[str, str]) -> None:
         self.languages = languages
@@ -20,6 +31,13 @@ class TranslationMemory:
 
     def __len__(self) -> int:
         return len(self._targets)
+
+    @classmethod
+    def read(cls, file: str | Path, languages: tuple[str, str]) -> "TranslationMemory":
+        return read_memory(file, languages)
+
+    def stage(self, call: Call) -> Stage:
+        return FromMemory(self)
 
     def texts(self) -> Iterator[str]:
         """The texts and their translations."""
@@ -32,6 +50,33 @@ class TranslationMemory:
 
 def _key(text: str) -> str:
     return " ".join(text.split())
+
+
+FLAG = "memory"
+
+
+class FromMemory(Stage):
+    """Takes lines, and sentences of lines, from a memory. A line with a prefix is searched for."""
+
+    def __init__(self, memory: TranslationMemory) -> None:
+        self._memory = memory
+
+    def divide(self, line: SourceLine) -> None:
+        if line.prefix:
+            return
+        if line.before.strip() and self._memory.exact(line.source) is not None:
+            # The memory has this text with its bullet: keep the bullet in the segment.
+            line.before = line.before[: len(line.before) - len(line.before.lstrip())]
+            line.segments = [Segment(line.source.strip(), "")]
+        whole = line.source[len(line.before) : len(line.source) - len(line.after)].strip()
+        if (known := self._memory.exact(whole)) is not None:
+            line.segments = [Segment(whole, "", known=known, flag=FLAG)]
+        else:
+            line.segments = [self._remembered(segment) for segment in line.segments]
+
+    def _remembered(self, segment: Segment) -> Segment:
+        known = self._memory.exact(segment.text)
+        return segment if known is None else replace(segment, known=known, flag=FLAG)
 
 
 def read_memory(file: str | Path, languages: tuple[str, str]) -> TranslationMemory:
@@ -109,3 +154,38 @@ class TmxWriter:
             raise WorkError(f"{self._path}: could not be written: {problem.strerror}") from None
         finally:
             self._part.unlink(missing_ok=True)
+
+
+def add_memory_out(parser: argparse.ArgumentParser) -> None:
+    """The option of `translate`."""
+    parser.add_argument(
+        "--memory-out", metavar="FILE.tmx", help="also write the translations to a translation memory"
+    )
+
+
+def record_of(request: TranslateRequest) -> "MemoryOut | None":
+    """The hook `record_translations`: the memory that --memory-out names."""
+    return MemoryOut(file) if (file := request.others.get("memory_out")) else None
+
+
+@dataclass(frozen=True)
+class MemoryOut:
+    """The file of --memory-out."""
+
+    file: str
+
+    def check(self, request: TranslateRequest) -> None:
+        if not self.file.endswith(".tmx"):
+            raise InputError(f"--memory-out must end in .tmx, but is {self.file}")
+        if request.resume or has_ranks():
+            raise InputError(
+                "--memory-out requires one process for all lines: leave out --resume and torchrun"
+            )
+        for other in (request.input, request.output, *request.model.resources.values()):
+            if other and Path(other).resolve() == Path(self.file).resolve():
+                raise InputError(f"--memory-out must be a separate file, but {other} is used by this command")
+
+    @contextmanager
+    def open(self, languages: tuple[str, str]) -> Iterator[Callable[[str, str], None]]:
+        with TmxWriter(Path(self.file), languages) as memory:
+            yield memory.add

@@ -2,8 +2,8 @@
 
 import pytest
 
+from transformer_mt.companions.terms.memory import TranslationMemory, read_memory
 from transformer_mt.errors import InputError
-from transformer_mt.memories.translation_memory import TranslationMemory, read_memory
 
 PAIRS = [
     ("Press the green button.", "Drücken Sie die grüne Taste."),

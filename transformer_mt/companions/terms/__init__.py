@@ -1,0 +1,21 @@
+"""Terms and translation memories: what translations must have, or already are.
+
+In: a glossary or a memory beside the lines. Out: translations that follow it. Begin with `glossary.py`;
+`required_terms.py` is the stage of a translation, `constrained.py` its search, `annotation.py` the training.
+"""
+
+from transformer_mt.companion import Companion
+
+_HERE = "transformer_mt.companions.terms"
+companion = Companion(
+    kinds={
+        "change": {"terms": f"{_HERE}.annotation:TermAnnotation"},
+        "resource": {
+            "glossary": f"{_HERE}.glossary_resource:GlossaryResource",
+            "memory": f"{_HERE}.memory:TranslationMemory",
+        },
+        "selection": {"phrases": f"{_HERE}.constrained:select_phrases"},
+    },
+    options={"translate": f"{_HERE}.memory:add_memory_out"},
+    hooks={"record_translations": f"{_HERE}.memory:record_of"},
+)
