@@ -33,12 +33,12 @@ GROUP = "transformer_mt.companions"
 
 Kind = Literal[
     "attention_score", "position", "norm", "feed_forward", "residual", "loss", "optimizer", "schedule",
-    "change", "corpus", "stage", "resource", "selection", "rule", "metric", "logger", "preparation_engine",
-    "export_format",
+    "objective", "change", "corpus", "stage", "resource", "selection", "rule", "metric", "logger",
+    "preparation_engine", "export_format", "document_format",
 ]  # fmt: skip
 """Kinds of things that the YAML or an option names and a companion may bring."""
 Hook = Literal[
-    "open_model", "open_teacher", "after_training", "after_evaluation", "evaluate_text", "document_formats",
+    "open_model", "open_teacher", "after_training", "after_evaluation", "evaluate_text",
     "open_store", "prepared_data", "record_translations",
 ]  # fmt: skip
 Group = Literal["start", "train", "use", "research"]
@@ -79,7 +79,6 @@ class Companion:
     - after_training(run, is_asked): after `train`; with `is_asked` a command needs what it makes
     - after_evaluation(arguments, evaluation, tests): after the scores of `evaluate` (cli/evaluate.py)
     - evaluate_text(arguments, run, config): `evaluate` of a model that translates nothing (cli/evaluate.py)
-    - document_formats: files that `translate -i` reads, a DocumentFormats (text/file_formats.py)
     - record_translations(request) -> TranslationRecord | None: what `translate` also writes its lines to
       (cli/translating/request.py)
     - open_store(url) -> Store: prepared data at a URL (data/preparation/store.py)

@@ -56,6 +56,25 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "cosine": "transformer_mt.update.schedule:CosineDecay",
         "constant": "transformer_mt.update.schedule:ConstantRate",
     },
+    # In the order in which errors show them; the key of a corpus says its kind.
+    "corpus": {
+        "hub": "transformer_mt.corpora.hub:HubCorpus",
+        "source": "transformer_mt.corpora.line_files:FilesCorpus",
+        "file": "transformer_mt.corpora.file:FileCorpus",
+        "opus": "transformer_mt.corpora.opus:OpusCorpus",
+        "toy": "transformer_mt.corpora.toy:ToyCorpus",
+        "text": "transformer_mt.corpora.text:TextCorpus",
+        "imported": "transformer_mt.corpora.corpus:ImportedCorpus",
+        "sacrebleu": "transformer_mt.corpora.sacrebleu_sets:SacrebleuCorpus",
+        "from_train": "transformer_mt.corpora.held_out:FromTrainCorpus",
+    },
+    "objective": {
+        "translation": "transformer_mt.settings.objectives:Translation",
+        "denoise": "transformer_mt.data.changes.objectives:Denoising",
+        "masked_lm": "transformer_mt.settings.objectives:MaskedLanguageModel",
+        "causal_lm": "transformer_mt.settings.objectives:CausalLanguageModel",
+        "classification": "transformer_mt.settings.objectives:Classification",
+    },
     "metric": {
         "BLEU": "transformer_mt.evaluation.metrics:bleu",
         "chrF": "transformer_mt.evaluation.metrics:chrf",
@@ -111,6 +130,9 @@ KINDS: Mapping[Kind, KindFacts] = {
     "loss": KindFacts("train.loss", "train_config, settings", "transformer_mt.update.loss:Loss"),
     "optimizer": KindFacts("train.optimizer", "parameter_groups, lr", "torch.optim:Optimizer"),
     "schedule": KindFacts("train.schedule", "train_config", "transformer_mt.update.schedule:Schedule"),
+    "objective": KindFacts(
+        "objective (of a corpus)", "tokenizer, config", "transformer_mt.settings.objectives:TextObjective"
+    ),
     "corpus": KindFacts("data.train", "its keys", "transformer_mt.corpora.corpus:Corpus"),
     "change": KindFacts(
         "data.changes", "rows, config, tokenizer", "transformer_mt.data.changes.change:Change"
@@ -131,6 +153,9 @@ KINDS: Mapping[Kind, KindFacts] = {
     "logger": KindFacts("train.loggers", "folder, config, step", "transformer_mt.run.loggers:Logger"),
     "preparation_engine": KindFacts("data.preparation.engine", ""),
     "export_format": KindFacts("to", "command_arguments"),
+    "document_format": KindFacts(
+        "translate --format", "", "transformer_mt.text.file_formats:DocumentFormats"
+    ),
 }
 
 
@@ -150,7 +175,7 @@ def register(kind: Kind, name: str, part: Callable[..., Any], origin: str = "") 
         raise InputError(f"a part must be of a kind ({', '.join(get_args(Kind))}), but is of {kind!r}{hint}")
     if name in OURS.get(kind, {}) or name in brought(kind):
         raise InputError(f"there is a {_in_words(kind)} {name} already; register yours under another name")
-    if not callable(part):
+    if not callable(part) and kind != "document_format":
         raise InputError(f"the {_in_words(kind)} {name} must be a class, but is {part!r}")
     _REGISTERED.setdefault(kind, {})[name] = part, origin or _place_of(part)
 

@@ -244,7 +244,7 @@ def usage_of(config: Config, folder: str) -> str:
     folder = shlex.quote(folder)
     if config.data.directions:
         return f'translate {folder} "..."'
-    if "classification" in config.data.objectives:
+    if config.data.trains_labels:
         return f'transformer-mt classify {folder} "..."'
     if config.model.kind == "encoder":
         return f'transformer-mt fill {folder} "... [MASK] ..."'

@@ -68,9 +68,12 @@ UNUSED = {
 }
 # A hook, or an option, which other commands ask for: noted in one line, and passed over.
 NOTED = {
-    "hook": (ENTRY.format(brings="hooks={'open_model': 'odd_parts:f', 'document_formats': 'odd_parts:f'}"),
+    "hook": (ENTRY.format(brings="hooks={'open_model': 'odd_parts:f'}"),
              "def f(*given): return given.nothing\n", "('translate', 'gone', 'x')"),
-    "no hook": (ENTRY.format(brings="hooks={'document_formats': 'odd_parts:f'}"), "", "('translate', 'gone', 'x')"),
+    "no formats": (ENTRY.format(brings="kinds={'document_format': {'odd': 'odd_parts:f'}}"), "",
+                   "('translate', 'gone', 'x')"),
+    "other formats": (ENTRY.format(brings="kinds={'document_format': {'odd': 'odd_parts:f'}}"), "def f(): pass\n",
+                      "('translate', 'gone', 'x')"),
     "option": (ENTRY.format(brings="options={'translate': 'odd_parts:f'}"),
                "def f(parser): parser.add_argument('--beam')\n", "('translate', 'gone', 'x')"),
 }  # fmt: skip

@@ -20,7 +20,11 @@ CONFIG = {  # a part of each kind that a YAML can name
     **TINY,
     "data": {
         **TINY["data"],
-        "train": [TINY["data"]["train"], {"numbers": 200}],
+        "train": [
+            TINY["data"]["train"],
+            {"numbers": 200},
+            {"toy": "train", "size": 100, "language": "de", "objective": "reverse"},
+        ],
         "changes": [{"swap": {"share": 0.5}}],
     },
     "model": {

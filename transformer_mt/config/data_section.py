@@ -10,15 +10,8 @@ from transformer_mt.corpora.corpus import Corpus, Languages
 from transformer_mt.corpora.corpus_kinds import EvaluationCorpus, TrainingCorpus, kind_of
 from transformer_mt.corpora.held_out import AnySet
 from transformer_mt.corpora.hub import HubCorpus
-from transformer_mt.settings.corpus_keys import (
-    BY_KIND,
-    MASK,
-    OF_TEXT,
-    FilterConfig,
-    Language,
-    Objective,
-    label_piece,
-)
+from transformer_mt.settings.corpus_keys import FilterConfig, Language, label_piece
+from transformer_mt.settings.objectives import objective_class, objectives_of
 from transformer_mt.settings.part import PartName, PartOf
 from transformer_mt.settings.section import (
     Changeable,
@@ -218,7 +211,8 @@ class DataConfig(Section):
             return data
 
         def complete(corpus: Any) -> Any:
-            is_text = isinstance(corpus, dict) and corpus.get("objective") in OF_TEXT
+            objective = corpus.get("objective") if isinstance(corpus, dict) else None
+            is_text = isinstance(objective, str) and objective_class(objective).of_text
             return {"language": language} | corpus if is_text else corpus
 
         data = {"source_lang": language, "target_lang": language} | data
@@ -300,16 +294,18 @@ class DataConfig(Section):
         kind = config.model.kind
         separate = [corpus for corpus in (*self.valid_sets, *self.test) if not corpus.is_held_out]
         sets = [*self.entries, *separate]
-        if wrong := next((corpus for corpus in sets if corpus.objective not in BY_KIND[kind]), None):
+        if wrong := next(
+            (corpus for corpus in sets if kind not in objective_class(corpus.objective).model_kinds), None
+        ):
             yield (
-                f"objective must be {' or '.join(BY_KIND[kind])} with model.kind: {kind}, but "
+                f"objective must be {' or '.join(objectives_of(kind))} with model.kind: {kind}, but "
                 f"{wrong.title} has {wrong.objective}"
             )
         if kind in ("encoder", "decoder"):
             yield from self._of_half(config, kind, sets)
-        if self.augment.is_on and "classification" in self.objectives:
+        if self.augment.is_on and self.trains_labels:
             yield "data.augment must be left out with objective: classification"
-        if ("classification" in self.objectives) != bool(self.labels):
+        if self.trains_labels != bool(self.labels):
             yield "data.labels must be the labels of corpora with objective: classification"
 
     def _of_half(self, config: Any, kind: str, sets: Sequence[Any]) -> Iterator[Conflict]:
@@ -397,32 +393,46 @@ class DataConfig(Section):
     @property
     def languages_used(self) -> list[str]:
         """The languages of the training corpora, in order."""
-        others = [self.languages_of(entry)[:1] for entry in self.entries if entry.objective != "translation"]
+        others = [
+            self.languages_of(entry)[:1]
+            for entry in self.entries
+            if not objective_class(entry.objective).translates
+        ]
         return list(dict.fromkeys(code for codes in (*self.directions, *others) for code in codes))
 
     @property
     def targets(self) -> list[str]:
         """The languages that the training corpora teach to write, in order."""
-        texts = [entry.language for entry in self.entries if entry.objective in ("denoise", "causal_lm")]
+        texts = [
+            entry.language for entry in self.entries
+            if entry.is_text and "encoder" not in objective_class(entry.objective).model_kinds
+        ]  # fmt: skip
         return list(dict.fromkeys([*(target for _, target in self.directions), *filter(None, texts)]))
 
-    def objective_of(self, corpus: AnySet) -> Objective:
+    def objective_of(self, corpus: AnySet) -> PartName:
         """The objective of a corpus; a set held out of the training corpora has the main one."""
         return self.main_objective if corpus.is_held_out else corpus.objective
 
     @property
-    def main_objective(self) -> Objective:
+    def main_objective(self) -> PartName:
         """The objective that the model is trained for: of pairs, or the first where all is plain text."""
-        paired = (objective for objective in self.objectives if objective not in OF_TEXT)
+        paired = (objective for objective in self.objectives if not objective_class(objective).of_text)
         return next(paired, self.objectives[0])
 
     @property
     def translates(self) -> bool:
         """True if a validation set is translated."""
-        return any(self.objective_of(corpus) == "translation" for corpus in self.valid_sets)
+        return any(self.translates_set(corpus) for corpus in self.valid_sets)
+
+    def translates_set(self, corpus: AnySet) -> bool:
+        return objective_class(self.objective_of(corpus)).translates
 
     @property
-    def objectives(self) -> list[Objective]:
+    def trains_labels(self) -> bool:
+        return any(objective_class(objective).has_labels for objective in self.objectives)
+
+    @property
+    def objectives(self) -> list[PartName]:
         """The objectives of the training corpora, in order."""
         return list(dict.fromkeys(entry.objective for entry in self.entries))
 
@@ -478,7 +488,9 @@ class DataConfig(Section):
             for corpus in corpora
             for piece in (*self.pieces_before(corpus), self.target_piece(self.languages_of(corpus)))
         ]
-        hidden = [MASK] if {"denoise", "masked_lm"} & {*self.objectives} else []
+        hidden = [
+            token for objective in self.objectives for token in objective_class(objective).control_tokens
+        ]
         others = [*hidden, *self.pieces_inside, *map(label_piece, self.all_labels)]
         return list(dict.fromkeys([*filter(None, pieces), *others]))
 

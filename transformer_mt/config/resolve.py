@@ -17,6 +17,7 @@ from transformer_mt.config.root import Config
 from transformer_mt.config.train_section import TrainConfig
 from transformer_mt.errors import InputError
 from transformer_mt.parts import names_of
+from transformer_mt.settings.objectives import objective_class
 from transformer_mt.settings.part import PartName, origins, part_title, parts_named
 from transformer_mt.settings.section import Mark
 from transformer_mt.text.languages import is_natural
@@ -203,7 +204,7 @@ def with_loss_monitored(config: Config) -> Config:
     if config.train.monitor == TrainConfig().monitor:
         return changed(config, "train", monitor=PartName("loss"))
     data = config.data
-    has_labels = any(data.objective_of(corpus) == "classification" for corpus in data.valid_sets)
+    has_labels = any(objective_class(data.objective_of(corpus)).has_labels for corpus in data.valid_sets)
     may = ("loss", "exact match") if has_labels else ("loss",)
     if config.train.monitor not in may:
         raise InputError(

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from transformer_mt.config.evaluate_section import metric_name
+from transformer_mt.settings.objectives import objective_class
 from transformer_mt.settings.part import PartName, PartOf
 from transformer_mt.settings.section import (
     AutoOrBool,
@@ -68,7 +69,7 @@ class GuidedAlignmentConfig(Section):
         return self.layer if self.weight else None
 
     def conflicts_with(self, config: Any) -> Iterator[Conflict]:
-        corpora = sum(entry.objective == "translation" for entry in config.data.entries)
+        corpora = sum(objective_class(entry.objective).translates for entry in config.data.entries)
         if self.files and not needs_links(config):
             yield "train.guided_alignment.file must be left out where nothing uses alignments"
         if self.files and len(self.files) != corpora:

@@ -3,13 +3,15 @@
 import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import Field
 
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing, sample_digest
-from transformer_mt.settings.corpus_keys import OF_TEXT, FilterConfig, Language, Objective
+from transformer_mt.settings.corpus_keys import FilterConfig, Language
+from transformer_mt.settings.objectives import TRANSLATION, objective_class
+from transformer_mt.settings.part import PartName, PartOf
 from transformer_mt.settings.section import Conflict, Section, pattern
 from transformer_mt.text.lines import Pair
 
@@ -36,6 +38,8 @@ class Corpus(Section):
     """
     EXAMPLE: ClassVar[str] = ""
     """How the YAML names such a corpus, for error messages."""
+    may_train: ClassVar[bool] = True
+    """False for validation and test sets alone."""
     is_held_out: ClassVar[bool] = False
     """True if the set is made of the training corpora."""
 
@@ -57,7 +61,7 @@ class Corpus(Section):
     """Target language and default column, if not `data.target_lang`."""
     reverse: bool = False
     """Swap the sides: what is stored as source is the target. The languages are named as they are stored."""
-    objective: Objective = "translation"
+    objective: Annotated[PartName, PartOf("objective")] = TRANSLATION
     """The training objective; denoise, masked_lm and causal_lm use plain text, the side in `language`."""
     language: Language | None = None
     """The language of plain text."""
@@ -73,13 +77,14 @@ class Corpus(Section):
             yield f"a corpus with objective: {self.objective} must have the key language"
         if not self.is_text and self.language is not None:
             yield (
-                f"language must be left out unless objective is {', '.join(OF_TEXT)}, but is {self.language}"
+                f"language must be left out with objective: {self.objective}, which is not for plain text, "
+                f"but is {self.language}"
             )
 
     @property
     def is_text(self) -> bool:
         """True if the corpus is used as plain text, not as pairs."""
-        return self.objective in OF_TEXT
+        return objective_class(self.objective).of_text
 
     def describe(self) -> str:
         """The corpus in a few words."""
@@ -154,7 +159,7 @@ class Corpus(Section):
 
     def directions(self, languages: Languages) -> list[Languages]:
         """Source and target language of what it teaches to translate. `languages` are those of the config."""
-        return [self.direction(languages)] if self.objective == "translation" else []
+        return [self.direction(languages)] if objective_class(self.objective).translates else []
 
     def read(self, languages: Languages, may_be_empty: bool = False) -> Iterator[Pair]:
         """(source, target) pairs of the corpus, each text of plain text twice. InputError says what is wrong
@@ -187,7 +192,7 @@ class Corpus(Section):
 
     def as_translations(self) -> "Corpus":
         """The corpus of the pairs that plain text is a side of."""
-        return self.model_copy(update={"language": None, "objective": "translation"})
+        return self.model_copy(update={"language": None, "objective": TRANSLATION})
 
     def _location(self) -> str:
         return self.describe()
@@ -224,3 +229,32 @@ def by_source(pairs: Iterable[Pair]) -> Iterator[EvaluationSentence]:
 def not_blank(targets: list[str]) -> tuple[str, ...]:
     """The references that are not blank; the first if all are."""
     return tuple(filter(str.strip, targets)) or tuple(targets[:1])
+
+
+class ImportedCorpus(Corpus):
+    """The corpora of an imported model. The import writes it into the config: do not write it yourself."""
+
+    KEYS: ClassVar[tuple[str, ...]] = ("imported",)
+    EXAMPLE: ClassVar[str] = ""  # users do not write this kind
+
+    imported: str
+    """The model's name, as given."""
+    languages: list[Language] | None = None
+    """Languages that it translates between, in all directions."""
+
+    def describe(self) -> str:
+        return f"the corpora of {self.imported}"
+
+    def directions(self, languages: Languages) -> list[Languages]:
+        if self.is_text:
+            return []
+        return [self.direction(languages), *itertools.permutations(self.languages or (), 2)]
+
+    @property
+    def is_public(self) -> bool:
+        return True
+
+    def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
+        raise InputError(
+            f"{self.describe()} must be replaced by your own sentence pairs, as they are not stored"
+        )

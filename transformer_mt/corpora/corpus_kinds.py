@@ -1,10 +1,8 @@
-"""The kinds of corpora: a new one is a file like its neighbours and a line here. A companion's is imported
-when a config names it: its module may import any other of ours.
+"""The kinds of corpora as the YAML has them: which class a corpus is, by its keys. Ours are registered in
+parts.py; a companion's is imported when a config names it: its module may import any other of ours.
 """
 
-from collections.abc import Iterator
-from itertools import permutations
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Union
+from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import (
     ConfigDict,
@@ -18,63 +16,18 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from transformer_mt.companion import checked_class
-from transformer_mt.corpora.corpus import Corpus, Languages
-from transformer_mt.corpora.file import FileCorpus
-from transformer_mt.corpora.held_out import AnySet, FromTrainCorpus
+from transformer_mt.corpora.corpus import Corpus
+from transformer_mt.corpora.held_out import AnySet
 from transformer_mt.corpora.hub import HubCorpus
-from transformer_mt.corpora.line_files import FilesCorpus
-from transformer_mt.corpora.opus import OpusCorpus
-from transformer_mt.corpora.sacrebleu_sets import SacrebleuCorpus
-from transformer_mt.corpora.text import TextCorpus
-from transformer_mt.corpora.toy import ToyCorpus
-from transformer_mt.errors import InputError
 from transformer_mt.parts import load_part, names_of
-from transformer_mt.settings.corpus_keys import Language
 from transformer_mt.settings.section import OF_RUN
-from transformer_mt.text.lines import Pair
 
-
-class ImportedCorpus(Corpus):
-    """The corpora of an imported model. The import writes it into the config: do not write it yourself."""
-
-    KEYS: ClassVar[tuple[str, ...]] = ("imported",)
-    EXAMPLE: ClassVar[str] = ""  # users do not write this kind
-
-    imported: str
-    """The model's name, as given."""
-    languages: list[Language] | None = None
-    """Languages that it translates between, in all directions."""
-
-    def describe(self) -> str:
-        return f"the corpora of {self.imported}"
-
-    def directions(self, languages: Languages) -> list[Languages]:
-        if self.is_text:
-            return []
-        return [self.direction(languages), *permutations(self.languages or (), 2)]
-
-    @property
-    def is_public(self) -> bool:
-        return True
-
-    def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
-        raise InputError(
-            f"{self.describe()} must be replaced by your own sentence pairs, as they are not stored"
-        )
-
-
-TRAINING: tuple[type[Corpus], ...] = (
-    HubCorpus,
-    FilesCorpus,
-    FileCorpus,
-    OpusCorpus,
-    ToyCorpus,
-    TextCorpus,
-    ImportedCorpus,
+SETS: tuple[type[AnySet], ...] = tuple(load_part("corpus", name) for name in names_of("corpus")[0])
+"""Our kinds."""
+TRAINING: tuple[type[Corpus], ...] = tuple(
+    kind for kind in SETS if issubclass(kind, Corpus) and kind.may_train
 )
-"""Kinds of training, validation and test sets."""
-SETS: tuple[type[AnySet], ...] = (*TRAINING, SacrebleuCorpus, FromTrainCorpus)
-"""Kinds of validation and test sets."""
+"""Those that training corpora can be of."""
 BROUGHT = "a companion's corpus"
 """Stands for the kinds that companions bring."""
 CORPUS_TAGS = (*(kind.__name__ for kind in SETS), BROUGHT)

@@ -15,7 +15,8 @@ from pydantic import Field
 
 from transformer_mt.corpora.corpus import Corpus, EvaluationSentence, Languages
 from transformer_mt.errors import InputError
-from transformer_mt.settings.corpus_keys import Objective
+from transformer_mt.settings.objectives import TRANSLATION
+from transformer_mt.settings.part import PartName
 from transformer_mt.settings.section import Positive, Section
 from transformer_mt.text.hashes import splitmix64
 from transformer_mt.text.lines import Pair
@@ -66,7 +67,7 @@ class FromTrainCorpus(Section):
     reverse: ClassVar[bool] = False
     weight: ClassVar[float] = 1.0
     several_references: ClassVar[bool] = False
-    objective: ClassVar[Objective] = "translation"
+    objective: ClassVar[PartName] = TRANSLATION
     language: ClassVar[str | None] = None
     title: ClassVar[str] = "held out"
 

@@ -18,6 +18,7 @@ class SacrebleuCorpus(Corpus):
 
     KEYS: ClassVar[tuple[str, ...]] = ("sacrebleu",)
     EXAMPLE: ClassVar[str] = "{sacrebleu: ...}"
+    may_train: ClassVar[bool] = False
 
     sacrebleu: str = Field(min_length=1)
     """Its name: `wmt14`, `wmt20`, `iwslt17`; `sacrebleu --list` shows all. The languages choose the pair."""

@@ -23,7 +23,7 @@ class TextCorpus(Corpus):
     def conflicts(self) -> Iterator[Conflict]:
         yield from super().conflicts()
         if not self.is_text:
-            yield f"objective must be denoise, masked_lm or causal_lm with text, but is {self.objective}"
+            yield f"objective must be one for plain text, such as denoise, with text, but is {self.objective}"
         if Path(without_compression(self.text)).suffix.lower() in _OTHER_FORMATS:
             yield (
                 f"text must be a file of lines, but is {self.text}; for a column of text use file "

@@ -30,6 +30,7 @@ from transformer_mt.run.loggers import check_loggers
 from transformer_mt.run.validation import validation_metrics
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.settings.corpus_keys import check_language
+from transformer_mt.settings.objectives import objective_class
 from transformer_mt.settings.part import parts_named
 from transformer_mt.text.lines import Pair
 from transformer_mt.translation.planner import can_translate
@@ -104,8 +105,12 @@ def _check_sets(config: Config) -> None:
         )
     data = config.data
     monitor, chosen = config.train.monitor, config.train.monitor_set
-    deciding = {data.objective_of(corpus) for corpus in data.valid_sets if chosen in ("mean", corpus.title)}
-    has_no_score = not deciding & {"translation", "classification"}
+    deciding = [
+        objective_class(data.objective_of(corpus))
+        for corpus in data.valid_sets
+        if chosen in ("mean", corpus.title)
+    ]
+    has_no_score = not any(objective.translates or objective.has_labels for objective in deciding)
     if has_no_score and (monitor == "exact match" or (data.translates and monitor != "loss")):
         raise InputError(
             f"train.monitor must be loss, but is {monitor}: the deciding validation set ({chosen}) has no "
@@ -113,7 +118,7 @@ def _check_sets(config: Config) -> None:
         )
     for corpus in data.valid_sets:
         languages = data.languages_of(corpus)
-        if data.objective_of(corpus) != "translation":
+        if not data.translates_set(corpus):
             continue
         if not corpus.is_held_out and not can_translate(data.directions, data.has_language_pieces, languages):
             known = ", ".join(f"{source} to {target}" for source, target in data.directions)
@@ -229,7 +234,7 @@ def _has_unknown(train: EncodedPairs) -> bool:
 
 def _pairs_of(entry: Corpus, settings: DataConfig) -> list[Pair]:
     """The first pairs of a corpus; none for classification, or if the corpus cannot be read."""
-    if entry.objective == "classification":
+    if objective_class(entry.objective).has_labels:
         return []
     with suppress(InputError):  # the data come from the cache, and the corpus is out of reach now
         return list(islice(training_pairs(entry, settings), _ROWS))

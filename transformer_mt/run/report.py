@@ -24,14 +24,8 @@ from transformer_mt.files import write_text
 from transformer_mt.markdown import table
 from transformer_mt.messages import say
 from transformer_mt.run_folder import RunFolder, facts_of
+from transformer_mt.settings.objectives import objective_class
 from transformer_mt.version import __version__
-
-_NAMES = {
-    "denoise": "denoising",
-    "masked_lm": "masked language modelling",
-    "causal_lm": "language modelling",
-    "classification": "classification",
-}
 
 
 def write_report(folder: RunFolder, config: Config) -> None:
@@ -87,7 +81,7 @@ def report(
     """
     names = ", ".join(entry.title for entry in config.data.entries)
     learned = [f"{source} to {target}" for source, target in config.data.directions]
-    learned += [_NAMES[objective] for objective in config.data.objectives if objective != "translation"]
+    learned += [kind.title for kind in map(objective_class, config.data.objectives) if not kind.translates]
     parts = [f"# {config.name}", f"{names}: {', '.join(learned)}.", facts_table(config, entries), picture]
     parts += [
         f"## Test\n\n{tests_table(tests)}" if tests else "",

@@ -35,6 +35,7 @@ from transformer_mt.run.progress import is_better
 from transformer_mt.run.report import write_report
 from transformer_mt.run.run import Run
 from transformer_mt.run_folder import usage_of
+from transformer_mt.settings.objectives import objective_class
 from transformer_mt.translation.result import Options, Translation
 from transformer_mt.translator import Translator
 from transformer_mt.update.adaptation import averaged, is_partial, whole
@@ -107,10 +108,10 @@ def validate(
     of_sets: list[SetScores] = []
     samples: list[list[tuple[str, str, str]]] = []
     for valid in data.valid:
-        if valid.objective != "translation":
+        if not objective_class(valid.objective).translates:
             loss = _loss(model, valid, data, config, device, ranks, micro_batch_tokens)
             labelled: list[Score] = []
-            if valid.objective == "classification":
+            if objective_class(valid.objective).has_labels:
                 metrics = build_metrics(config.evaluate, config.data.target_lang, _OF_LABELS)
                 labelled = _label_scores(model, valid, data, config, metrics)
             of_sets.append(SetScores(valid.name, loss, labelled))
@@ -424,7 +425,7 @@ def _calibrate(run: Run) -> None:
     """Calibrate the confidence of the model in the run's folder."""
     if run.folder.calibration_file.exists():  # the published model did not change and is calibrated
         return
-    translated = [valid for valid in run.data.valid if valid.objective == "translation"]
+    translated = [valid for valid in run.data.valid if objective_class(valid.objective).translates]
     if not translated:
         return
     translator = Translator.load(run.folder.path, str(run.device))

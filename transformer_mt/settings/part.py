@@ -17,7 +17,7 @@ from transformer_mt.parts import names_of, origin_of
 from transformer_mt.settings.section import OF_RUN
 
 _ONLY_TRAINING: tuple[Kind, ...] = (
-    "loss", "optimizer", "schedule", "change", "metric", "logger", "preparation_engine",
+    "objective", "loss", "optimizer", "schedule", "change", "metric", "logger", "preparation_engine",
 )  # fmt: skip
 """Kinds that translation does not need."""
 

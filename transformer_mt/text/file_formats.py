@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from transformer_mt.companion import hooks, shown
-from transformer_mt.errors import InputError, Setting
+from transformer_mt.companion import shown
+from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.messages import say_once
+from transformer_mt.parts import load_part, names_of
 from transformer_mt.text.languages import TWO_LETTERS, base_code
 
 _OF_LINES = frozenset({"", ".txt", ".text", ".src", ".trg", ".tgt", ".ref", ".hyp", ".in", ".out", ".tok"})
@@ -37,13 +38,16 @@ class DocumentFormats:
 def brought_formats() -> list[DocumentFormats]:
     """The formats of documents that companions read."""
     known = []
-    for formats in hooks("document_formats"):
+    for name in names_of("document_format")[1]:
+        try:
+            formats = load_part("document_format", name)
+        except WorkError as error:
+            say_once(f"note: {error}")
+            continue
         if isinstance(formats, DocumentFormats):
             known.append(formats)
         else:
-            say_once(
-                f"note: formats of documents must be a DocumentFormats, but a companion has {shown(formats)}"
-            )
+            say_once(f"note: the document format {name} must be a DocumentFormats, but is {shown(formats)}")
     return known
 
 

@@ -15,7 +15,7 @@ from transformer_mt.config.load import load_config, load_yaml
 from transformer_mt.corpora.hub import HubCorpus
 from transformer_mt.corpora.line_files import FilesCorpus
 from transformer_mt.errors import InputError
-from transformer_mt.settings.corpus_keys import OF_TEXT
+from transformer_mt.settings.objectives import objective_class
 
 SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
 SWEEPS = [path for path in SHIPPED if "\nvariants:" in path.read_text(encoding="utf-8")]
@@ -231,7 +231,7 @@ def test_a_shown_config_reads_back_the_same(path, comments, tmp_path):
     shown = tmp_path / "shown.yaml"
     objective = load_config(path).data.main_objective
     kind = "" if objective == "translation" else f", objective: {objective}"
-    kind += ", language: en" if objective in OF_TEXT else ""
+    kind += ", language: en" if objective_class(objective).of_text else ""
     overrides = [f"data.train={{source: 'a: b, #c', target: 'true'{kind}}}"]
     shown.write_text(dump_config(load_config(path, overrides), comments), encoding="utf-8")
     assert load_config(shown) == load_config(path, overrides)

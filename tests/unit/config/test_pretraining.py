@@ -39,11 +39,11 @@ def test_one_language_is_written_once(write_config):
 REFUSED = [
     (
         {"text": "news.en.gz", "objective": "translation"},
-        "objective must be denoise, masked_lm or causal_lm with text, but is translation",
+        "objective must be one for plain text, such as denoise, with text, but is translation",
     ),
     ({**TEXT, "text": "a.tsv"}, r"text must be a file of lines, but is a\.tsv; .* use file instead"),
     ({"text": "a.txt", "objective": "denoise"}, "with objective: denoise must have the key language"),
-    ({**PAIRS, "language": "en"}, "language must be left out unless objective is denoise, masked_lm, causa"),
+    ({**PAIRS, "language": "en"}, "language must be left out with objective: translation, which is not for"),
     ({**TEXT, "objective": "denoising"}, "did you mean 'denoise'"),
 ]
 REFUSED_MODELS = [

@@ -8,6 +8,6 @@ from transformer_mt.companion import Companion
 
 _HERE = "transformer_mt.companions.documents"
 companion = Companion(
-    hooks={"document_formats": f"{_HERE}.formats:DOCUMENT_FORMATS"},
+    kinds={"document_format": {"documents": f"{_HERE}.formats:DOCUMENT_FORMATS"}},
     options={"translate": f"{_HERE}.translate_file:add_options"},
 )

@@ -299,7 +299,7 @@ def _compared(search: Tuning, runs: Mapping[str, list[RunFolder]]) -> Comparison
         return None
     tests = []
     for number, corpus in enumerate(data.valid_sets):
-        if data.objective_of(corpus) == "translation":
+        if data.translates_set(corpus):
             sentences = list(read_set(corpus, data.languages, runs["config"][0].path, "valid"))
             chosen, languages = evenly_spaced(sentences, train.validate_sentences), data.languages_of(corpus)
             tests.append(EvaluationSet(f"valid-{number}", corpus.describe(), chosen, corpus.tag, languages))

@@ -8,7 +8,7 @@ import torch
 from transformer_mt.companions.language_models.loaded_model import TextModel
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK
 from transformer_mt.errors import InputError
-from transformer_mt.settings.corpus_keys import MASK
+from transformer_mt.settings.objectives import MASK
 
 _MARK = re.compile(r"\[MASK\]|<mask>")
 

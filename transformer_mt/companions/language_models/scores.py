@@ -26,7 +26,7 @@ from transformer_mt.evaluation.metrics import Score
 from transformer_mt.evaluation.set_evaluation import SeenShare, SystemRecord
 from transformer_mt.files import to_json, write_text
 from transformer_mt.run_folder import RunFolder
-from transformer_mt.settings.corpus_keys import Objective
+from transformer_mt.settings.part import PartName
 from transformer_mt.text.lines import Pair
 from transformer_mt.version import RESULTS
 
@@ -89,7 +89,7 @@ def save_scores(run: RunFolder, test: EvaluationSet, seen: SeenShare, scores: Se
 
 
 @torch.inference_mode()
-def _predicted(loaded: TextModel, texts: EncodedPairs, objective: Objective) -> tuple[float, int, int]:
+def _predicted(loaded: TextModel, texts: EncodedPairs, objective: PartName) -> tuple[float, int, int]:
     """The negative log-likelihood of all predicted tokens, how many are right, and their number."""
     nll, right, pieces = 0.0, 0, 0
     alone = loaded.config.data.masked_lm.model_copy(update={"next_sentence": False})

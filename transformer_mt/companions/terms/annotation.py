@@ -20,6 +20,7 @@ from transformer_mt.data.changes.change import ChangeOfSome, uniforms
 from transformer_mt.data.preparation.training_links import PieceWords
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
+from transformer_mt.settings.objectives import objective_class
 from transformer_mt.settings.section import Location, Section
 from transformer_mt.text.lines import Pair
 
@@ -64,7 +65,7 @@ class TermAnnotation(ChangeOfSome):
             self._terms = AlignedTerms(self.pairs, self.links, tokenizer, data.target_lang)
         self._seed, self._most = config.seed, data.max_length
         has_terms = [
-            corpus.objective == "translation"
+            objective_class(corpus.objective).translates
             and (settings.file is None or data.languages_of(corpus) == data.languages)
             for _, corpus in self.corpora
         ]
@@ -83,7 +84,7 @@ class TermAnnotation(ChangeOfSome):
     def conflicts(cls, config: Config, settings: Any = None) -> Iterator[str]:
         if not (config.tokenizer.shared or config.init_from):
             yield "tokenizer.shared must be true with data.changes: terms, but is false"
-        if "translation" not in config.data.objectives:
+        if not config.data.directions:
             yield "data.changes must be without terms if no training corpus has translations"
 
     @classmethod

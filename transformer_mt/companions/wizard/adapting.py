@@ -9,7 +9,7 @@ from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.dump import flow
 from transformer_mt.config.load import load_config
 from transformer_mt.config.resolve import with_parent
-from transformer_mt.corpora.corpus_kinds import ImportedCorpus
+from transformer_mt.corpora.corpus import ImportedCorpus
 from transformer_mt.corpora.file import FileCorpus
 from transformer_mt.corpora.toy import ToyCorpus
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer

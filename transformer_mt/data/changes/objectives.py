@@ -10,12 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from transformer_mt.companion import shown
 from transformer_mt.config import Config
-from transformer_mt.config.data_section import NEXT, DenoiseConfig
+from transformer_mt.config.build_part import parts_of
+from transformer_mt.config.data_section import NEXT
 from transformer_mt.data.batches.batch import Batch, Lengths, Rows, Sides, make_encoder_batch
 from transformer_mt.data.changes.change import Change, random_bits, uniforms
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, Tokenizer
-from transformer_mt.settings.corpus_keys import MASK, Objective, label_piece
+from transformer_mt.errors import InputError
+from transformer_mt.settings.corpus_keys import label_piece
+from transformer_mt.settings.objectives import MASK, TextObjective, objective_class
+from transformer_mt.settings.part import PartName
 from transformer_mt.text.languages import count_unsegmented
 
 _MASKED, _RANDOM = 0.8, 0.1
@@ -53,14 +58,19 @@ _ENDS = (".", "!", "?", "…", "。", "！", "？", "।", "።")
 """Ends of sentences, as the last character of a piece."""
 
 
-class Denoising:
-    """Text infilling and sentence permutation of piece ids.
-
-    Words are hidden in spans, each of which becomes one <mask>; a text is never longer than before.
+class Denoising(TextObjective):
+    """The target is a text, the source the same with noise (Lewis et al. 2020): sentences change places, and
+    words are hidden in spans, each of which becomes one <mask>. Settings in `data.denoise`.
     """
 
-    def __init__(self, tokenizer: Tokenizer, mask_id: int, config: DenoiseConfig) -> None:
-        self._mask_id, self._config = mask_id, config
+    title = "denoising"
+    model_kinds = ("transformer", "recurrent")
+    of_text = True
+    control_tokens = (MASK,)
+
+    def __init__(self, tokenizer: Tokenizer, config: Config) -> None:
+        super().__init__(tokenizer, config)
+        self._mask_id, self._config = tokenizer.control_id(MASK), config.data.denoise
         pieces = tokenizer.all_pieces_src
         # In scripts without spaces each piece is a word.
         self._opens_word = np.array(
@@ -68,8 +78,7 @@ class Denoising:
         )
         self._ends_sentence = np.array([piece.endswith(_ENDS) for piece in pieces])
 
-    def __call__(self, ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The text (T,) with noise, at most T long."""
+    def source(self, ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return self._infilled(self._permuted(ids, rng), rng)
 
     def _permuted(self, ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -124,7 +133,7 @@ class _ObjectiveRows(Change):
     """Base class; `parts` are the number of rows and the objective of each corpus, in order."""
 
     def __init__(
-        self, before: Rows, config: Config, parts: Sequence[tuple[int, Objective]], tokenizer: Tokenizer
+        self, before: Rows, config: Config, parts: Sequence[tuple[int, PartName]], tokenizer: Tokenizer
     ) -> None:
         super().__init__(before)
         self._config, self._tokenizer = config, tokenizer
@@ -151,22 +160,28 @@ class DecoderRows(_ObjectiveRows):
 
     def __init__(self, before: Rows, config: Config, *corpora: Any) -> None:
         super().__init__(before, config, *corpora)
-        if "denoise" in self._objectives:
-            mask_id = self._tokenizer.control_id(MASK)
-            self._denoising = Denoising(self._tokenizer, mask_id, config.data.denoise)
+        self._made = [
+            kind(self._tokenizer, config, **settings)
+            for kind, settings in parts_of("objective", self._objectives, "objective")
+        ]
 
-    # `lengths` is inherited: it counts texts without noise, and noise never makes a text longer.
+    # `lengths` is inherited: it counts whole texts, and a source never has more tokens than its text.
 
     def rows(self, epoch: int, rows: np.ndarray) -> Sides:
         src, tgt = self.before.rows(epoch, rows)
         for i, (row, corpus) in enumerate(zip(rows.tolist(), self._corpora(rows).tolist())):
-            objective = self._objectives[corpus]
-            if objective == "translation":
+            objective = self._made[corpus]
+            if objective.translates:
                 continue
             before = self._num_before(src[i])
             text = src[i][before:]
-            left = self._denoising(text, self._generator(epoch, row)) if objective == "denoise" else text[:0]
-            src[i] = np.concatenate([src[i][:before], left])
+            source = objective.source(text, self._generator(epoch, row))
+            if len(source) > len(text):
+                raise InputError(
+                    f"{shown(type(objective))}.source must give at most the {len(text)} tokens of the text, "
+                    f"but gives {len(source)}"
+                )
+            src[i] = np.concatenate([src[i][:before], source])
         return src, tgt
 
 
@@ -178,7 +193,7 @@ class EncoderRows(_ObjectiveRows):
     def __init__(self, before: Rows, config: Config, *corpora: Any) -> None:
         super().__init__(before, config, *corpora)
         settings, self._most = self._config.data.masked_lm, self._config.data.max_length - 2
-        self._is_masked = np.array([objective == "masked_lm" for objective in self._objectives])
+        self._is_masked = np.array([objective_class(objective).of_text for objective in self._objectives])
         self._has_next = settings.next_sentence and self._is_masked.any()
         if self._is_masked.any():
             self._masking = Masking(self._tokenizer, self._tokenizer.control_id(MASK), settings.mask)

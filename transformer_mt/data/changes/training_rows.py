@@ -15,7 +15,8 @@ from transformer_mt.data.changes.objectives import DecoderRows, EncoderRows
 from transformer_mt.data.changes.subword_dropout import BpeDropout
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.settings.corpus_keys import Objective
+from transformer_mt.settings.objectives import objective_class
+from transformer_mt.settings.part import PartName
 
 
 def training_rows(config: Config, unchanged: Rows, tokenizer: Tokenizer, in_windows: bool = False) -> Rows:
@@ -65,18 +66,18 @@ def _checked(change: Rows, tokenizer: Tokenizer) -> Rows:
     return change
 
 
-def held_out_rows(config: Config, pairs: EncodedPairs, objective: Objective, tokenizer: Tokenizer) -> Rows:
+def held_out_rows(config: Config, pairs: EncodedPairs, objective: PartName, tokenizer: Tokenizer) -> Rows:
     """The pairs of a validation or test set: noise and masks are the same for every seed."""
     same = config.model_copy(update={"seed": 0})
     return with_objectives(same, Rows(pairs), [(len(pairs), objective)], tokenizer)
 
 
 def with_objectives(
-    config: Config, rows: Rows, parts: Sequence[tuple[int, Objective]], tokenizer: Tokenizer
+    config: Config, rows: Rows, parts: Sequence[tuple[int, PartName]], tokenizer: Tokenizer
 ) -> Rows:
     """The rows as their objectives need them; `parts` are, in order, numbers of rows and their objective."""
     if config.model.kind == "encoder":
         return EncoderRows(rows, config, parts, tokenizer)
-    if all(objective == "translation" for _, objective in parts):
+    if all(objective_class(objective).translates for _, objective in parts):
         return rows
     return DecoderRows(rows, config, parts, tokenizer)

@@ -30,6 +30,7 @@ from transformer_mt.data.preparation.store import Sections, Store, sizes_of, tex
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say, say_once
 from transformer_mt.progress_bar import show_progress
+from transformer_mt.settings.objectives import objective_class
 from transformer_mt.text.hashes import pair_key, sentence_key
 from transformer_mt.text.lines import Pair
 
@@ -42,7 +43,7 @@ def training_pairs(entry: Corpus, data: DataConfig) -> Iterator[Pair]:
 def lone_side(entry: Corpus) -> Literal[0, 1] | None:
     """The side of a corpus that may be the target of a pair whose source is elsewhere."""
     # A back-translated pair has a new source, but its target may be a held-out reference. Labels never are.
-    is_translated = entry.synthetic and entry.objective == "translation"
+    is_translated = entry.synthetic and objective_class(entry.objective).translates
     return 0 if entry.is_text else 1 if is_translated else None
 
 
@@ -50,7 +51,7 @@ def may_be_scored(entry: Corpus, data: DataConfig) -> bool:
     """True if pairs of a training corpus may be held out as a validation or test set."""
     if data.objective_of(entry) != data.main_objective or entry.tag or entry.synthetic:
         return False
-    if data.language_pieces == "both" and entry.objective == "translation":
+    if data.language_pieces == "both" and objective_class(entry.objective).translates:
         return data.languages_of(entry) == data.languages  # a set is of one direction
     if not data.directions and len(data.targets) > 1:  # a held-out set is of one language
         return entry.language == data.target_lang

@@ -27,6 +27,7 @@ from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
 from transformer_mt.settings.corpus_keys import label_piece
+from transformer_mt.settings.objectives import objective_class
 from transformer_mt.text.hashes import sentence_key
 from transformer_mt.text.key_set import KeySet
 from transformer_mt.text.lines import Pair
@@ -54,7 +55,7 @@ def encoded_chunks(
         tokenizer=tokenizer,
         data=data,
         before=[[tokenizer.control_id(piece) for piece in pieces] for pieces in before],
-        labels=labels if data.objective_of(corpus) == "classification" else None,
+        labels=labels if objective_class(data.objective_of(corpus)).has_labels else None,
     )
     pairs, workers = iter(pairs), threads or usable_cores()
     waiting: deque[Future[Encoded]] = deque()
@@ -271,7 +272,7 @@ def _seen(entry: Corpus, keys: list[np.ndarray]) -> dict[str, np.ndarray]:
     src, tgt = np.concatenate([np.empty((0, 2), np.uint64), *keys]).T
     if entry.is_text:
         return {"trained": src[:0], "alone": src}
-    if entry.objective != "translation":
+    if not objective_class(entry.objective).translates:
         return {"trained": src, "alone": src[:0]}
     if lone_side(entry) is None:
         return {"trained": np.concatenate([src, tgt]), "alone": src[:0]}

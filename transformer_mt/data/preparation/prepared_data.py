@@ -25,7 +25,8 @@ from transformer_mt.data.preparation.store import FACTS_FILE, LocalStore, Store
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import WorkError
 from transformer_mt.messages import say
-from transformer_mt.settings.corpus_keys import Objective
+from transformer_mt.settings.objectives import TRANSLATION
+from transformer_mt.settings.part import PartName
 from transformer_mt.text.lines import Pair
 
 _CHECKED_AT_ONCE = 2**31
@@ -114,7 +115,7 @@ class ValidationSet:
     """Before each source."""
     languages: tuple[str, str]
     """Source and target."""
-    objective: Objective = "translation"
+    objective: PartName = TRANSLATION
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from transformer_mt.memory import free_memory
 from transformer_mt.messages import say
 from transformer_mt.progress_bar import show_progress
 from transformer_mt.settings.corpus_keys import FilterConfig
+from transformer_mt.settings.objectives import objective_class
 from transformer_mt.text.languages import count_unsegmented
 from transformer_mt.text.lines import Pair, read_lines
 
@@ -190,7 +191,9 @@ class TrainingLinks:
         self._pairs, self._tokenizer, self._folder = data.train, data.tokenizer, folder
         self._data, files = config.data, iter(config.train.guided_alignment.files)
         entries = self._data.entries
-        self._files = [next(files, None) if of.objective == "translation" else None for of in entries]
+        self._files = [
+            next(files, None) if objective_class(of.objective).translates else None for of in entries
+        ]
         self._blocks, self._starts = data.blocks, np.cumsum([0, *(of.rows for of in data.blocks)]).tolist()
         self._sides = PieceWords(self._tokenizer.src), PieceWords(self._tokenizer.tgt)
         pairs, rows = len(data.train), [block.rows for block in data.blocks]
@@ -226,7 +229,7 @@ class TrainingLinks:
 
     def _found(self, blocks: Sequence[int]) -> Iterator[RowLinks]:
         """The links that the aligner finds in some blocks; none for rows that are no translations."""
-        has_links = [self._entry(block).objective == "translation" for block in blocks]
+        has_links = [objective_class(self._entry(block).objective).translates for block in blocks]
         rows = list(chain.from_iterable(map(self._rows, compress(blocks, has_links))))
         if rows:
             say(f"aligning the words of {len(rows):,} pairs")

@@ -26,7 +26,7 @@ from transformer_mt.config import TokenizerConfig
 from transformer_mt.cpu import usable_cores
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_bytes
-from transformer_mt.settings.corpus_keys import MASK
+from transformer_mt.settings.objectives import MASK
 from transformer_mt.text.languages import count_unsegmented
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3

@@ -12,6 +12,7 @@ companion = Companion(
         "loss": {"focal": "stranger.loss:Focal"},
         "optimizer": {"lion": "stranger.optimizer:Lion"},
         "schedule": {"trapezoid": "stranger.schedule:Trapezoid"},
+        "objective": {"reverse": "stranger.objective:Reverse"},
         "corpus": {"numbers": "stranger.corpus:Numbers"},
         "change": {"swap": "stranger.change:SwappedNeighbours"},
         "stage": {"vowels": "stranger.stage:Vowels"},
@@ -20,8 +21,9 @@ companion = Companion(
         "rule": {"no_digits": "stranger.rule:NoDigits"},
         "metric": {"first word": "stranger.metric:FirstWord"},
         "logger": {"csv": "stranger.logger:Csv"},
+        "document_format": {"list": "stranger.document:FORMATS"},
         "export_format": {"zip": "stranger.export_format:Zip"},
     },
     commands={"vowels": Command("stranger.command", "count the vowels of the texts", "research")},
-    hooks={"open_model": "stranger.open_model:open_link", "document_formats": "stranger.document:FORMATS"},
+    hooks={"open_model": "stranger.open_model:open_link"},
 )

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from transformer_mt.config import TokenizerConfig
+from tests.conftest import TINY
+from transformer_mt.config import Config, TokenizerConfig
 from transformer_mt.config.data_section import DenoiseConfig
 from transformer_mt.corpora import toy
 from transformer_mt.data.changes.objectives import Denoising
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.settings.corpus_keys import MASK
+from transformer_mt.settings.objectives import MASK
 
 
 @pytest.fixture(scope="module")
@@ -19,9 +20,11 @@ def tokenizer():
 
 def noisy(tokenizer, text, settings, seeds=range(300)):
     mask_id = tokenizer.control_id(MASK)
-    denoising = Denoising(tokenizer, mask_id, DenoiseConfig(**settings))
+    config = Config.model_validate({"name": "noise", **TINY})
+    data = config.data.model_copy(update={"denoise": DenoiseConfig(**settings)})
+    denoising = Denoising(tokenizer, config.model_copy(update={"data": data}))
     ids = np.array(tokenizer.encode_src([text])[0])
-    return ids, mask_id, [denoising(ids, np.random.default_rng(seed)) for seed in seeds]
+    return ids, mask_id, [denoising.source(ids, np.random.default_rng(seed)) for seed in seeds]
 
 
 TEXT = "The old teacher sees a small bird and the young child sings in the garden today."

@@ -10,7 +10,8 @@ from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, writ
 from transformer_mt.data.changes.objectives import Masking
 from transformer_mt.data.changes.training_rows import with_objectives
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, Tokenizer
-from transformer_mt.settings.corpus_keys import MASK, label_piece
+from transformer_mt.settings.corpus_keys import label_piece
+from transformer_mt.settings.objectives import MASK
 
 PIECES = [MASK, *map(label_piece, ("random", "next", "0", "1"))]
 ROWS = np.arange(200)

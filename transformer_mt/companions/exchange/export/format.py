@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 from transformer_mt.config import Config, DataConfig, DecodeConfig
 from transformer_mt.config.train_section import GuidedAlignmentConfig, TrainConfig
-from transformer_mt.corpora.corpus import Corpus
-from transformer_mt.corpora.corpus_kinds import ImportedCorpus
+from transformer_mt.corpora.corpus import Corpus, ImportedCorpus
 from transformer_mt.corpora.held_out import AnySet, held_out_file
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer, tokenizer_files
 from transformer_mt.model.interface import TranslationModel

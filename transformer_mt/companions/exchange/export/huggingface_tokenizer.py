@@ -10,7 +10,7 @@ from transformer_mt.config import DataConfig
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
-from transformer_mt.settings.corpus_keys import MASK
+from transformer_mt.settings.objectives import MASK
 
 _SPECIAL = {"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS}
 

@@ -1,0 +1,100 @@
+"""The objectives of corpora: what a text or a pair teaches the model. Light, because every config asks them;
+noise and masks stand in data/changes/objectives.py.
+"""
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from transformer_mt.errors import InputError
+from transformer_mt.parts import load_part, names_of
+from transformer_mt.settings.part import PartName
+
+if TYPE_CHECKING:
+    import numpy as np
+
+TRANSLATION = PartName("translation")
+MASK = "<mask>"
+"""The control token that the model reads instead of hidden tokens."""
+
+
+class TextObjective:
+    """An objective, `objective` of a corpus. A part with a section `Settings` gets it as `settings`."""
+
+    title: ClassVar[str]
+    """In reports: the model has learnt ..."""
+    model_kinds: ClassVar[tuple[str, ...]]
+    """The values of `model.kind` that can be trained for it."""
+    translates: ClassVar[bool] = False
+    """True if the target is a translation of the source."""
+    of_text: ClassVar[bool] = False
+    """True for plain text, in one language: the text itself is predicted."""
+    has_labels: ClassVar[bool] = False
+    """True if the target is one of `data.labels`."""
+    control_tokens: ClassVar[tuple[str, ...]] = ()
+    """Further tokens of the vocabulary that it writes into what the model reads."""
+
+    def __init__(self, tokenizer: Any, config: Any) -> None:
+        self.tokenizer, self.config = tokenizer, config
+
+    def source(self, ids: "np.ndarray", rng: "np.random.Generator") -> "np.ndarray":
+        """What the encoder reads of a text (T,) that the decoder writes, for plain text: at most T tokens."""
+        raise NotImplementedError
+
+
+class Translation(TextObjective):
+    """The target is a translation of the source."""
+
+    title = "translation"
+    model_kinds = ("transformer", "recurrent")
+    translates = True
+
+
+class CausalLanguageModel(TextObjective):
+    """Each token is predicted from those before it; the source is empty (Radford et al. 2018)."""
+
+    title = "language modelling"
+    model_kinds = ("transformer", "recurrent", "decoder")
+    of_text = True
+
+    def source(self, ids: "np.ndarray", rng: "np.random.Generator") -> "np.ndarray":
+        return ids[:0]
+
+
+class MaskedLanguageModel(TextObjective):
+    """Hidden tokens of a text are predicted (Devlin et al. 2019); settings in `data.masked_lm`."""
+
+    title = "masked language modelling"
+    model_kinds = ("encoder",)
+    of_text = True
+    control_tokens = (MASK,)
+
+
+class Classification(TextObjective):
+    """The target is a label of the source, one of `data.labels`."""
+
+    title = "classification"
+    model_kinds = ("encoder",)
+    has_labels = True
+
+
+class _Missing(TextObjective):
+    """An objective of a run that is not installed here: to translate, it need not be."""
+
+    model_kinds = ()
+
+
+def objective_class(name: str) -> type[TextObjective]:
+    """The class of an objective. InputError if it is none."""
+    if not any(name in names for names in names_of("objective")):
+        return _Missing
+    part: type[TextObjective] = load_part("objective", name)
+    if not (isinstance(part, type) and issubclass(part, TextObjective)):
+        raise InputError(
+            f"the objective {name} must be a subclass of {TextObjective.__module__}.TextObjective"
+        )
+    return part
+
+
+def objectives_of(model_kind: str) -> list[str]:
+    """The objectives that a kind of model can be trained for."""
+    every = [name for names in names_of("objective") for name in names]
+    return [name for name in every if model_kind in objective_class(name).model_kinds]
