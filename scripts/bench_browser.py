@@ -18,9 +18,9 @@ from statistics import median
 from transformer_mt.companions.browser.to_browser import ToBrowser
 from transformer_mt.companions.exchange.export.export import export
 from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
-from transformer_mt.cpu import cpu_name
 from transformer_mt.evaluation.metrics import bleu_tokenizer, build_bleu, build_chrf
-from transformer_mt.markdown import table
+from transformer_mt.messages import table
+from transformer_mt.processes import cpu_name
 from transformer_mt.run_folder import RunFolder
 
 WEB = Path("transformer_mt/companions/browser/web")

@@ -6,8 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from transformer_mt.markdown import table
-from transformer_mt.progress_bar import duration
+from transformer_mt.messages import duration, table
 
 RUN = "runs/demo"
 SENTENCES = (

@@ -27,7 +27,7 @@ from transformer_mt.companions.documents.formats import DOCUMENT_FORMATS
 from transformer_mt.companions.documents.markup.marked_text import MarkedText, Stays
 from transformer_mt.companions.documents.read import Document, read_document
 from transformer_mt.errors import InputError
-from transformer_mt.markdown import table
+from transformer_mt.messages import table
 
 _WIDE = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _WORD = re.compile(rf"[{_WIDE}]|(?:(?![{_WIDE}])[^\W\d_]){{2,}}")

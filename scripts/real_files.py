@@ -21,7 +21,7 @@ from transformer_mt.companions.documents.markup.marked_text import MarkedText
 from transformer_mt.companions.documents.office.package import read_members
 from transformer_mt.companions.documents.read import Document, read_document
 from transformer_mt.errors import InputError
-from transformer_mt.markdown import table
+from transformer_mt.messages import table
 from transformer_mt.text.file_formats import format_of
 
 _LANGUAGES = "en", "de"

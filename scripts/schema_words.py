@@ -15,7 +15,7 @@ from pathlib import Path
 from lxml import etree
 
 from transformer_mt.companions.documents.office.package import class_of
-from transformer_mt.markdown import table
+from transformer_mt.messages import table
 
 _XS, _RNG = "{http://www.w3.org/2001/XMLSchema}", "{http://relaxng.org/ns/structure/1.0}"
 _RESTRICTIONS = ("enumeration", "pattern", "length")

@@ -32,7 +32,7 @@ from transformer_mt.companions.documents.formats import DOCUMENT_FORMATS
 from transformer_mt.companions.documents.markup.marked_text import MarkedText
 from transformer_mt.companions.documents.read import read_document
 from transformer_mt.errors import InputError
-from transformer_mt.markdown import table
+from transformer_mt.messages import table
 from transformer_mt.text.file_formats import format_of
 
 _OFFICE = ("docx", "pptx", "xlsx", "odt", "odp")

@@ -19,7 +19,7 @@ import sacrebleu
 from bench_translate import measure, whole
 
 from transformer_mt import Translator
-from transformer_mt.cpu import has_exact_int8_products
+from transformer_mt.processes import has_exact_int8_products
 from transformer_mt.text.lines import read_lines
 
 KINDS = ("float32", "int8")

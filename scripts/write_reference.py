@@ -19,19 +19,19 @@ from pydantic_core import PydanticUndefined
 
 from transformer_mt import Translator, load_config, pipeline, register, train
 from transformer_mt.cli import build_parser
-from transformer_mt.cli.options.arguments import subcommands
-from transformer_mt.cli.options.model_options import add_search
+from transformer_mt.cli.arguments import subcommands
+from transformer_mt.cli.model_options import add_search
 from transformer_mt.cli.parts import FACTS, class_attributes, members
 from transformer_mt.companion import brought, resolve
 from transformer_mt.companions.wizard.sizing import SIZES
 from transformer_mt.config import Config
-from transformer_mt.config.dump import flow, json_schema
 from transformer_mt.config.keys import CORPORA
+from transformer_mt.config.load import flow, json_schema
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.corpus_kinds import SETS
 from transformer_mt.corpora.held_out import FromTrain
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.markdown import table
+from transformer_mt.messages import table
 from transformer_mt.parts import KINDS, load_part
 from transformer_mt.settings.part import PartOf
 from transformer_mt.settings.section import Mark

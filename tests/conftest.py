@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.helpers.command import Result, run_command
-from transformer_mt.cpu import has_exact_int8_products, usable_cores
+from transformer_mt.processes import has_exact_int8_products, usable_cores
 
 ROOT = Path(__file__).parent.parent
 if not has_exact_int8_products():
@@ -94,7 +94,7 @@ def said() -> Iterator[list[str]]:
 
 def no_learning_curves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings in this process draw no learning curve: that takes as long as a tiny training."""
-    monkeypatch.setattr("transformer_mt.plots.learning_curve", lambda entries, path: None)
+    monkeypatch.setattr("transformer_mt.run.report.learning_curve", lambda entries, path: None)
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def untrained_run(tmp_path: Path) -> Callable[..., Path]:
         from safetensors.torch import save_file
 
         from transformer_mt.config import Config
-        from transformer_mt.config.dump import dump_config
+        from transformer_mt.config.load import dump_config
         from transformer_mt.corpora import toy
         from transformer_mt.data.vocabulary.tokenizer import EOS, PAD, Tokenizer
         from transformer_mt.model.build_model import build_model

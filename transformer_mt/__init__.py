@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from transformer_mt.cpu import wait_without_spinning
+from transformer_mt.processes import wait_without_spinning
 from transformer_mt.version import __version__
 
 __all__ = ["Translator", "__version__", "load_config", "register", "train"]

@@ -80,7 +80,7 @@ class Companion:
     - after_evaluation(arguments, evaluation, tests): after the scores of `evaluate` (cli/evaluate.py)
     - evaluate_text(arguments, run, config): `evaluate` of a model that translates nothing (cli/evaluate.py)
     - record_translations(request) -> TranslationRecord | None: what `translate` also writes its lines to
-      (cli/translating/request.py)
+      (cli/translate.py)
     - open_store(url) -> Store: prepared data at a URL (data/preparation/store.py)
     - prepared_data(config, tokenizer, inherited) -> PreparedData | None: data that were prepared in
       another way (preparation.py)

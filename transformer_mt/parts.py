@@ -33,7 +33,10 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "alibi": "transformer_mt.model.variants.position_bias:Alibi",
         "none": "transformer_mt.model.positions:NoPositions",
     },
-    "norm": {"layer": "transformer_mt.model.norm:LayerNorm", "rms": "transformer_mt.model.norm:RMSNorm"},
+    "norm": {
+        "layer": "transformer_mt.model.attention:LayerNorm",
+        "rms": "transformer_mt.model.attention:RMSNorm",
+    },
     "feed_forward": {
         "relu": "transformer_mt.model.transformer:FeedForward",
         "gelu": "transformer_mt.model.transformer:GeluFeedForward",

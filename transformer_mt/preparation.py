@@ -62,8 +62,7 @@ from transformer_mt.data.preparation.training_links import with_links
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import cache_root, wait_for_folder
-from transformer_mt.markdown import table
-from transformer_mt.messages import messages_to, say
+from transformer_mt.messages import messages_to, say, table
 from transformer_mt.parts import load_part
 from transformer_mt.text.lines import Pair
 

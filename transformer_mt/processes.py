@@ -1,10 +1,9 @@
-"""Work in forks of this process, which have its memory already and end with it; and what other
-programs take.
-"""
+"""The cores of this machine, child processes, and what other programs take of it."""
 
 import gc
 import multiprocessing
 import os
+import platform
 import signal
 import sys
 import time
@@ -15,9 +14,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, cast
 
-from transformer_mt.cpu import usable_cores
 from transformer_mt.errors import UserError, WorkError
-from transformer_mt.progress_bar import duration
+from transformer_mt.messages import duration
 
 _LEAST_SECONDS = 1.0
 """The shortest time over which the use of cores is measured: the system counts in hundredths of a second."""
@@ -138,3 +136,45 @@ def in_forks(work: Callable[[int], Any], numbers: Sequence[int], count: int) -> 
     finally:
         for fork in forks:
             fork.kill()
+
+
+# Iterations in which a thread of libgomp that waits for others occupies its core; then it sleeps. By default
+# it is some milliseconds, in which no other program can use the core.
+_SPINS = "1000"
+
+
+def wait_without_spinning() -> None:
+    """Let OpenMP's threads sleep soon while they wait, unless the user chose how they do. It works before
+    torch is imported.
+    """
+    if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
+        os.environ["GOMP_SPINCOUNT"] = _SPINS
+
+
+def cpu_name() -> str:
+    """The name of the CPU, such as AMD EPYC 9R14."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n"):
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def usable_cores() -> int:
+    """Number of cores this process may use: fewer than the machine has, in a container or under taskset."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def has_exact_int8_products(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+    """True if CTranslate2's int8 products do not overflow: False for an AMD CPU without VNNI. On Intel's it
+    uses MKL, whose products are exact. True where the CPU is not known.
+    """
+    try:
+        words = set(cpuinfo.read_text(encoding="utf-8").split())
+    except OSError:
+        return True
+    return "AuthenticAMD" not in words or "avx2" not in words or bool({"avx512_vnni", "avx_vnni"} & words)

@@ -23,9 +23,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from transformer_mt.checkpoint import Tensors
-from transformer_mt.cpu import usable_cores
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.messages import say
+from transformer_mt.processes import usable_cores
 
 # A rank that fails before the rendezvous is not noticed otherwise.
 MEETING_TIMEOUT = timedelta(minutes=2)

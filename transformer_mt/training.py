@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from transformer_mt import checkpoint
 from transformer_mt.checkpoint import Checkpoint
 from transformer_mt.config import Config
-from transformer_mt.config.dump import dump_config
+from transformer_mt.config.load import dump_config
 from transformer_mt.config.resolve import DataFacts, Known, resolve, updates_of_epochs
 from transformer_mt.config.train_section import needs_links
 from transformer_mt.corpora.held_out import as_lines, evenly_spaced, held_out_file
@@ -37,8 +37,7 @@ from transformer_mt.messages import say
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.preparation import prepare
 from transformer_mt.ranks import Ranks
-from transformer_mt.run import announcements
-from transformer_mt.run.announcements import Diverged, check_training_loss, diverged
+from transformer_mt.run import log
 from transformer_mt.run.averaging import MovingAverage
 from transformer_mt.run.batch_budget import find_budget
 from transformer_mt.run.config_changes import (
@@ -56,15 +55,15 @@ from transformer_mt.run.early_checks import (
     refuse_foreign_tokenizer,
 )
 from transformer_mt.run.interrupts import Interrupts, plain_errors
-from transformer_mt.run.log import MetricsLog
+from transformer_mt.run.log import Diverged, check_training_loss, diverged
+from transformer_mt.run.loggers import MetricsLog
 from transformer_mt.run.parent import Parent, note_other_directions, record_seen, seen_before
 from transformer_mt.run.progress import MAX_SKIPS, Progress
 from transformer_mt.run.run import Run, model_for
 from transformer_mt.run.validation import finish, publish, save, validate_and_publish
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.settings.section import OF_RUN
-from transformer_mt.update.adaptation import adapt
-from transformer_mt.update.build_updater import build_loss, build_updater
+from transformer_mt.update.build_updater import adapt, build_loss, build_updater
 from transformer_mt.update.schedule import learning_rate
 from transformer_mt.update.step import Updater
 
@@ -392,13 +391,13 @@ def _train(run: Run) -> None:
     config, progress = run.config.train, run.progress
     # 1. A run that was averaged and published is done; one killed before that is not.
     if run.is_done and bool(run.ranks.broadcast(run.folder.is_finished)):
-        announcements.finished(run)
+        log.finished(run)
         return
     # 2. Mark the run as unfinished, and remove from its log what came after the checkpoint.
     if run.ranks.is_rank_zero:
         run.folder.finished_file.unlink(missing_ok=True)
     run.metrics_log.begin(run.config, progress.step if run.saved_step is not None else -1)
-    announcements.start(run)
+    log.start(run)
     if run.saved_step is not None and progress.best_step == progress.step:
         publish(run, run.weights(), progress.best_score, progress.best_loss)  # it was killed before
     if run.saved_step is None and run.config.init_from:
@@ -410,7 +409,7 @@ def _train(run: Run) -> None:
             _update(run)
             interrupts.has_work = True
             if _due(run, config.log_every):
-                announcements.log(run)
+                log.updates(run)
                 check_training_loss(run)
             if _due(run, config.validate_every) or progress.step == config.max_updates:
                 _validate(run)
@@ -420,7 +419,7 @@ def _train(run: Run) -> None:
         save(run)
         run.metrics_log.close_bar()
     if run.is_out_of_patience:
-        announcements.early_end(run)
+        log.early_end(run)
     # 4. Average, choose and publish the model, and write the report.
     finish(run)
 
@@ -466,7 +465,7 @@ def _collect_results(run: Run) -> None:
         say(line)
     last = run.newest_result = results[-1]
     ppl = math.exp(min(100.0, last.nll / last.num_tokens)) if not last.skipped else math.nan
-    speed, left = sum(result.num_tokens for result in results) / seconds, announcements.time_remaining(run)
+    speed, left = sum(result.num_tokens for result in results) / seconds, log.time_remaining(run)
     run.metrics_log.advance(
         progress.step, f"loss {last.loss / last.num_tokens:.3f}, ppl {ppl:.2f}, {speed:,.0f} tok/s{left}"
     )

@@ -38,8 +38,7 @@ from transformer_mt.translation.planner import (
     find_direction,
 )
 from transformer_mt.translation.result import Candidate, Options, Translation, check_texts, merge_candidates
-from transformer_mt.translation.stages.build_stages import build_stages
-from transformer_mt.translation.stages.call import NO_RESOURCES, Call, Resources, resource_class
+from transformer_mt.translation.stages.call import NO_RESOURCES, Call, Resources, build_stages, resource_class
 from transformer_mt.translation.stages.confidence import Calibration
 from transformer_mt.translation.stages.stage import Numbered, Stage
 from transformer_mt.translation.units import LinesInOrder, SourceLine, TranslatedLine, TranslatedUnit, Unit

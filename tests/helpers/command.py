@@ -109,9 +109,9 @@ def _run(
         if threads := environment.get("OMP_NUM_THREADS"):
             torch.set_num_threads(int(threads))
         if not picture:  # drawing one takes as long as a tiny training
-            from transformer_mt import plots
+            from transformer_mt.run import report
 
-            plots.learning_curve = lambda entries, path: None
+            report.learning_curve = lambda entries, path: None
         if before:
             before[0](*before[1:])
         from transformer_mt import cli

@@ -4,8 +4,7 @@ from transformer_mt.data.vocabulary.tokenizer import EOS
 from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.translation.planner import Plan
 from transformer_mt.translation.result import Options
-from transformer_mt.translation.stages.build_stages import build_stages
-from transformer_mt.translation.stages.call import Call
+from transformer_mt.translation.stages.call import Call, build_stages
 from transformer_mt.translation.units import SourceLine
 
 

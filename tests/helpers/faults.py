@@ -141,9 +141,9 @@ def killed_at_the_end(patch: pytest.MonkeyPatch) -> None:
     """Let translations into a file end as if killed after their last line, until the test ends: what a
     resumption needs stays.
     """
-    from transformer_mt.cli.translating import resume
+    from transformer_mt.cli import translate
 
-    patch.setattr(resume, "end", lambda output: None)
+    patch.setattr(translate, "end_record", lambda output: None)
     if "documents" in companions():
         from transformer_mt.companions.documents.translate_file import _Output
 

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 from tests.conftest import TINY
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.config.public_model import TokenizerConfig
+from transformer_mt.config.root import TokenizerConfig
 from transformer_mt.data.vocabulary.tokenizer import EOS, Tokenizer
 from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.translator import Translator

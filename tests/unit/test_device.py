@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from transformer_mt import device as device_module
-from transformer_mt.cpu import usable_cores
 from transformer_mt.device import (
     allow_tf32,
     choose_device,
@@ -17,6 +16,7 @@ from transformer_mt.device import (
 )
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say_once
+from transformer_mt.processes import usable_cores
 from transformer_mt.ranks import Ranks
 from transformer_mt.run.early_checks import _refuse_shared_gpu
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from tests.helpers.faults import system_memory
-from transformer_mt import memory
-from transformer_mt.memory import free_memory, peak_memory
+from transformer_mt import device
+from transformer_mt.device import free_memory, peak_memory
 
 
 def test_ranks_of_one_machine_share_its_free_memory(monkeypatch):
@@ -84,7 +84,7 @@ def test_the_peak_counts_from_its_reset():
     cpu = torch.device("cpu")
     np.ones(2**27).sum()
     high = peak_memory(cpu)
-    memory.reset_peak(cpu)
+    device.reset_peak(cpu)
     if (low := peak_memory(cpu)) == high:
         pytest.skip("this system does not reset the peak of a process")
     assert high - low > 0.7 * 2**30

@@ -6,7 +6,7 @@ import re
 from tests.conftest import ROOT
 from tests.helpers.companions import needs
 from transformer_mt.cli import build_parser
-from transformer_mt.cli.options.arguments import subcommands
+from transformer_mt.cli.arguments import subcommands
 from transformer_mt.config import Config
 from transformer_mt.config.keys import CORPORA, keys
 

@@ -15,8 +15,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from transformer_mt.cli.options.arguments import name_by_flags, say_error, subcommands
-from transformer_mt.cli.options.model_options import has_ranks
+from transformer_mt.cli.arguments import name_by_flags, say_error, subcommands
+from transformer_mt.cli.model_options import has_ranks
 from transformer_mt.cli.parsers import build_parser, build_translate_parser
 from transformer_mt.companion import blamed
 from transformer_mt.errors import ADVICE, InputError, Interrupted, Setting, WorkError, advice_on

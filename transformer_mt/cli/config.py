@@ -2,7 +2,7 @@
 
 import argparse
 
-from transformer_mt.cli.options.arguments import Parser
+from transformer_mt.cli.arguments import Parser
 
 
 def add_arguments(parser: Parser) -> None:
@@ -17,8 +17,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from transformer_mt.config.dump import dump_config
-    from transformer_mt.config.load import load_config
+    from transformer_mt.config.load import dump_config, load_config
 
     config = load_config(arguments.config, arguments.overrides)
     if config.init_from:
@@ -31,7 +30,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _schema(arguments: argparse.Namespace) -> int:
-    from transformer_mt.config.dump import json_schema
+    from transformer_mt.config.load import json_schema
 
     print(json_schema(), end="")
     return 0

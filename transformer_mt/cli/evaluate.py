@@ -5,23 +5,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from transformer_mt.cli.options.arguments import Parser
-from transformer_mt.cli.options.model_options import (
+from transformer_mt.cli.arguments import Parser
+from transformer_mt.cli.model_options import (
     ModelRequest,
+    add_evaluation_sets,
+    add_external,
     add_model,
     add_resources,
     add_search,
-    load_translator,
-    resource_flags,
-    translating_together,
-)
-from transformer_mt.cli.options.set_options import (
-    add_evaluation_sets,
-    add_external,
     external_metrics,
     files_of_sets,
     load_evaluation_sets,
+    load_translator,
+    resource_flags,
     select_by_language,
+    translating_together,
 )
 from transformer_mt.companion import hooks
 from transformer_mt.errors import InputError, Setting
@@ -30,10 +28,9 @@ from transformer_mt.files import to_json
 if TYPE_CHECKING:
     from transformer_mt.config import Config
     from transformer_mt.corpora.held_out import EvaluationSet
-    from transformer_mt.evaluation.alignment_error import HandLinks
     from transformer_mt.evaluation.metrics import Metric, Score
     from transformer_mt.evaluation.scoring import Expected
-    from transformer_mt.evaluation.set_evaluation import RunEvaluation, SeenShare
+    from transformer_mt.evaluation.set_evaluation import HandLinks, RunEvaluation, SeenShare
     from transformer_mt.run_folder import RunFolder
 
 _ABOUT = (
@@ -92,7 +89,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         raise InputError(f"{folder}: its config has no data.test; give --source FILE --reference FILE")
     hand = None
     if arguments.links:
-        from transformer_mt.evaluation.alignment_error import read_hand_links
+        from transformer_mt.evaluation.set_evaluation import read_hand_links
 
         hand = read_hand_links(arguments.links, len(tests[0].sentences))
     translator = load_translator(request, any_direction=not arguments.source)

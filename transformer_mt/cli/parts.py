@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from pydantic_core import PydanticUndefined
 
-from transformer_mt.cli.options.arguments import Parser
+from transformer_mt.cli.arguments import Parser
 from transformer_mt.companion import Kind, companions, resolve
 from transformer_mt.errors import UserError
-from transformer_mt.markdown import table
+from transformer_mt.messages import table
 from transformer_mt.parts import KINDS, load_part, names_of, origin_of
 
 FACTS = ("settings", "goes with", "from")

@@ -3,8 +3,8 @@
 import argparse
 import math
 
-from transformer_mt.cli.options.arguments import Parser
-from transformer_mt.cli.options.model_options import ModelRequest, add_model, load_translator
+from transformer_mt.cli.arguments import Parser
+from transformer_mt.cli.model_options import ModelRequest, add_model, load_translator
 from transformer_mt.errors import InputError
 from transformer_mt.files import to_json
 from transformer_mt.messages import say

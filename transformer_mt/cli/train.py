@@ -10,11 +10,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from transformer_mt.cli.options.arguments import Parser, positive
+from transformer_mt.cli.arguments import Parser, positive
 from transformer_mt.errors import Interrupted, WorkError
-from transformer_mt.messages import say
+from transformer_mt.messages import duration, say
 from transformer_mt.parts import register, unregister
-from transformer_mt.progress_bar import duration
 
 
 def add_arguments(parser: Parser) -> None:
@@ -88,7 +87,7 @@ def _monitor(option: str | None) -> Iterator[list[str]]:
     if option is None:
         yield []
         return
-    from transformer_mt.cli.options.set_options import named_command
+    from transformer_mt.cli.model_options import named_command
     from transformer_mt.evaluation.external_metric import StayingMetric
 
     name, command = named_command("--monitor", option)

@@ -1,17 +1,23 @@
-"""translate, transformer-mt translate"""
+"""translate, transformer-mt translate: lines of a file, of standard input or of the command line.
+
+In the order of the file: the request and which options go together; where translations go besides the
+output; what --resume compares; the command.
+"""
 
 import argparse
+import json
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from transformer_mt.cli.options.arguments import Parser, positive
-from transformer_mt.cli.options.model_options import (
+from transformer_mt.cli.arguments import Parser, positive
+from transformer_mt.cli.model_options import (
+    ModelRequest,
     add_model,
     add_resources,
     add_search,
@@ -19,17 +25,193 @@ from transformer_mt.cli.options.model_options import (
     resource_flags,
     translating_together,
 )
-from transformer_mt.cli.translating import resume
-from transformer_mt.cli.translating.request import TranslateRequest, check_options, open_records
-from transformer_mt.companion import resolve
+from transformer_mt.companion import hooks, resolve
 from transformer_mt.errors import InputError
-from transformer_mt.files import missing, to_json
+from transformer_mt.files import digest, missing, to_json, write_text
 from transformer_mt.messages import say
 from transformer_mt.text.file_formats import brought_formats, format_of
 
 if TYPE_CHECKING:
     from transformer_mt.translation.result import Options, Translation
     from transformer_mt.translator import Translator
+
+
+@dataclass(frozen=True)
+class TranslateRequest:
+    """A request of the command: the model, the text, and how the translations are written."""
+
+    model: ModelRequest
+    text: tuple[str, ...]
+    input: str | None
+    """The file of sentences; None is standard input, unless there is `text`."""
+    output: str | None
+    """The file of translations; None is standard output."""
+    format: str | None
+    resume: bool
+    n_best: int
+    json: bool
+    align: bool
+    prefix: str | None
+    prefixes: str | None
+    tag: str | None
+    protect: str | None
+    retry: bool
+    others: Mapping[str, Any]
+    """All values of the command line, for the options that companions add."""
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> "TranslateRequest":
+        names = cls.__dataclass_fields__.keys() - {"model", "text", "others"}
+        values = {name: getattr(arguments, name) for name in names}
+        return cls(ModelRequest.of(arguments), tuple(arguments.text), others=vars(arguments), **values)
+
+    @property
+    def may_resume(self) -> bool:
+        """True if the command can be run again with --resume."""
+        return bool(self.output and not records_of(self) and (self.n_best == 1 or self.json))
+
+
+def check_options(request: TranslateRequest) -> None:
+    """Refuse options that exclude each other, before anything is loaded."""
+    if request.text and request.input:
+        raise InputError("give TEXT or --input, not both")
+    if request.align and not request.json:
+        raise InputError("--align requires --json, which shows it")
+    if request.prefix is not None and request.prefixes:
+        raise InputError("give --prefix or --prefixes, not both")
+    if request.resume and not request.output:
+        raise InputError("--resume requires --output FILE, which it completes")
+    if request.resume and request.n_best > 1 and not request.json:
+        raise InputError("--resume requires one line of output per input line; with --n-best use --json")
+    if request.output and request.output.endswith((".gz", ".bz2", ".xz", ".zst")):
+        raise InputError(
+            f"--output must be the name of a text file, but is {request.output}; compress it later"
+        )
+    for record in records_of(request):
+        record.check(request)
+    if request.output:
+        _check_output_is_not_input(request, Path(request.output))
+    elif sys.stdout is None:
+        raise InputError("standard output is closed; give --output FILE")
+
+
+def _check_output_is_not_input(request: TranslateRequest, output: Path) -> None:
+    """Raise InputError if the output is also an input: opening or resuming it would truncate it."""
+    if not output.is_file():
+        return
+    read = (request.input, request.prefixes, *request.model.resources.values())
+    sources = [os.stat(name) for name in read if name and Path(name).exists()]
+    if not request.text and not request.input and sys.stdin is not None:
+        sources.append(os.fstat(0))
+    if any(os.path.samestat(source, os.stat(output)) for source in sources):
+        raise InputError(f"{output}: the output must not be an input")
+
+
+class TranslationRecord(Protocol):
+    """Where translations go besides the output: what a companion's hook `record_translations` gives for a
+    request that asks for it.
+    """
+
+    def check(self, request: TranslateRequest) -> None:
+        """InputError, before any work, if its options do not go together with the others."""
+        ...
+
+    def open(self, languages: tuple[str, str]) -> AbstractContextManager[Callable[[str, str], None]]:
+        """A function that is called with each source text and its translation."""
+        ...
+
+
+def records_of(request: TranslateRequest) -> list[TranslationRecord]:
+    return [record for hook in hooks("record_translations") if (record := hook(request)) is not None]
+
+
+def open_records(
+    request: TranslateRequest, translator: "Translator", files: ExitStack
+) -> Callable[[str, str], None]:
+    """A function that adds a source text and its translation to all records."""
+    languages = translator.source_lang, translator.target_lang
+    adders = [files.enter_context(record.open(languages)) for record in records_of(request)]
+
+    def add(source: str, translation: str) -> None:
+        for adder in adders:
+            adder(source, translation)
+
+    return add
+
+
+def record_file(output: Path) -> Path:
+    return output.with_name(f".{output.name}.resume.json")
+
+
+def record_of(
+    request: TranslateRequest,
+    translator: "Translator",
+    names: Sequence[str] = (),
+    files: Mapping[str, str | None] | None = None,
+) -> dict[str, str]:
+    """The settings and files that the output of `translate` depends on; `names` are options that only lines
+    of text have, `files` those it reads besides the input.
+    """
+    model = replace(request.model, source_lang=translator.source_lang, target_lang=translator.target_lang)
+    decode = translator.decode.model_dump(exclude={"batch_tokens"})
+    settings = {f"decode.{key}": value for key, value in decode.items()}
+    settings["languages"] = f"{translator.source_lang} to {translator.target_lang}"
+    settings |= {"--engine": model.engine.engine, "--dtype": model.engine.dtype}
+    for name in (*names, "protect", "tag", "text", "retry"):
+        settings[f"--{name.replace('_', '-')}"] = getattr(request, name)
+    models = [run.path for run in (model.run(), *model.other_runs())]
+    read = {"the input": request.input, **(files or {})}
+    read |= {f"the {name}": file for name, file in model.resources.items()}
+    return facts(models, settings, read)
+
+
+def facts(models: list[Path], settings: dict[str, Any], files: dict[str, str | None]) -> dict[str, str]:
+    """The facts that a translation depends on, as texts by name: the models, the settings, and the contents
+    of input files.
+
+    Standard input is not among them: it cannot be read twice.
+    """
+    from transformer_mt.run_folder import RunFolder
+
+    facts_by_name = {
+        f"the setting {name}": json.dumps(value, ensure_ascii=False) for name, value in settings.items()
+    }
+    for number, folder in enumerate(models):
+        files_of_model = RunFolder(folder).translation_files
+        facts_by_name["the model" if number == 0 else f"model {number + 1}"] = digest(*files_of_model)
+    for name, path in files.items():
+        facts_by_name[name] = digest(Path(path)) if path and os.path.isfile(path) else "none"
+    return facts_by_name
+
+
+def begin_record(output: Path, now: dict[str, str]) -> None:
+    """Record what begins to be written to `output`."""
+    write_text(record_file(output), json.dumps(now, ensure_ascii=False, indent=1) + "\n")
+
+
+def check_record(output: Path, now: dict[str, str]) -> None:
+    """InputError unless what is in `output` was written from the same models, settings and files."""
+    again = "translate it again without --resume"
+    try:
+        before = json.loads(record_file(output).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise InputError(
+            f"{output}: must have its record ({record_file(output).name}) to be resumed, but "
+            f"has none; {again}"
+        ) from None
+    changed = [name for name in before.keys() | now.keys() if before.get(name) != now.get(name)]
+    if changed:
+        name = min(changed)
+        values = f" ({before.get(name)} then, {now.get(name)} now)" if name.startswith("the setting") else ""
+        raise InputError(
+            f"{output}: was begun with another value of {name}{values}, so it cannot be resumed; {again}"
+        )
+
+
+def end_record(output: Path) -> None:
+    """The output is complete: there is nothing to resume."""
+    record_file(output).unlink(missing_ok=True)
+
 
 _ABOUT = "Translate TEXT, or standard input as it arrives: one output line per input line, in order."
 
@@ -162,7 +344,7 @@ def _translate_chunks(
     elif request.json and quality.withheld:
         say(quality.withheld)
     if request.output:
-        resume.end(Path(request.output))
+        end_record(Path(request.output))
 
 
 def _options(request: TranslateRequest) -> "Options":
@@ -249,7 +431,7 @@ def _prefixes(request: TranslateRequest) -> Iterator[str] | None:
 def _facts(request: TranslateRequest, translator: "Translator") -> dict[str, str]:
     """The settings and files that the output depends on; --resume compares them with the saved record."""
     names = ("json", "n_best", "align", "prefix")
-    return resume.record_of(request, translator, names, {"the prefixes": request.prefixes})
+    return record_of(request, translator, names, {"the prefixes": request.prefixes})
 
 
 def _lines_done(request: TranslateRequest, translator: "Translator") -> int:
@@ -259,7 +441,7 @@ def _lines_done(request: TranslateRequest, translator: "Translator") -> int:
     assert request.output is not None  # check_options
     output = Path(request.output)
     if output.exists() and output.stat().st_size:
-        resume.check(output, _facts(request, translator))
+        check_record(output, _facts(request, translator))
     count = cut_to_whole_lines(output)
     say(f"{output}: resuming after {count:,} lines")
     return count
@@ -274,7 +456,7 @@ def _open_output(request: TranslateRequest, translator: "Translator", files: Exi
         opened = files.enter_context(output.open("ab" if request.resume else "wb"))
         # Only a new regular file needs a record; making one hashes all files that are read.
         if output.is_file() and not output.stat().st_size:
-            resume.begin(output, _facts(request, translator))
+            begin_record(output, _facts(request, translator))
         return opened
     except OSError as error:
         if output.is_symlink() and not output.exists():
@@ -287,7 +469,7 @@ def _progress(request: TranslateRequest, done: int, files: ExitStack) -> Any:
     reads_file = bool(request.input) or not (request.text or sys.stdin is None or sys.stdin.isatty())
     if not reads_file or not sys.stderr.isatty() or (not request.output and sys.stdout.isatty()):
         return lambda lines: None
-    from transformer_mt.progress_bar import show_progress
+    from transformer_mt.messages import show_progress
     from transformer_mt.text.lines import count_lines
 
     total = count_lines(request.input) if request.input else None

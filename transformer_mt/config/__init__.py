@@ -5,12 +5,10 @@ whole config; `load.py` reads it, `resolve.py` settles what it leaves open.
 """
 
 from transformer_mt.config.data_section import DataConfig
-from transformer_mt.config.decode_section import DecodeConfig
-from transformer_mt.config.evaluate_section import EvaluateConfig
+from transformer_mt.config.decode_section import DecodeConfig, EvaluateConfig
 from transformer_mt.config.load import load_config
 from transformer_mt.config.model_section import ModelConfig
-from transformer_mt.config.public_model import TokenizerConfig
-from transformer_mt.config.root import Config
+from transformer_mt.config.root import Config, TokenizerConfig
 from transformer_mt.config.train_section import TrainConfig
 
 __all__ = [

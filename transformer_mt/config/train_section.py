@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from transformer_mt.config.evaluate_section import metric_name
+from transformer_mt.config.decode_section import metric_name
 from transformer_mt.settings.objectives import objective_class
 from transformer_mt.settings.part import PartName, PartOf
 from transformer_mt.settings.section import (

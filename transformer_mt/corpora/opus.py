@@ -11,7 +11,7 @@ from typing import IO, Any, ClassVar
 from pydantic import Field
 
 from transformer_mt.corpora.corpus import Corpus, Languages
-from transformer_mt.corpora.download import download, fetch_json
+from transformer_mt.corpora.remote import download, fetch_json
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import cache_root
 from transformer_mt.settings.corpus_keys import Language

@@ -13,7 +13,7 @@ from transformer_mt.corpora.held_out import evenly_spaced
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.evaluation.metrics import Metric, Statistics, build_metrics
 from transformer_mt.files import to_json, write_text
-from transformer_mt.progress_bar import show_progress
+from transformer_mt.messages import show_progress
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.result import Options
 from transformer_mt.translation.stages.confidence import (

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from transformer_mt.companion import shown
 from transformer_mt.config.build_part import part_settings
-from transformer_mt.config.evaluate_section import EvaluateConfig
+from transformer_mt.config.decode_section import EvaluateConfig
 from transformer_mt.corpora.held_out import EvaluationSet
 from transformer_mt.errors import InputError
 from transformer_mt.parts import load_part

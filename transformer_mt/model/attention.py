@@ -1,17 +1,33 @@
-"""Attention: softmax(Q Kᵀ / sqrt(d_k)) V, in many heads.
-
-Letters: B sentences, T queries, S keys, D width, H heads, K head width (D = H x K).
-"""
+"""Multi-head attention (paper, section 3.2) and normalisation."""
 
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.model.kernels.fast_attention import dropout as drop
 from transformer_mt.model.kernels.fast_attention import fast_attention
 from transformer_mt.model.masks import Positions
-from transformer_mt.model.norm import RMSNorm
+
+LayerNorm = nn.LayerNorm
+"""The paper's norm (Ba et al. 2016)."""
+
+
+class RMSNorm(nn.Module):
+    """x / sqrt(mean of x² + eps) times a weight (Zhang and Sennrich 2019, equation 4): LayerNorm without the
+    mean and the bias. Computed in float32, given back in the dtype of x.
+    """
+
+    eps = 1e-5
+    """That of LayerNorm."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, x.shape[-1:], self.weight.to(x.dtype), self.eps)
 
 
 class AttentionRecorder:

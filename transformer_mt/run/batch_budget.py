@@ -12,12 +12,10 @@ from transformer_mt.data.batches.batch import Batch, make_batch, make_packed_bat
 from transformer_mt.data.batches.encoded_pairs import Column
 from transformer_mt.data.batches.packing import RowShape
 from transformer_mt.data.preparation.prepared_data import PreparedData
-from transformer_mt.device import choose_precision
+from transformer_mt.device import choose_precision, free_memory, peak_memory, reset_peak
 from transformer_mt.errors import WorkError
-from transformer_mt.memory import free_memory, peak_memory, reset_peak
 from transformer_mt.run.run import model_for
-from transformer_mt.update.adaptation import adapt
-from transformer_mt.update.build_updater import build_trial_updater
+from transformer_mt.update.build_updater import adapt, build_trial_updater
 
 _STEP = 512
 # Largest budget: with larger batches an epoch has too few updates to learn from.

@@ -34,7 +34,7 @@ from transformer_mt.settings.objectives import objective_class
 from transformer_mt.settings.part import parts_named
 from transformer_mt.text.lines import Pair
 from transformer_mt.translation.planner import can_translate
-from transformer_mt.translation.stages.build_stages import brought_stage
+from transformer_mt.translation.stages.call import brought_stage
 from transformer_mt.update.build_updater import build_loss
 from transformer_mt.update.schedule import build_schedule
 

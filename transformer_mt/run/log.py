@@ -1,146 +1,209 @@
-"""The log of a training, metrics.jsonl and the progress bar, and the time that is left."""
+"""What a training says and logs: lines on the screen and in metrics.jsonl, the time that is left, and the
+end of a training that diverges.
+"""
 
-import os
-from collections.abc import Sequence
+import math
 from typing import Any
 
-from tqdm import tqdm
+import torch
 
-from transformer_mt.config import Config, TrainConfig
-from transformer_mt.files import to_json, write_text
-from transformer_mt.processes import OtherPrograms
-from transformer_mt.progress_bar import duration, terminal, time_left
-from transformer_mt.run.loggers import Loggers
-from transformer_mt.run_folder import RunFolder
+from transformer_mt import checkpoint
+from transformer_mt.device import peak_memory
+from transformer_mt.errors import Setting, WorkError
+from transformer_mt.evaluation.metrics import tokenised_note
+from transformer_mt.messages import duration, say
+from transformer_mt.run.progress import LogWindow
+from transformer_mt.run.report import environment, what_to_raise
+from transformer_mt.run.run import Run
+from transformer_mt.update.schedule import learning_rate
+from transformer_mt.update.sharding import local_rows
 
-# The estimate is made after this many updates, or earlier if they have taken this many seconds.
-_ENOUGH_UPDATES, _ENOUGH_SECONDS, _LEAST_UPDATES = 20, 60.0, 3
-_DAY = 86_400.0
-
-
-class TimeEstimate:
-    """Seconds of updates and validations in this process."""
-
-    def __init__(self) -> None:
-        self._warm = False
-        self._updates, self._seconds = 0, 0.0
-        self._validation: float | None = None
-        self._announced = False
-        self._all_updates, self._all_seconds = 0, 0.0  # the first ones, too
-        self.of_updates: float | None = None
-        """The announced seconds of all updates of a training that began in this process."""
-        self._others = OtherPrograms()
-
-    def updated(self, updates: int, seconds: float) -> None:
-        """Add the time of some updates. The first ones are left out: they compile and fill caches."""
-        self._all_updates += updates
-        self._all_seconds += seconds
-        if self._warm:
-            self._updates += updates
-            self._seconds += seconds
-        self._warm = True
-
-    def validated(self, seconds: float) -> None:
-        """Keep the time of the newest validation."""
-        self._validation = seconds
-
-    def left(self, step: int, train: TrainConfig) -> float | None:
-        """Seconds from `step` to the last update, validations counted once one was measured; None until
-        enough is measured.
-        """
-        slow = self._seconds >= _ENOUGH_SECONDS and self._updates >= _LEAST_UPDATES
-        if self._updates < _ENOUGH_UPDATES and not slow:
-            return None
-        updates = time_left(self._updates, self._updates + train.max_updates - step, self._seconds)
-        # There is one after the last update, too.
-        validations = -(-train.max_updates // train.validate_every) - step // train.validate_every
-        return updates + max(0, validations) * (self._validation or 0.0)
-
-    def announcement(self, step: int, train: TrainConfig, on_cpu: bool) -> list[str]:
-        """The lines about the time, once; an empty list before enough is measured and after it was said."""
-        left = self.left(step, train)
-        if self._announced or left is None:
-            return []
-        self._announced = True
-        per_update = self._seconds / self._updates
-        if step == self._all_updates:
-            self.of_updates = self._all_seconds + per_update * (train.max_updates - step)
-        lines = [
-            f"about {duration(left)} for {train.max_updates - step:,} more updates of {per_update:.2f} s"
-            + ("" if self._validation else ", without the validations")
-            + (self._others.note(left) if on_cpu and "WORLD_SIZE" not in os.environ else "")
-        ]
-        if on_cpu and left > _DAY:
-            lines.append(
-                "note: that is more than a day on this CPU; lower train.max_updates or model.d_model, take a "
-                "smaller corpus (data.train), or train on a GPU"
-            )
-        return lines
+_TIMES = 4
+"""A loss of so many times that of a uniform guess is out of all bounds."""
+_WORSE = 1.05
+"""Times the loss of the first update: a training with too low a learning rate stays there."""
+_VALIDATIONS = 3
+"""In a row, each worse than a uniform guess."""
 
 
-class MetricsLog:
-    """metrics.jsonl, one object per line, and the progress bar; ranks other than 0 write nothing."""
+def is_out_of_bounds(run: Run, loss: float) -> bool:
+    """True if no model that learns has such a loss per target token."""
+    return not math.isfinite(loss) or loss > _TIMES * _uniform(run)
 
-    def __init__(self, folder: RunFolder, active: bool = True, loggers: Sequence[str] = ()) -> None:
-        self.folder = folder
-        self._active = active
-        self._bar: tqdm | None = None
-        self._loggers = Loggers(loggers if active else ())
 
-    def rewind(self, step: int) -> None:
-        """Remove what was written after update `step`, and the end: a resumed run writes it again."""
-        if not self._active:
-            return
-        entries = [
-            entry
-            for entry in self.folder.entries()
-            if entry["step"] <= step and entry["event"] not in ("average", "end")
-        ]
-        lines = (to_json(entry, ensure_ascii=False) + "\n" for entry in entries)
-        write_text(self.folder.metrics_file, "".join(lines))
+def check_training_loss(run: Run) -> None:
+    """WorkError if the loss of the last update is out of all bounds."""
+    if is_out_of_bounds(run, run.progress.train_nll):
+        raise diverged(run, f"the training loss is {_beside_a_guess(run, run.progress.train_nll)}")
 
-    def begin(self, config: Config, step: int) -> None:
-        """Forget what was written after update `step`, and start the loggers."""
-        self.rewind(step)
-        self._loggers.begin(self.folder.path, config, step)
 
-    def write(self, event: str, **facts: Any) -> None:
-        """Add one object."""
-        if not self._active:
-            return
-        entry = {"event": event} | {key: _rounded(value) for key, value in facts.items()}
-        with self.folder.metrics_file.open("a", encoding="utf-8") as file:
-            file.write(to_json(entry, ensure_ascii=False) + "\n")
-        self._loggers.write(entry)
+def check_validations(run: Run) -> None:
+    """WorkError if the last validation is out of all bounds, or the last ones are worse than a uniform guess,
+    and than the model at its beginning, although the warm-up is over. A model that overfits may be so, too,
+    but not on what it is trained on.
+    """
+    progress = run.progress
+    bound = max(_uniform(run), _WORSE * progress.first_nll)
+    last = [(step, loss) for step, _, loss, _ in progress.scores[-_VALIDATIONS:] if step]
+    if not last:  # what the parent can do
+        return
+    is_lost = (
+        len(last) == _VALIDATIONS
+        and last[0][0] > run.config.train.warmup
+        and all(loss > bound for _, loss in last)
+        and progress.train_nll > bound
+    )
+    if is_lost or is_out_of_bounds(run, last[-1][1]):
+        raise diverged(run, f"the validation loss is {_beside_a_guess(run, last[-1][1])}")
 
-    def open_bar(self, step: int, total: int) -> None:
-        # No bar in a log file: the messages are enough there.
-        self._bar = tqdm(
-            total=total,
-            initial=step,
-            unit="update",
-            bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]",
-            **terminal(self._active),
+
+def _uniform(run: Run) -> float:
+    """The loss of a uniform guess over the vocabulary, in nats per target token."""
+    return math.log(run.data.tokenizer.tgt.vocab_size())
+
+
+def _beside_a_guess(run: Run, loss: float) -> str:
+    return f"{loss:.2f} (of a uniform guess {_uniform(run):.2f})"
+
+
+class Diverged(WorkError):
+    """The training learns nothing any more; its present weights are not to be saved."""
+
+
+def diverged(run: Run, what: str) -> Diverged:
+    """The end of a training that has diverged, with advice that works: checkpoints after the last good
+    validation are set aside, so that the run resumes from there; without one only a new start helps.
+    """
+    train, progress, uniform = run.config.train, run.progress, _uniform(run)
+    text = f"the training has diverged: at update {progress.step:,} {what}; "
+    if train.loss != "cross_entropy":
+        text += f"if the sums of `train.loss: {train.loss}` are right, "
+    elif run.config.init_from and is_out_of_bounds(run, progress.first_nll):
+        text += f"it was {progress.first_nll:.2f} at the first: if `init_from` fits the data, "
+    text += f"lower train.learning_rate ({train.learning_rate:g})"
+    if run.updater.dtype == torch.float16:
+        text += ", or set train.precision=bf16 or fp32"
+    good = [step for step, _, loss, _ in progress.scores if step and loss < uniform]
+    if not good or not checkpoint.set_aside_after(run.folder.checkpoints, good[-1], run.ranks.is_rank_zero):
+        return Diverged(
+            f"{text} or raise train.warmup ({train.warmup:,}), and start over with ", Setting("fresh")
         )
-
-    def advance(self, step: int, facts: str) -> None:
-        """Set the bar to update `step`, followed by the newest numbers."""
-        if self._bar is not None:
-            self._bar.set_postfix_str(facts, refresh=False)
-            self._bar.update(step - self._bar.n)
-
-    def close_bar(self) -> None:
-        """End the progress bar; what follows is only written."""
-        if self._bar is not None:
-            self._bar.close()
-
-    def close(self) -> None:
-        """End the progress bar and the loggers."""
-        self.close_bar()
-        self._loggers.close()
+    return Diverged(
+        f"{text}, and resume by the same command (without ", Setting("fresh"),
+        f") from update {good[-1]:,}, the last that validated well; later checkpoints are set aside",
+    )  # fmt: skip
 
 
-def _rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _rounded(inner) for key, inner in value.items()}
-    return float(f"{value:.7g}") if isinstance(value, float) else value
+def check_weights(run: Run) -> None:
+    """WorkError if a weight is not finite: such a checkpoint would take the place of a good one. A collective
+    operation.
+    """
+    largest = [
+        local_rows(weight.detach()).abs().amax() for weight in run.model.parameters() if weight.numel()
+    ]
+    is_finite = bool(torch.stack([value.float() for value in largest if value.numel()]).isfinite().all())
+    if not all(run.ranks.gather(is_finite)):
+        raise diverged(run, "weights are not finite")
+
+
+_USUAL_RATE = 0.1
+"""Highest learning rate that is not doubted; the configs have 0.0005 to 0.012."""
+
+
+def start(run: Run) -> None:
+    """Say and log what is trained on what."""
+    config, progress = run.config, run.progress
+    parameters = sum(parameter.numel() for parameter in run.model.parameters())
+    precision = str(run.updater.dtype).removeprefix("torch.")
+    devices = f"{run.ranks.size} x {run.device.type}" if run.ranks.size > 1 else str(run.device)
+    say(f"{config.name}: {parameters:,} parameters, {precision} on {devices}; run folder {run.folder}")
+    if (shape := run.batches.shape) is not None:
+        say(
+            f"packed batches: {shape.rows:,} rows of {shape.src} source and {shape.tgt} target tokens, with "
+            "several sentences in each"
+        )
+    elif run.device.type == "cuda":
+        reason = config.why_padded() or "train.packed is false"
+        say(f"padded batches, because {reason}: packed ones train faster on a GPU")
+    references = [targets[0] for valid in run.data.valid for _, targets in valid.sentences]
+    if note := tokenised_note(references, config.evaluate.tokenize):
+        say(note)
+    if config.train.learning_rate > _USUAL_RATE:
+        say(
+            f"note: train.learning_rate is {config.train.learning_rate:g}; Transformers seldom learn with "
+            f"more than {_USUAL_RATE:g} (it is the highest rate, not a factor of it)"
+        )
+    if config.train.warmup >= config.train.max_updates:
+        say(
+            f"note: train.warmup ({config.train.warmup:,}) must be less than train.max_updates "
+            f"({config.train.max_updates:,}) for the learning rate to reach train.learning_rate"
+        )
+    if config.train.save_every > config.train.max_updates:
+        say(
+            "note: train.save_every is more than train.max_updates; checkpoints are written only at a new "
+            "best and at the end"
+        )
+    run.metrics_log.write(
+        "start",
+        step=progress.step,
+        parameters=parameters,
+        precision=precision,
+        device=devices,
+        changed=run.changed,
+        **environment(run.device),
+    )
+    run.metrics_log.open_bar(progress.step, config.train.max_updates)
+
+
+def finished(run: Run) -> None:
+    """Say that there is nothing to do, and what to change for more."""
+    raised = what_to_raise(run.folder.config().train, run.progress.step, run.is_out_of_patience)
+    say(
+        f"{run.folder}: finished at update {run.progress.step:,}; to train longer, raise {raised}, or train "
+        "under another name"
+    )
+
+
+def early_end(run: Run) -> None:
+    """Say that no validation was better for too long."""
+    progress = run.progress
+    falls = "; the validation loss still fell" if progress.loss_still_falls else ""
+    say(
+        f"no new best in {progress.stale} validations (train.patience): training ends at update "
+        f"{progress.step:,} of {run.config.train.max_updates:,}{falls}"
+    )
+
+
+def updates(run: Run) -> None:
+    """Say and log the updates since the last such line."""
+    progress = run.progress
+    facts: dict[str, Any] = progress.window.summary()
+    rate = learning_rate(progress.step, run.config.train)
+    if run.newest_result is not None and (layers := run.newest_result.layers):
+        facts |= {
+            f"{name}_by_layer": {layer: values[i] for layer, values in layers.items()}
+            for i, name in enumerate(("grad_norm", "change"))
+        }
+    run.metrics_log.write(
+        "train",
+        step=progress.step,
+        epoch=run.batches.epochs,
+        tokens=progress.tokens,
+        learning_rate=rate,
+        skipped=progress.skipped,
+        seconds=progress.seconds,
+        memory_mb=peak_memory(run.device) / 1e6,
+        **facts,
+    )
+    say(
+        f"update {progress.step:,}/{run.config.train.max_updates:,}  epoch {run.batches.epochs:.2f}  loss "
+        f"{facts['loss']:.3f}  ppl {facts['ppl']:.2f}  lr {rate:.2e}  {facts['tokens_per_second']:,.0f} "
+        f"tokens/s{time_remaining(run)}"
+    )
+    progress.window = LogWindow()
+
+
+def time_remaining(run: Run) -> str:
+    """The end of a line: how long the training still takes, if that is known."""
+    left = run.estimate.left(run.progress.step, run.config.train)
+    return "" if left is None else f"  {duration(left)} left"

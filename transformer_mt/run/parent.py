@@ -25,7 +25,7 @@ from transformer_mt.ranks import Ranks
 from transformer_mt.run_folder import RunFolder, makers_of, parent_of
 from transformer_mt.settings.corpus_keys import label_piece
 from transformer_mt.text.languages import base_code
-from transformer_mt.update.adaptation import trains_embeddings
+from transformer_mt.update.build_updater import trains_embeddings
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,12 @@ from transformer_mt.model.interface import TranslationModel
 from transformer_mt.ranks import Ranks
 from transformer_mt.run.averaging import Averaging, MovingAverage
 from transformer_mt.run.config_changes import changed_keys
-from transformer_mt.run.log import MetricsLog, TimeEstimate
+from transformer_mt.run.loggers import MetricsLog, TimeEstimate
 from transformer_mt.run.progress import Progress
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.settings.part import part_title
 from transformer_mt.settings.section import OF_RUN, Mark
-from transformer_mt.update.adaptation import is_partial, split, whole
+from transformer_mt.update.build_updater import is_partial, split, whole
 from transformer_mt.update.optimizer import load_optimizer_tensors, optimizer_tensors
 from transformer_mt.update.sharding import full_weights, load_full_weights
 from transformer_mt.update.step import PendingResult, Updater, UpdateResult

@@ -26,11 +26,10 @@ from transformer_mt.evaluation.calibration import calibrate, fit_familiarity
 from transformer_mt.evaluation.classifier import Classifier
 from transformer_mt.evaluation.metrics import Metric, Score, build_metrics, corpus_scores, metric_names
 from transformer_mt.files import to_json, write_text
-from transformer_mt.messages import say
+from transformer_mt.messages import say, show_progress
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.progress_bar import show_progress
 from transformer_mt.ranks import Ranks
-from transformer_mt.run.announcements import check_validations, check_weights, diverged, is_out_of_bounds
+from transformer_mt.run.log import check_validations, check_weights, diverged, is_out_of_bounds
 from transformer_mt.run.progress import is_better
 from transformer_mt.run.report import write_report
 from transformer_mt.run.run import Run
@@ -38,7 +37,7 @@ from transformer_mt.run_folder import usage_of
 from transformer_mt.settings.objectives import objective_class
 from transformer_mt.translation.result import Options, Translation
 from transformer_mt.translator import Translator
-from transformer_mt.update.adaptation import averaged, is_partial, whole
+from transformer_mt.update.build_updater import averaged, is_partial, whole
 from transformer_mt.update.loss import CrossEntropy
 from transformer_mt.update.step import Objective
 

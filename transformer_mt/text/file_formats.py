@@ -22,7 +22,7 @@ class DocumentFormats:
     endings: Mapping[str, str]
     """The format of each ending: {".srt": "srt"}."""
     translate: str
-    """`module:function(request, format)`; the request is a TranslateRequest (cli/translating/request.py)."""
+    """`module:function(request, format)`; the request is a TranslateRequest (cli/translate.py)."""
     more: Sequence[str] = ()
     """Formats without an ending of their own."""
     archives: frozenset[str] = frozenset()

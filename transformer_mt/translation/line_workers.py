@@ -12,8 +12,7 @@ from multiprocessing.connection import Connection, wait
 from threading import current_thread, main_thread
 from typing import Any, cast
 
-from transformer_mt.cpu import usable_cores
-from transformer_mt.processes import Fork, may_fork
+from transformer_mt.processes import Fork, may_fork, usable_cores
 from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.translation.engines.engine import Engine, RemoteEngine
 

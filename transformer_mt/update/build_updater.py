@@ -1,14 +1,23 @@
-"""From a config and a model to what makes its updates."""
+"""The build of an updater: model, loss, optimizer, and weights that are fixed or adapted by low rank."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from transformer_mt import checkpoint
+from transformer_mt.checkpoint import Tensors
 from transformer_mt.config import Config, TrainConfig
 from transformer_mt.config.build_part import part_class, part_settings
 from transformer_mt.data.batches.batch import make_batch
 from transformer_mt.device import allow_tf32
 from transformer_mt.messages import say
+from transformer_mt.model.attention import MultiHeadAttention
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.parts import is_ours
 from transformer_mt.ranks import Ranks
@@ -23,6 +32,122 @@ from transformer_mt.update.loss import Loss
 from transformer_mt.update.optimizer import build_optimizer
 from transformer_mt.update.sharding import wrap_distributed
 from transformer_mt.update.step import Objective, Updater
+
+_A, _B = "lora_a", "lora_b"
+
+
+class LoraLinear(nn.Linear):
+    """A linear layer whose weight and bias stay as they are, with two thin matrices beside them.
+
+    Letters: r rank, I inputs, O outputs.
+    """
+
+    def __init__(self, linear: nn.Linear, rank: int, alpha: float) -> None:
+        super().__init__(linear.in_features, linear.out_features, linear.bias is not None, device="meta")
+        self.weight, self.bias = linear.weight, linear.bias
+        self.scale = alpha / rank
+        self.lora_a = nn.Parameter(linear.weight.new_empty(rank, linear.in_features))  # (r, I)
+        self.lora_b = nn.Parameter(linear.weight.new_zeros(linear.out_features, rank))  # (O, r)
+        nn.init.kaiming_uniform_(self.lora_a, a=math.sqrt(5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        low = F.linear(F.linear(x, self.lora_a), self.lora_b)
+        return F.linear(x, self.weight, self.bias) + self.scale * low
+
+
+def add_lora(modules: Iterable[nn.Module], rank: int, alpha: float) -> None:
+    """Put LoraLinear in the place of each linear layer of the modules."""
+    for module in modules:
+        for name, child in list(module.named_children()):
+            if isinstance(child, nn.Linear):
+                setattr(module, name, LoraLinear(child, rank, alpha))
+
+
+def merged(weights: Mapping[str, Tensor], rank: int, alpha: float) -> dict[str, Tensor]:
+    """Weights by their names with each product added to its matrix, as a model without adapters has them."""
+    merged_weights = {name: tensor for name, tensor in weights.items() if not name.endswith((_A, _B))}
+    for name, b in weights.items():
+        if name.endswith(_B):
+            layer = name.removesuffix(_B)
+            product = torch.matmul(b.double(), weights[layer + _A].double()) * (alpha / rank)
+            merged_weights[f"{layer}weight"] = (merged_weights[f"{layer}weight"].double() + product).to(
+                b.dtype
+            )
+    return merged_weights
+
+
+_PARTS = {
+    "embeddings": ("src_embedding.", "tgt_embedding."),
+    "encoder": ("encoder.",),
+    "decoder": ("decoder.",),
+}
+
+
+def adapt(model: TranslationModel, train: TrainConfig) -> None:
+    """Freeze what the config freezes, and add the matrices of LoRA; all else of such a model is frozen."""
+    prefixes = tuple(prefix for part in train.freeze for prefix in _PARTS[part])
+    has_lora = train.lora.rank > 0
+    for name, parameter in model.named_parameters():
+        if has_lora or name.startswith(prefixes):
+            parameter.requires_grad_(False)
+    if has_lora:
+        stays = {block for name, block in model.named_modules() if name.startswith(prefixes)}
+        blocks = [block for block in model.blocks if block not in stays]
+        modules = [module for block in blocks for module in _adapted(block, train)]
+        add_lora(modules, train.lora.rank, train.lora.alpha)
+
+
+def _adapted(block: nn.Module, train: TrainConfig) -> Iterator[nn.Module]:
+    """The attention and feed-forward modules of a layer that get LoRA matrices."""
+    for name, module in block.named_children():
+        if isinstance(module, MultiHeadAttention):
+            if "attention" in train.lora.modules:
+                yield module
+        elif name == "feed_forward" and "feed_forward" in train.lora.modules:
+            yield module
+
+
+def trains_embeddings(train: TrainConfig) -> bool:
+    """True if vectors of pieces change."""
+    return not train.lora.rank and "embeddings" not in train.freeze
+
+
+def is_partial(train: TrainConfig) -> bool:
+    """True if only a part of the weights is trained."""
+    return bool(train.freeze) or train.lora.rank > 0
+
+
+def split(model: nn.Module, weights: Tensors) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """(what is trained, what is frozen) of the model's weights."""
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    return (
+        {name: tensor for name, tensor in weights.items() if name in trained},
+        {name: tensor for name, tensor in weights.items() if name not in trained},
+    )
+
+
+def averaged(files: Iterable[Path], train: TrainConfig, frozen: Path) -> dict[str, Tensor]:
+    """The mean of what is trained in several checkpoints. With LoRA the mean of the whole weights, beside
+    products that are zero.
+    """
+    if not train.lora.rank:
+        return checkpoint.average(files)
+    fixed, parts = checkpoint.load_weights(frozen), [checkpoint.load_weights(file) for file in files]
+    total: dict[str, Tensor] = {}
+    for part in parts:
+        for name, weight in whole({**fixed, **part}, train).items():
+            total[name] = weight.double() + total.get(name, 0.0)
+    mean = {name: (weight / len(parts)).float() for name, weight in total.items()}
+    thin = {name: torch.zeros_like(tensor) for name, tensor in parts[0].items()}
+    return {**mean, **thin}
+
+
+def whole(weights: Tensors, train: TrainConfig) -> dict[str, Tensor]:
+    """The weights of a model without LoRA that computes the same."""
+    if not train.lora.rank:
+        return dict(weights)
+    with torch.no_grad():
+        return merged(weights, train.lora.rank, train.lora.alpha)
 
 
 def build_updater(

@@ -124,7 +124,7 @@ def test_layers_that_are_all_frozen_leave_the_embeddings_to_be_trained(
 
 def test_the_average_of_lora_is_that_of_whole_weights(child, tmp_path, no_pictures):
     from transformer_mt.checkpoint import load_weights
-    from transformer_mt.update.adaptation import averaged, whole
+    from transformer_mt.update.build_updater import averaged, whole
 
     run, config = RunFolder(tmp_path / "run"), child({**LORA, "learning_rate": 0.05})
     train(config, run.path)

@@ -11,7 +11,7 @@ from tests.conftest import TINY, train_interrupted
 from tests.helpers.companions import needs
 from transformer_mt import checkpoint
 from transformer_mt.config import load_config
-from transformer_mt.config.dump import dump_config
+from transformer_mt.config.load import dump_config
 from transformer_mt.config.resolve import with_parent
 from transformer_mt.corpora import toy
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer

@@ -12,7 +12,7 @@ from tests.conftest import TINY, train_interrupted
 from tests.helpers.companions import needs
 from tests.helpers.faults import killed_at_the_end
 from transformer_mt import Translator
-from transformer_mt.cli.options.set_options import select_by_language
+from transformer_mt.cli.model_options import select_by_language
 from transformer_mt.config import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.corpora.held_out import EvaluationSet as Sentences

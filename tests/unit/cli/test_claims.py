@@ -11,7 +11,7 @@ from tests.conftest import ROOT
 from tests.helpers.companions import needs
 from tests.helpers.reference import reference_rows
 from transformer_mt.cli import build_parser
-from transformer_mt.cli.options.arguments import subcommands
+from transformer_mt.cli.arguments import subcommands
 from transformer_mt.config import Config
 from transformer_mt.config.keys import keys
 from transformer_mt.config.load import load_config

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field
 
-from transformer_mt.cli.options.arguments import Parser, add_flags, check_searches, given, name_by_flags
+from transformer_mt.cli.arguments import Parser, add_flags, check_searches, given, name_by_flags
 from transformer_mt.config import DecodeConfig
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.settings.section import OnlyForSearches, Section

@@ -4,7 +4,7 @@ import pytest
 
 from tests.helpers.companions import needs
 from transformer_mt.cli import build_parser
-from transformer_mt.cli.options.arguments import subcommands
+from transformer_mt.cli.arguments import subcommands
 
 COMMANDS = subcommands(build_parser())
 

@@ -11,8 +11,7 @@ from scripts import write_reference
 from tests.conftest import ROOT
 from tests.helpers.companions import needs
 from tests.helpers.reference import reference_rows
-from transformer_mt.config.dump import json_schema
-from transformer_mt.config.load import load_config
+from transformer_mt.config.load import json_schema, load_config
 from transformer_mt.errors import InputError
 
 REFERENCE = ROOT / "docs/reference"

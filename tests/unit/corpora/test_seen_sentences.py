@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences, keys_of
-from transformer_mt.text.key_set import KeySet
+from transformer_mt.corpora.seen_sentences import KeySet, SeenSentences, Sentences, keys_of
 
 PAIRS = [("A dog.", ("Ein Hund.",)), ("A  CAT.", ("x", "Eine Katze.")), ("new", ("neu",))]
 

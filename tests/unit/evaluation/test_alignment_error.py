@@ -4,7 +4,7 @@ import pytest
 
 from tests.helpers.upper_case import upper_case_translator
 from transformer_mt.errors import InputError
-from transformer_mt.evaluation.alignment_error import alignment_error, read_hand_links
+from transformer_mt.evaluation.set_evaluation import alignment_error, read_hand_links
 
 PAIRS = [("ab, cd ef", "AB, CD EF"), ("x y", "X Y")]
 

@@ -8,7 +8,7 @@ import pytest
 import sacrebleu
 import sentencepiece
 
-from transformer_mt.config.evaluate_section import EvaluateConfig
+from transformer_mt.config.decode_section import EvaluateConfig
 from transformer_mt.corpora.held_out import EvaluationSet
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation import external_metric

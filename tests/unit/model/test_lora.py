@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from transformer_mt.model.variants.low_rank import LoraLinear, add_lora, merged
+from transformer_mt.update.build_updater import LoraLinear, add_lora, merged
 
 
 def test_an_adapted_layer_begins_as_the_layer_and_computes_as_the_merged_one():

@@ -11,8 +11,8 @@ from tests.conftest import TINY
 from tests.helpers.faults import cores, work_of_others
 from transformer_mt import messages
 from transformer_mt.config import Config
-from transformer_mt.progress_bar import duration, show_progress, time_left
-from transformer_mt.run.log import TimeEstimate
+from transformer_mt.messages import duration, show_progress, time_left
+from transformer_mt.run.loggers import TimeEstimate
 from transformer_mt.run.progress import Progress
 
 
@@ -33,7 +33,7 @@ def width(monkeypatch):
 
 
 def bars_after(patch, seconds):
-    patch.setattr("transformer_mt.progress_bar._DELAY_SECONDS", seconds)
+    patch.setattr("transformer_mt.messages._DELAY_SECONDS", seconds)
 
 
 def train_config(**settings):

@@ -1,6 +1,6 @@
 import numpy as np
 
-from transformer_mt.text.key_set import FILTER_ERROR, NO_KEYS, KeySet
+from transformer_mt.corpora.seen_sentences import FILTER_ERROR, NO_KEYS, KeySet
 
 
 def random_keys(count, seed):

@@ -1,6 +1,6 @@
 """Options of `transformer-mt export` for pages in a browser."""
 
-from transformer_mt.cli.options.arguments import Parser
+from transformer_mt.cli.arguments import Parser
 
 
 def add_options(parser: Parser) -> None:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from transformer_mt.cli.options.arguments import Parser
+from transformer_mt.cli.arguments import Parser
 
 
 def add_arguments(parser: Parser) -> None:

@@ -11,10 +11,16 @@ from itertools import takewhile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from transformer_mt.cli.options.arguments import Parser
-from transformer_mt.cli.options.model_options import has_ranks, load_translator
-from transformer_mt.cli.translating import resume
-from transformer_mt.cli.translating.request import TranslateRequest, open_records
+from transformer_mt.cli.arguments import Parser
+from transformer_mt.cli.model_options import has_ranks, load_translator
+from transformer_mt.cli.translate import (
+    TranslateRequest,
+    begin_record,
+    check_record,
+    end_record,
+    open_records,
+    record_of,
+)
 from transformer_mt.companions.documents.formats import OFFICE
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import to_json, write_bytes
@@ -54,7 +60,7 @@ def translate(request: TranslateRequest, format: str) -> None:
     total = len(document.texts)
     for remark in document.remarks:
         say(f"note: {name}: {remark}")
-    facts = resume.record_of(request, translator) | {"the setting --format": format}
+    facts = record_of(request, translator) | {"the setting --format": format}
     facts["the setting --attributes"] = str(request.others["attributes"])
     facts["the input"] = hashlib.sha256(raw).hexdigest()  # standard input, too
     with ExitStack() as files:
@@ -166,7 +172,7 @@ class _Output:
                 raise WorkError(f"{self._whole}: cannot be written: {error.strerror}") from None
             self._path.unlink()
         _sizes_file(self._path).unlink(missing_ok=True)
-        resume.end(self._path)
+        end_record(self._path)
 
 
 def _sizes_file(output: Path) -> Path:
@@ -188,7 +194,7 @@ def _open_output(
     if request.resume:
         done = 0
         if path.exists() and path.stat().st_size:
-            resume.check(path, facts)
+            check_record(path, facts)
             done = _cut_to_whole_parts(path)
     try:
         file = files.enter_context(path.open("ab" if done else "wb"))
@@ -196,7 +202,7 @@ def _open_output(
             return done, _Output(file, document)
         sizes = files.enter_context(_sizes_file(path).open("ab" if done else "wb"))
         if not done:
-            resume.begin(path, facts)
+            begin_record(path, facts)
         return done, _Output(file, document, sizes, path, whole)
     except OSError as error:
         raise InputError(f"{request.output}: cannot be written: {error.strerror}") from None
@@ -221,6 +227,6 @@ def _progress(total: int, done: int, request: TranslateRequest, files: ExitStack
     """Counts texts in a bar on stderr, where a person looks at it."""
     if not sys.stderr.isatty() or (not request.output and sys.stdout.isatty()):
         return lambda texts: None
-    from transformer_mt.progress_bar import show_progress
+    from transformer_mt.messages import show_progress
 
     return files.enter_context(show_progress(None, "translating", total, done, "texts")).update

@@ -6,7 +6,7 @@ import yaml
 
 from transformer_mt.companions.inspection.finding import Finding
 from transformer_mt.companions.inspection.inspect import CorpusReport, Inspection
-from transformer_mt.config.dump import flow
+from transformer_mt.config.load import flow
 
 # From this share of a corpus on, something should be done; from this share of all pairs on, it must be.
 _SHOULD, _MUST = 0.01, 0.1

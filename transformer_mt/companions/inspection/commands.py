@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from transformer_mt.cli.options.arguments import Parser
+from transformer_mt.cli.arguments import Parser
 
 
 def add_arguments(parser: Parser) -> None:

@@ -33,8 +33,7 @@ from transformer_mt.data.preparation.training_links import import_thot
 from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer, lost_letters_notes
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.messages import say
-from transformer_mt.progress_bar import show_progress
+from transformer_mt.messages import say, show_progress
 from transformer_mt.run_folder import parent_of
 from transformer_mt.settings.corpus_keys import FilterConfig, check_language
 from transformer_mt.text.languages import LanguageIdentifier, count_scripts, is_natural, is_same_language

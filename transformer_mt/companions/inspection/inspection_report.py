@@ -6,7 +6,7 @@ from html import escape
 from transformer_mt.companions.inspection.assessment import assessment, keys_to_add
 from transformer_mt.companions.inspection.finding import Finding
 from transformer_mt.companions.inspection.inspect import CorpusReport, Inspection
-from transformer_mt.markdown import table
+from transformer_mt.messages import table
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }

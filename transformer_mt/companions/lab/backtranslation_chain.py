@@ -20,9 +20,8 @@ from transformer_mt.companions.lab.synthetic import (
 )
 from transformer_mt.companions.lab.teacher import Runs, Teacher, is_described, open_teacher
 from transformer_mt.config import Config, DataConfig, DecodeConfig
-from transformer_mt.config.dump import as_overrides
 from transformer_mt.config.error_sentences import sentences
-from transformer_mt.config.load import load_config, load_yaml
+from transformer_mt.config.load import as_overrides, load_config, load_yaml
 from transformer_mt.config.root import NAME_PATTERN
 from transformer_mt.corpora.corpus import TAG
 from transformer_mt.corpora.file import FileCorpus

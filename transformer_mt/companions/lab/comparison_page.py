@@ -27,7 +27,7 @@ from transformer_mt.companions.lab.comparison import (
 from transformer_mt.corpora.held_out import EvaluationSet
 from transformer_mt.evaluation.set_evaluation import SEEN_NOTE
 from transformer_mt.files import to_json
-from transformer_mt.markdown import with_names
+from transformer_mt.messages import with_names
 
 _FEW = 20  # sentences; with 10, 9 % of equal systems are called different
 _LATEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",

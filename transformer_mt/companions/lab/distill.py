@@ -36,8 +36,7 @@ from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.metrics import Score, build_metrics, corpus_scores
 from transformer_mt.evaluation.set_evaluation import SEEN_NOTE, SystemRecord
 from transformer_mt.files import write_text
-from transformer_mt.markdown import table
-from transformer_mt.messages import say
+from transformer_mt.messages import say, table
 from transformer_mt.ranks import LONG_TIMEOUT, Ranks
 from transformer_mt.run_folder import RunFolder, after_training, facts_of
 from transformer_mt.settings.corpus_keys import FilterConfig

@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 
-from transformer_mt.cli.options.arguments import Parser
-from transformer_mt.cli.options.set_options import load_evaluation_sets
-from transformer_mt.config.public_model import Halves
+from transformer_mt.cli.arguments import Parser
+from transformer_mt.cli.model_options import load_evaluation_sets
+from transformer_mt.config.root import Halves
 from transformer_mt.corpora.held_out import EvaluationSet
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.set_evaluation import RunEvaluation

@@ -8,8 +8,7 @@ from transformer_mt.companions.lab.translated import translated
 from transformer_mt.corpora.held_out import EvaluationSet
 from transformer_mt.evaluation.metrics import metrics_by_test
 from transformer_mt.evaluation.set_evaluation import SEEN_NOTE, SystemRecord
-from transformer_mt.markdown import table, with_names
-from transformer_mt.messages import say
+from transformer_mt.messages import say, table, with_names
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.planner import can_translate
 

@@ -10,7 +10,7 @@ from statistics import mean
 from typing import Any
 
 from transformer_mt.errors import InputError, Setting
-from transformer_mt.plots import events_of, metric_of, new_figure, value_of, without_frame
+from transformer_mt.run.report import events_of, metric_of, new_figure, value_of, without_frame
 
 # Families with Chinese, Japanese and Korean characters; matplotlib's own has none.
 _CJK = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC", "WenQuanYi Zen Hei",

@@ -10,8 +10,7 @@ from transformer_mt.config import EvaluateConfig
 from transformer_mt.corpora.corpus import EvaluationSentence
 from transformer_mt.corpora.held_out import EvaluationSet
 from transformer_mt.evaluation.metrics import Score, build_metrics, corpus_scores
-from transformer_mt.markdown import table
-from transformer_mt.messages import say
+from transformer_mt.messages import say, table
 from transformer_mt.text.languages import joined
 from transformer_mt.text.text_changes import NoFinalMark, TextChange, TitleCase, Typos, UpperCase
 from transformer_mt.translation.result import Options

@@ -18,18 +18,16 @@ from transformer_mt.companions.lab.sweep_plan import Job, Sweep
 from transformer_mt.companions.lab.translated import set_of_file
 from transformer_mt.config import Config
 from transformer_mt.config.build_part import part_files
-from transformer_mt.config.dump import given_settings
-from transformer_mt.config.load import load_config
+from transformer_mt.config.load import given_settings, load_config
 from transformer_mt.config.resolve import with_checkpoint
 from transformer_mt.corpora.corpus import EvaluationSentence
 from transformer_mt.corpora.held_out import AnySet, read_set
-from transformer_mt.cpu import usable_cores
 from transformer_mt.data.preparation.clean import training_pairs
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.set_evaluation import is_of_search, matches_model
 from transformer_mt.files import digest, missing, set_aside, write_text
-from transformer_mt.messages import say
-from transformer_mt.progress_bar import duration, time_left
+from transformer_mt.messages import duration, say, time_left
+from transformer_mt.processes import usable_cores
 from transformer_mt.run.config_changes import changed_keys
 from transformer_mt.run_folder import RunFolder, facts_of, parent_of
 from transformer_mt.text.hashes import sentence_key

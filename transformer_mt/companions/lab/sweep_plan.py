@@ -9,8 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator
 
 from transformer_mt.config import Config
-from transformer_mt.config.dump import as_overrides, flow
-from transformer_mt.config.load import load_config, load_yaml, shipped
+from transformer_mt.config.load import as_overrides, flow, load_config, load_yaml, shipped
 from transformer_mt.config.root import NAME_PATTERN
 from transformer_mt.errors import InputError
 from transformer_mt.settings.section import Section

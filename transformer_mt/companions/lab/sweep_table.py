@@ -16,7 +16,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metrics import metric_names, metrics_by_test
 from transformer_mt.evaluation.set_evaluation import UNKNOWN, SystemRecord
 from transformer_mt.files import to_json, write_text
-from transformer_mt.markdown import table, with_names
+from transformer_mt.messages import table, with_names
 from transformer_mt.run_folder import RunFolder, facts_of
 
 

@@ -25,8 +25,7 @@ from transformer_mt.data.cleaning.cleaning_rules import CleaningRule, rules_of
 from transformer_mt.data.preparation.clean import training_pairs
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.files import FolderLock, digest, fsync
-from transformer_mt.messages import say
-from transformer_mt.progress_bar import show_progress
+from transformer_mt.messages import say, show_progress
 from transformer_mt.ranks import Ranks
 from transformer_mt.run_folder import origin_of
 from transformer_mt.settings.corpus_keys import FilterConfig

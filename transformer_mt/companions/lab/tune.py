@@ -24,15 +24,13 @@ from transformer_mt.companions.lab.sweep_table import spread
 from transformer_mt.companions.lab.translated import translated
 from transformer_mt.companions.wizard.plan import lengths_of, plan_training
 from transformer_mt.config import Config
-from transformer_mt.config.dump import as_overrides, flow, given_settings
 from transformer_mt.config.keys import searched_keys
-from transformer_mt.config.load import load_config
+from transformer_mt.config.load import as_overrides, flow, given_settings, load_config
 from transformer_mt.corpora.held_out import EvaluationSet, evenly_spaced, read_set
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.metrics import metrics_by_test
 from transformer_mt.files import FolderLock, lock_folder, wait_for_folder, write_text
-from transformer_mt.markdown import table
-from transformer_mt.messages import say
+from transformer_mt.messages import say, table
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.training import train
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
+from transformer_mt.cli.arguments import given
 from transformer_mt.cli.evaluate import print_scores, update_report
-from transformer_mt.cli.options.arguments import given
-from transformer_mt.cli.options.model_options import resource_names
+from transformer_mt.cli.model_options import resource_names
 from transformer_mt.companions.language_models.loaded_model import TextModel
 from transformer_mt.config import Config
 from transformer_mt.corpora.held_out import AnySet, EvaluationSet, read_set

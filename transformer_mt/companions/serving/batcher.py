@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from transformer_mt.companions.serving.engine_pool import EnginePool
 from transformer_mt.companions.serving.segment_queue import QueuedEngine, SegmentQueue
-from transformer_mt.cpu import usable_cores
 from transformer_mt.parts import load_part
+from transformer_mt.processes import usable_cores
 from transformer_mt.translation.engines.engine import Engine
 from transformer_mt.translation.result import Translation
 from transformer_mt.translator import Translator

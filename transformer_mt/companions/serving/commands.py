@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transformer_mt.cli.options.arguments import Parser, positive
-from transformer_mt.cli.options.model_options import (
+from transformer_mt.cli.arguments import Parser, positive
+from transformer_mt.cli.model_options import (
     FileOf,
     ModelRequest,
     add_engine,

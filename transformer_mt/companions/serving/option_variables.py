@@ -5,7 +5,7 @@ import difflib
 import shlex
 from collections.abc import Iterator, Mapping
 
-from transformer_mt.cli.options.arguments import Parser
+from transformer_mt.cli.arguments import Parser
 from transformer_mt.messages import say
 
 _PREFIX = "TRANSFORMER_MT_"

@@ -13,8 +13,7 @@ from transformer_mt.companions.teacher.kept_answers import Answer, Answers, Cost
 from transformer_mt.companions.teacher.prompt import Prompt
 from transformer_mt.companions.teacher.teacher_section import LanguageModelConfig
 from transformer_mt.errors import InputError, UserError, WorkError
-from transformer_mt.messages import say
-from transformer_mt.progress_bar import duration, show_progress
+from transformer_mt.messages import duration, say, show_progress
 from transformer_mt.text.hashes import text_key
 
 _TRIES, _MOST_WAIT = 7, 600.0

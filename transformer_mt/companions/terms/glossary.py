@@ -9,8 +9,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from transformer_mt.corpora.file import forget, refuse_entities
 from transformer_mt.corpora.tables import text_rows
-from transformer_mt.corpora.tmx import forget, refuse_entities
 from transformer_mt.errors import InputError
 from transformer_mt.text.languages import base_code, casefolded, hyphenated
 from transformer_mt.text.lines import read_lines

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from xml.sax.saxutils import escape, quoteattr
 
-from transformer_mt.cli.options.model_options import has_ranks
-from transformer_mt.cli.translating.request import TranslateRequest
+from transformer_mt.cli.model_options import has_ranks
+from transformer_mt.cli.translate import TranslateRequest
 from transformer_mt.corpora.file import FileCorpus
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.text.lines import Pair, read_lines, without_compression

@@ -6,8 +6,7 @@ from tempfile import TemporaryDirectory
 
 from transformer_mt.companions.wizard.user_files import BATCH_FILL, Data, held_out_set, sides_of
 from transformer_mt.config import Config, DataConfig
-from transformer_mt.config.dump import flow
-from transformer_mt.config.load import load_config
+from transformer_mt.config.load import flow, load_config
 from transformer_mt.config.resolve import with_parent
 from transformer_mt.corpora.corpus import ImportedCorpus
 from transformer_mt.corpora.file import FileCorpus

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 from tabulate import tabulate
 
-from transformer_mt.cli.options.arguments import Parser
+from transformer_mt.cli.arguments import Parser
 from transformer_mt.companions.wizard.sizing import PURPOSES
 from transformer_mt.config.load import load_config
 from transformer_mt.errors import InputError
-from transformer_mt.messages import say
+from transformer_mt.messages import duration, say
 from transformer_mt.processes import OtherPrograms
-from transformer_mt.progress_bar import duration
 
 if TYPE_CHECKING:
     from transformer_mt.companions.wizard.plan import TrainingPlan

@@ -20,16 +20,22 @@ from transformer_mt.data.batches.batch import Batch, make_batch, make_packed_bat
 from transformer_mt.data.batches.batching import Mixture, plan_epoch
 from transformer_mt.data.batches.encoded_pairs import Column
 from transformer_mt.data.batches.packing import RowShape, packed_rows, plan_packed_epoch
-from transformer_mt.device import choose_device, choose_precision, keep_freed_memory, use_device
+from transformer_mt.device import (
+    choose_device,
+    choose_precision,
+    free_memory,
+    keep_freed_memory,
+    peak_memory,
+    reset_peak,
+    use_device,
+)
 from transformer_mt.errors import InputError
-from transformer_mt.memory import free_memory, peak_memory, reset_peak
 from transformer_mt.model.build_model import build_model
 from transformer_mt.model.kernels.fast_attention import without_cpu_code
 from transformer_mt.run.batch_budget import largest_budget, trial_batch
 from transformer_mt.training import prepared
 from transformer_mt.update.acceleration import is_compiled
-from transformer_mt.update.adaptation import adapt
-from transformer_mt.update.build_updater import build_trial_updater
+from transformer_mt.update.build_updater import adapt, build_trial_updater
 
 
 @dataclass(frozen=True)

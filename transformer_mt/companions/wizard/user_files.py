@@ -11,9 +11,8 @@ from transformer_mt.config import DataConfig
 from transformer_mt.corpora.held_out import BlockSample
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
-from transformer_mt.messages import say
+from transformer_mt.messages import say, show_progress
 from transformer_mt.parts import load_part
-from transformer_mt.progress_bar import show_progress
 
 BATCH_FILL = 0.92
 """Batches are as full as this, because their pairs differ in length."""

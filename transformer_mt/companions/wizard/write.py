@@ -25,18 +25,14 @@ from transformer_mt.companions.wizard.sizing import (
 )
 from transformer_mt.companions.wizard.user_files import BATCH_FILL, Data, held_out_set, read_files, sides_of
 from transformer_mt.config import Config
-from transformer_mt.config.dump import flow
-from transformer_mt.config.load import load_config
-from transformer_mt.config.public_model import TokenizerConfig
-from transformer_mt.config.root import NAME_PATTERN
-from transformer_mt.cpu import cpu_name
+from transformer_mt.config.load import flow, load_config
+from transformer_mt.config.root import NAME_PATTERN, TokenizerConfig
 from transformer_mt.data.vocabulary.given_tokenizer import lost_letters_notes
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer, VocabularySizeError
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
-from transformer_mt.messages import say
-from transformer_mt.processes import OtherPrograms
-from transformer_mt.progress_bar import duration
+from transformer_mt.messages import duration, say
+from transformer_mt.processes import OtherPrograms, cpu_name
 from transformer_mt.settings.corpus_keys import check_language
 from transformer_mt.text.languages import count_unsegmented, has_no_word_spaces
 

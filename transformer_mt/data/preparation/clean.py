@@ -28,8 +28,7 @@ from transformer_mt.data.cleaning.cleaning_rules import (
 )
 from transformer_mt.data.preparation.store import Sections, Store, sizes_of, text_bytes, text_columns
 from transformer_mt.errors import InputError
-from transformer_mt.messages import say, say_once
-from transformer_mt.progress_bar import show_progress
+from transformer_mt.messages import say, say_once, show_progress
 from transformer_mt.settings.objectives import objective_class
 from transformer_mt.text.hashes import pair_key, sentence_key
 from transformer_mt.text.lines import Pair

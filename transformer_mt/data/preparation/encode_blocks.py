@@ -17,8 +17,7 @@ import pyarrow
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.held_out import AnySet
-from transformer_mt.corpora.seen_sentences import Sentences
-from transformer_mt.cpu import usable_cores
+from transformer_mt.corpora.seen_sentences import KeySet, Sentences
 from transformer_mt.data.batches.encoded_pairs import Chunk, Column, write_chunks
 from transformer_mt.data.cleaning.cleaning_rules import KEPT, READ, REASONS, length_reason
 from transformer_mt.data.preparation.clean import Clean, Reasons, TextBlocks, lone_side
@@ -26,10 +25,10 @@ from transformer_mt.data.preparation.store import Store, sizes_of, text_bytes, t
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
+from transformer_mt.processes import usable_cores
 from transformer_mt.settings.corpus_keys import label_piece
 from transformer_mt.settings.objectives import objective_class
 from transformer_mt.text.hashes import sentence_key
-from transformer_mt.text.key_set import KeySet
 from transformer_mt.text.lines import Pair
 from transformer_mt.text.sentences import has_several_sentences
 

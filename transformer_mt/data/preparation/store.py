@@ -16,12 +16,10 @@ import pyarrow
 
 from transformer_mt.companion import hooks, shown
 from transformer_mt.corpora.remote import is_url
-from transformer_mt.cpu import usable_cores
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import replacing, write_bytes
-from transformer_mt.messages import say
-from transformer_mt.processes import in_forks, may_fork
-from transformer_mt.progress_bar import show_progress
+from transformer_mt.messages import say, show_progress
+from transformer_mt.processes import in_forks, may_fork, usable_cores
 
 FACTS_FILE = "facts.json"
 """The manifest; written last, it says that the data are complete."""

@@ -23,11 +23,10 @@ from transformer_mt.data.cleaning.cleaning_rules import READ
 from transformer_mt.data.preparation.prepared_data import PreparedData
 from transformer_mt.data.preparation.store import LocalEngine, LocalStore, run_stage
 from transformer_mt.data.vocabulary.tokenizer import PieceModel
+from transformer_mt.device import free_memory
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import cache_root, digest, replacing, write_text
-from transformer_mt.memory import free_memory
-from transformer_mt.messages import say
-from transformer_mt.progress_bar import show_progress
+from transformer_mt.messages import say, show_progress
 from transformer_mt.settings.corpus_keys import FilterConfig
 from transformer_mt.settings.objectives import objective_class
 from transformer_mt.text.languages import count_unsegmented

@@ -23,9 +23,9 @@ from sentencepiece import SentencePieceNormalizer, set_min_log_level
 from sentencepiece.sentencepiece_model_pb2 import NormalizerSpec
 
 from transformer_mt.config import TokenizerConfig
-from transformer_mt.cpu import usable_cores
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_bytes
+from transformer_mt.processes import usable_cores
 from transformer_mt.settings.objectives import MASK
 from transformer_mt.text.languages import count_unsegmented
 

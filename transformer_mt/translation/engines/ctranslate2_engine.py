@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.config import DecodeConfig
-from transformer_mt.cpu import usable_cores
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.messages import say_once
+from transformer_mt.processes import usable_cores
 from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty, ranked
 from transformer_mt.translation.engines.engine import Ids, Request
 

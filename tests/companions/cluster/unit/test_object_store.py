@@ -20,7 +20,7 @@ from tests.helpers.faults import cores, small_blocks
 from transformer_mt.companions.cluster import remote_store
 from transformer_mt.config.data_section import PreparationConfig
 from transformer_mt.config.load import load_config
-from transformer_mt.config.public_model import TokenizerConfig
+from transformer_mt.config.root import TokenizerConfig
 from transformer_mt.config.train_section import GuidedAlignmentConfig
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError, WorkError

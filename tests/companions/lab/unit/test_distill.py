@@ -13,8 +13,7 @@ import yaml
 from tests.helpers.faults import instead_of_training
 from transformer_mt import Translator
 from transformer_mt.companions.lab.synthetic import TextSource
-from transformer_mt.config.dump import dump_config
-from transformer_mt.config.load import load_config
+from transformer_mt.config.load import dump_config, load_config
 from transformer_mt.corpora import toy
 from transformer_mt.corpora.held_out import EvaluationSet
 from transformer_mt.errors import InputError

@@ -15,7 +15,7 @@ from transformer_mt.companions.lab.significance import (
     interval,
     randomisation_p,
 )
-from transformer_mt.config.evaluate_section import EvaluateConfig
+from transformer_mt.config.decode_section import EvaluateConfig
 from transformer_mt.corpora.held_out import EvaluationSet
 from transformer_mt.evaluation.metrics import ExactMatch, build_metrics
 

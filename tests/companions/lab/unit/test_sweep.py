@@ -15,8 +15,7 @@ from transformer_mt.companions.lab import sweep_jobs as jobs
 from transformer_mt.companions.lab.sweep_jobs import Runner, is_done
 from transformer_mt.companions.lab.sweep_plan import load_sweep
 from transformer_mt.companions.lab.sweep_table import write_table
-from transformer_mt.config.dump import dump_config, given_settings
-from transformer_mt.config.load import load_config
+from transformer_mt.config.load import dump_config, given_settings, load_config
 from transformer_mt.config.resolve import Known
 from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences, keys_of
 from transformer_mt.data.vocabulary.given_tokenizer import settle

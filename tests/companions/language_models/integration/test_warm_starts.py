@@ -10,7 +10,7 @@ from tests.conftest import TINY
 from tests.helpers.command import run_command
 from tests.helpers.companions import needs
 from transformer_mt.config.load import load_config
-from transformer_mt.config.public_model import Halves
+from transformer_mt.config.root import Halves
 from transformer_mt.run_folder import RunFolder
 
 pytestmark = needs("exchange")

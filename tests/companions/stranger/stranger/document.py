@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from transformer_mt.cli.options.model_options import load_translator
+from transformer_mt.cli.model_options import load_translator
 from transformer_mt.text.file_formats import DocumentFormats
 
 FORMATS = DocumentFormats(endings={".list": "list"}, translate="stranger.document:translate")

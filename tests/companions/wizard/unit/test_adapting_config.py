@@ -8,7 +8,7 @@ from tests.helpers.companions import needs
 from tests.helpers.faults import update_seconds
 from transformer_mt.companions.wizard.write import new_config
 from transformer_mt.config import load_config
-from transformer_mt.config.dump import dump_config
+from transformer_mt.config.load import dump_config
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError
 from transformer_mt.run_folder import RunFolder

@@ -12,7 +12,7 @@ from transformer_mt.config import Config, TokenizerConfig
 from transformer_mt.corpora import toy
 from transformer_mt.data.batches.batch import Rows
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
-from transformer_mt.data.changes.links import AlignedRows
+from transformer_mt.data.changes.training_rows import AlignedRows
 from transformer_mt.data.preparation import training_links
 from transformer_mt.data.preparation.training_links import PieceWords, aligned
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer

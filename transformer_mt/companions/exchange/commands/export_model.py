@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transformer_mt.cli.options.arguments import Parser
+from transformer_mt.cli.arguments import Parser
 from transformer_mt.companion import brought
 from transformer_mt.companions.exchange.export.format import EXTRAS
 from transformer_mt.companions.exchange.export.to_ctranslate2 import QUANTIZATIONS

@@ -4,7 +4,7 @@ import argparse
 import shlex
 from pathlib import Path
 
-from transformer_mt.cli.options.arguments import Parser
+from transformer_mt.cli.arguments import Parser
 from transformer_mt.errors import InputError
 
 _ABOUT = (

@@ -17,7 +17,7 @@ from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.hub import HubCorpus
 from transformer_mt.data.cleaning.cleaning_rules import READ, REASONS
 from transformer_mt.evaluation.set_evaluation import UNKNOWN, is_of_search
-from transformer_mt.markdown import table
+from transformer_mt.messages import table
 from transformer_mt.run.report import facts_table, test_scores, tests_table
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.text.languages import base_code, is_natural

@@ -12,13 +12,12 @@ from pathlib import Path
 from transformer_mt.companions.exchange.export.format import ExportFormat, Output
 from transformer_mt.config import DataConfig
 from transformer_mt.corpora.held_out import evenly_spaced, read_set
-from transformer_mt.cpu import has_exact_int8_products
 from transformer_mt.data.vocabulary.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.metrics import build_bleu
 from transformer_mt.evaluation.scoring import Pair, score
-from transformer_mt.messages import say
-from transformer_mt.progress_bar import show_progress
+from transformer_mt.messages import say, show_progress
+from transformer_mt.processes import has_exact_int8_products
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.text.languages import has_no_word_spaces
 from transformer_mt.text.lines import read_lines

@@ -21,14 +21,13 @@ from transformer_mt.companions.exchange.export.format import (
     shared_files,
 )
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.config.dump import dump_config
+from transformer_mt.config.load import dump_config
 from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, UNK, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
-from transformer_mt.model.attention import MultiHeadAttention
+from transformer_mt.model.attention import MultiHeadAttention, RMSNorm
 from transformer_mt.model.interface import TranslationModel, alignment_layer
-from transformer_mt.model.norm import RMSNorm
 from transformer_mt.model.positions import LearnedPositions, NoPositions, fairseq_sinusoids, sinusoids
 from transformer_mt.model.transformer import (
     DecoderLayer,

@@ -26,8 +26,8 @@ from transformer_mt.companions.exchange.layouts.huggingface import to_huggingfac
 from transformer_mt.config import Config, DataConfig, DecodeConfig, ModelConfig
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.errors import InputError, Setting
+from transformer_mt.messages import show_progress
 from transformer_mt.model.transformer import Transformer
-from transformer_mt.progress_bar import show_progress
 from transformer_mt.translation.result import Translation
 
 # What the search of transformers has, too; its limit of lengths is that of the longest source.

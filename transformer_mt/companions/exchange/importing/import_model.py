@@ -18,8 +18,8 @@ from transformer_mt.companions.exchange.importing.huggingface_folder import read
 from transformer_mt.companions.exchange.importing.marian_npz import read_marian_npz
 from transformer_mt.companions.exchange.importing.model_kinds import is_ctranslate2, is_marian
 from transformer_mt.config import Config
-from transformer_mt.config.dump import dump_config
 from transformer_mt.config.error_sentences import sentences
+from transformer_mt.config.load import dump_config
 from transformer_mt.corpora.seen_sentences import SeenSentences
 from transformer_mt.data.vocabulary.given_tokenizer import tokenizer_settings
 from transformer_mt.errors import InputError, Setting

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from transformer_mt.checkpoint import save_weights
 from transformer_mt.config import Config, DataConfig, TrainConfig
-from transformer_mt.config.dump import dump_config
-from transformer_mt.config.public_model import Halves
+from transformer_mt.config.load import dump_config
 from transformer_mt.config.resolve import with_keys_of
+from transformer_mt.config.root import Halves
 from transformer_mt.corpora.seen_sentences import SeenSentences
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError

@@ -8,7 +8,7 @@ from pathlib import Path
 from transformer_mt.companions.exchange.importing.foreign_model import Languages
 from transformer_mt.companions.exchange.importing.model_kinds import is_public
 from transformer_mt.config import Config
-from transformer_mt.config.public_model import Halves, PublicModel
+from transformer_mt.config.root import Halves, PublicModel
 from transformer_mt.files import cache_root, wait_for_folder
 from transformer_mt.messages import say
 from transformer_mt.run_folder import RunFolder, UnknownLanguageError

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transformer_mt.cli.options.arguments import Parser, existing_files, share
-from transformer_mt.cli.options.model_options import (
+from transformer_mt.cli.arguments import Parser, existing_files, share
+from transformer_mt.cli.model_options import (
     ModelRequest,
     add_model,
     add_search,

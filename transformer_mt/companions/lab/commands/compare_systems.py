@@ -8,8 +8,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformer_mt.cli.options.arguments import Parser, positive
-from transformer_mt.cli.options.set_options import (
+from transformer_mt.cli.arguments import Parser, positive
+from transformer_mt.cli.model_options import (
     add_evaluation_sets,
     add_external,
     external_metrics,
@@ -193,7 +193,7 @@ def _run_with(path: Path) -> "RunFolder | None":
 def _metrics(
     arguments: argparse.Namespace, config: "Config | None"
 ) -> "Callable[[EvaluationSet], list[Metric]]":
-    from transformer_mt.config.evaluate_section import EvaluateConfig, metric_name
+    from transformer_mt.config.decode_section import EvaluateConfig, metric_name
     from transformer_mt.evaluation.metrics import build_metrics, metrics_by_test
     from transformer_mt.parts import names_of
 

@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
-from transformer_mt.cli.options.arguments import Parser, existing_files, share
-from transformer_mt.cli.options.model_options import has_ranks
+from transformer_mt.cli.arguments import Parser, existing_files, share
+from transformer_mt.cli.model_options import has_ranks
 from transformer_mt.errors import InputError
 
 _ABOUT = (

@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
-from transformer_mt.cli.options.arguments import Parser
-from transformer_mt.cli.options.set_options import named_command
+from transformer_mt.cli.arguments import Parser
+from transformer_mt.cli.model_options import named_command
 from transformer_mt.files import to_json
 
 

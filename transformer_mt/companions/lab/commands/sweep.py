@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from transformer_mt.cli.options.arguments import Parser, positive
+from transformer_mt.cli.arguments import Parser, positive
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.messages import say
 

@@ -4,7 +4,7 @@ import argparse
 import math
 from pathlib import Path
 
-from transformer_mt.cli.options.arguments import Parser, positive
+from transformer_mt.cli.arguments import Parser, positive
 from transformer_mt.errors import InputError, Interrupted
 from transformer_mt.messages import say
 

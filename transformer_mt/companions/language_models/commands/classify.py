@@ -4,7 +4,7 @@ import argparse
 from dataclasses import asdict
 from itertools import islice
 
-from transformer_mt.cli.options.arguments import Parser
+from transformer_mt.cli.arguments import Parser
 from transformer_mt.companions.language_models.commands.text_options import add_texts, texts_of
 from transformer_mt.files import to_json
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from transformer_mt.cli.options.arguments import Parser, add_flags, check_searches, given
+from transformer_mt.cli.arguments import Parser, add_flags, check_searches, given
 from transformer_mt.companions.language_models.commands.text_options import add_texts, texts_of
 from transformer_mt.config.decode_section import DecodeConfig
 from transformer_mt.errors import InputError

@@ -3,7 +3,7 @@
 import argparse
 from dataclasses import asdict
 
-from transformer_mt.cli.options.arguments import Parser
+from transformer_mt.cli.arguments import Parser
 from transformer_mt.companions.language_models.commands.text_options import add_texts, texts_of
 from transformer_mt.errors import InputError
 from transformer_mt.files import to_json

@@ -12,8 +12,7 @@ pytest.importorskip("ctranslate2")
 from transformer_mt.companions.exchange.export.export import export
 from transformer_mt.companions.exchange.export.model_card import _few
 from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
-from transformer_mt.config.dump import dump_config
-from transformer_mt.config.load import load_config
+from transformer_mt.config.load import dump_config, load_config
 from transformer_mt.run_folder import RunFolder
 
 TRAIN = (

@@ -18,14 +18,13 @@ from transformer_mt.companions.exchange.export.to_ctranslate2 import (
     write_model,
 )
 from transformer_mt.config import Config, TokenizerConfig
-from transformer_mt.config.dump import dump_config
-from transformer_mt.config.load import load_config
+from transformer_mt.config.load import dump_config, load_config
 from transformer_mt.config.model_section import AttentionConfig, ScoresConfig
 from transformer_mt.corpora import toy
-from transformer_mt.cpu import has_exact_int8_products
 from transformer_mt.data.vocabulary.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.model.build_model import build_model
+from transformer_mt.processes import has_exact_int8_products
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.engines.ctranslate2_engine import CTranslate2Engine
 from transformer_mt.translation.engines.engine import Request

@@ -66,7 +66,7 @@ def test_greedy_translations_and_their_scores_are_the_same(tiny_run, tmp_path):
     (run / "tokenizer.model").symlink_to(tiny_run / "tokenizer.model")
     # Greedy translations of the last update never end.
     (run / "model.safetensors").symlink_to(tiny_run / "averaging" / "step-00000018.safetensors")
-    from transformer_mt.config.dump import dump_config
+    from transformer_mt.config.load import dump_config
 
     (run / "config.yaml").write_text(dump_config(RunFolder(tiny_run).config(decode)), encoding="utf-8")
     proof = export(RunFolder(run), tmp_path / "hf", ToHuggingFace(), None)

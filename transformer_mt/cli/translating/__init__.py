@@ -1,1 +1,0 @@
-"""The request of `translate`, its checks, and `--resume`."""
