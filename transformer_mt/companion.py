@@ -75,7 +75,7 @@ class Companion:
     - open_model(model, languages) -> RunFolder | None: the run of a MODEL or an `init_from` of a kind of its
       own (run_folder.py)
     - open_teacher(file, languages) -> Teacher | None: the teacher that a YAML file describes
-      (companions/lab/teacher.py)
+      (companions/lab/distill.py)
     - after_training(run, is_asked): after `train`; with `is_asked` a command needs what it makes
     - after_evaluation(arguments, evaluation, tests): after the scores of `evaluate` (cli/evaluate.py)
     - evaluate_text(arguments, run, config): `evaluate` of a model that translates nothing (cli/evaluate.py)

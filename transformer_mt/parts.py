@@ -156,9 +156,7 @@ KINDS: Mapping[Kind, KindFacts] = {
     "logger": KindFacts("train.loggers", "folder, config, step", "transformer_mt.run.loggers:Logger"),
     "preparation_engine": KindFacts("data.preparation.engine", ""),
     "export_format": KindFacts("to", "command_arguments"),
-    "document_format": KindFacts(
-        "translate --format", "", "transformer_mt.text.file_formats:DocumentFormats"
-    ),
+    "document_format": KindFacts("format", "", "transformer_mt.text.file_formats:DocumentFormats"),
 }
 
 

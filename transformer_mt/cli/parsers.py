@@ -1,12 +1,11 @@
 """The parsers of `transformer-mt` and `translate`, with the commands of the core and of companions."""
 
-import argparse
 import contextlib
 
 from transformer_mt import companion
 from transformer_mt.cli.arguments import Parser
 from transformer_mt.companion import Command
-from transformer_mt.errors import InputError, WorkError
+from transformer_mt.errors import WorkError
 from transformer_mt.messages import say_once
 from transformer_mt.version import __version__
 
@@ -71,28 +70,3 @@ def _fill(parser: Parser, name: str, command: Command) -> None:
             raise
         raise WorkError(sentence) from error
     companion.add_options(name, parser)
-
-
-_ABOUT = """\
-Print a shell completion script for the shell's start-up file:
-
-  bash   eval "$(transformer-mt completion bash)"
-  zsh    eval "$(transformer-mt completion zsh)"
-  fish   transformer-mt completion fish | source"""
-
-
-def add_arguments(parser: Parser) -> None:
-    parser.description = _ABOUT
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("shell", metavar="SHELL", choices=["bash", "zsh", "fish"], help="bash, zsh or fish")
-    parser.set_defaults(command=_completion)
-
-
-def _completion(arguments: argparse.Namespace) -> int:
-    try:
-        import shtab
-    except ImportError:
-        raise InputError("this needs shtab: pip install 'transformer-mt[completion]'") from None
-    for parser in (build_parser(), build_translate_parser()):
-        print(shtab.complete(parser, arguments.shell))
-    return 0

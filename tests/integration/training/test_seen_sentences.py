@@ -60,7 +60,7 @@ class Chain:
             corpora.append({**write_pairs(file, self.numbers(), "machine {0}"), "synthetic": True})
             if self.runs:
                 maker = self.rng.randrange(len(self.runs))
-                from transformer_mt.companions.lab.origin import record_origin
+                from transformer_mt.companions.lab.translated import record_origin
 
                 record_origin(origin_of(file), {"folders": [self.runs[maker].path.name]})
                 known = self.trained[maker]

@@ -41,7 +41,7 @@ def test_shipped_configs_state_only_what_differs_from_the_defaults_or_their_base
 @needs("lab")
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
 def test_every_variant_of_a_shipped_sweep_is_another_training(path):
-    from transformer_mt.companions.lab.sweep_plan import load_sweep
+    from transformer_mt.companions.lab.sweep_jobs import load_sweep
 
     sweep = load_sweep(path, [])
     unlike = {job.variant: job.config.model_dump_json(exclude={"name", "seed"}) for job in sweep.jobs}

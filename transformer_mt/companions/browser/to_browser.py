@@ -1,4 +1,8 @@
-"""A folder that any browser opens: the ONNX model, its tokenizer, the search in JavaScript and a page."""
+"""A folder that any browser opens: the ONNX model, its tokenizer, the search in JavaScript and a page.
+
+The rules that `translate` applies before and after the search are data for the page: the patterns are those
+of the stages themselves (translation/stages), written as JavaScript has them.
+"""
 
 import argparse
 import hashlib
@@ -11,13 +15,24 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from transformer_mt.companions.browser.graphs import ENCODER, STEP
-from transformer_mt.companions.browser.to_onnx import FACTS, ToOnnx
+from transformer_mt.cli.arguments import Parser
+from transformer_mt.companions.browser.to_onnx import ENCODER, FACTS, STEP, ToOnnx
 from transformer_mt.companions.exchange.export.format import Output, TrainedRun
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.files import write_text
 from transformer_mt.messages import say
+
+
+def add_options(parser: Parser) -> None:
+    """Add --runtime."""
+    parser.add_argument(
+        "--runtime",
+        metavar="FOLDER",
+        default="node_modules",
+        help="for --to browser: a node_modules folder with the JavaScript libraries (default: node_modules)",
+    )
+
 
 _PACKAGES = {"onnxruntime-web": "1.22.0", "sentencepiece-js": "1.1.0"}
 _RUNTIME = {

@@ -1,14 +1,25 @@
-"""ONNX: encoder and decoder step as two files, with the tokenizer and model.json, for any runtime."""
+"""ONNX: encoder and decoder step as two graphs, with the tokenizer and model.json, for any runtime; the proof
+searches with onnxruntime.
+
+Letters: L decoder layers, B sentences, W hypotheses of each, N = B x W rows, H heads of keys and values,
+S source length, T target tokens so far, K head width, V vocabulary.
+"""
 
 import argparse
 import json
-from collections.abc import Sequence
+import logging
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from transformer_mt.companions.browser.graphs import ENCODER, STEP, write_graphs
-from transformer_mt.companions.browser.onnx_model import OnnxModel, import_onnxruntime, quantize
-from transformer_mt.companions.browser.rules import rules_of
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
 from transformer_mt.companions.exchange.export.format import (
     OURS_ALONE,
     Output,
@@ -22,11 +33,262 @@ from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.evaluation.metrics import build_bleu
 from transformer_mt.files import write_text
 from transformer_mt.messages import say
+from transformer_mt.model.attention import AttentionRecorder
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.model.transformer import Transformer
-from transformer_mt.text.languages import has_no_spaces, has_no_word_spaces, language_name
+from transformer_mt.model.masks import Positions, attend_to
+from transformer_mt.model.positions import SinusoidalPositions
+from transformer_mt.model.transformer import DecoderLayer, Transformer
+from transformer_mt.text.languages import (
+    base_code,
+    has_no_spaces,
+    has_no_word_spaces,
+    is_natural,
+    language_name,
+    letter_case,
+)
+from transformer_mt.text.lines import CONTROL, INVISIBLE
+from transformer_mt.text.literal_text import USUAL
+from transformer_mt.text.sentences import OWN_STOPS, before_words, end_pattern
 from transformer_mt.translation.result import Options, Translation
+from transformer_mt.translation.stages.text_stages import MIN_LETTERS, MIN_WORDS, WORD
 from transformer_mt.translator import Translator
+
+ENCODER, STEP = "encoder.onnx", "step.onnx"
+
+
+class EncoderGraph(nn.Module):
+    """src (B, S), padded with 0 -> source (L, 2, B, H, S, K): each decoder layer's keys and values of it."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, src: Tensor) -> Tensor:
+        memory_BSD = self.model.encode(src, src != PAD)
+        layers = self.model.decoder.layers
+        attentions = [layer.cross_attention for layer in layers if layer.cross_attention is not None]
+        return torch.stack([torch.stack(attention.keys_values(memory_BSD)) for attention in attentions])
+
+
+class StepGraph(nn.Module):
+    """One step of all hypotheses.
+
+    tokens (N,), rows (N,), past (L, 2, M, H, T, K), source (L, 2, B, H, S, K), src (B, S) -> log_probs (N, V)
+    of the next token, present (L, 2, N, H, T + 1, K). Row n continues row `rows[n]` of the M rows of the step
+    before; the W rows of a sentence stand together.
+    """
+
+    def __init__(self, model: Transformer, most: int) -> None:
+        super().__init__()
+        self.model, self.most = model, most
+
+    def forward(
+        self, tokens: Tensor, rows: Tensor, past: Tensor, source: Tensor, src: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        past = past.index_select(2, rows)
+        N, B, T = tokens.size(0), src.size(0), past.size(4)
+        newest = torch.zeros(1, dtype=torch.int64) + T  # a tensor: as a number it would be a constant
+        of_past = Positions(newest, torch.arange(T + 1), self.most)
+        of_source = Positions(newest.expand(N // B), torch.arange(src.size(1)), self.most)
+        mask = attend_to(src != PAD)
+        present: list[Tensor] = []
+        x_N1D = self.model.tgt_embedding(tokens[:, None], newest.expand(N, 1))
+        for i, layer in enumerate(self.model.decoder.layers):
+            x_N1D = self._layer(layer, x_N1D, past[i], source[i], mask, of_past, of_source, present)
+        logits = self.model.output(self.model.decoder.final_norm(x_N1D)[:, 0])
+        return F.log_softmax(logits, dim=-1), torch.stack(present)
+
+    def _layer(
+        self, layer: DecoderLayer, x_N1D: Tensor, past: Tensor, source: Tensor, mask: Tensor,
+        of_past: Positions, of_source: Positions, present: list[Tensor],
+    ) -> Tensor:  # fmt: skip
+        newest = Positions(of_past.queries, of_past.queries, self.most)
+
+        def attend_to_self(x: Tensor) -> Tensor:
+            keys, values = layer.self_attention.keys_values(x, newest)
+            keys, values = torch.cat([past[0], keys], dim=2), torch.cat([past[1], values], dim=2)
+            present.append(torch.stack([keys, values]))
+            return layer.self_attention(x, keys, values, positions=of_past)
+
+        def attend_to_source(x: Tensor) -> Tensor:
+            # The hypotheses of a sentence attend together, as W queries to one copy of its source.
+            assert layer.cross_attention is not None
+            x_BWD = x.view(mask.size(0), -1, x.size(-1))
+            read = layer.cross_attention(x_BWD, source[0], source[1], mask=mask, positions=of_source)
+            return read.view(-1, 1, x.size(-1))
+
+        x_N1D = layer.self_residual(x_N1D, attend_to_self)
+        x_N1D = layer.cross_residual(x_N1D, attend_to_source)
+        return layer.ffn_residual(x_N1D, layer.feed_forward)
+
+
+@torch.no_grad()
+def write_graphs(model: Transformer, folder: Path, most: int) -> None:
+    """Write encoder.onnx and step.onnx in float32, for sequences of up to `most` positions."""
+    model = model.float().eval()
+    for module in model.modules():
+        if isinstance(module, SinusoidalPositions):  # in the graph the table cannot grow
+            module.table = module.formula(most, module.table.size(1))
+    src = torch.full((2, 5), 4)  # any text that shows the shapes
+    any_size = torch.export.Dim.DYNAMIC
+    with _quiet():
+        encoder = EncoderGraph(model)
+        source = encoder(src)
+        layers, _, _, heads, _, width = source.shape
+        past = source.new_zeros(layers, 2, 3, heads, 3, width)
+        rows = torch.tensor([0, 0, 1, 2, 2, 1])
+        step = StepGraph(model, most)
+        _write(encoder, (src,), ["src"], ["source"], [{0: any_size, 1: any_size}], folder / ENCODER)
+        _write(
+            step, (rows + 4, rows, past, source, src), ["tokens", "rows", "past", "source", "src"],
+            ["log_probs", "present"],
+            [{0: any_size}, {0: any_size}, {2: any_size, 4: any_size}, {2: any_size, 4: any_size},
+             {0: any_size, 1: any_size}], folder / STEP,
+        )  # fmt: skip
+
+
+def _write(
+    graph: nn.Module, given: tuple[Tensor, ...], inputs: list[str], outputs: list[str],
+    sizes: list[dict[int, Any]], file: Path,
+) -> None:  # fmt: skip
+    program = torch.onnx.export(
+        graph, given, dynamo=True, input_names=inputs, output_names=outputs, dynamic_shapes=tuple(sizes),
+        verbose=False,
+    )  # fmt: skip
+    assert program is not None
+    program.save(file, external_data=False)
+    _remove_traces(file)
+
+
+def _remove_traces(file: Path) -> None:
+    """Remove notes of the exporter: they have the lines of code that made each node, with the folders of this
+    machine.
+    """
+    import onnx
+
+    model = onnx.load(file)
+    parts: list[Any] = [model, model.graph, *model.functions]
+    for graph in (model.graph, *model.functions):
+        parts += [*graph.node, *getattr(graph, "value_info", ()), *getattr(graph, "initializer", ())]
+    for part in [*parts, *model.graph.input, *model.graph.output]:
+        part.doc_string = ""
+        if hasattr(part, "metadata_props"):
+            del part.metadata_props[:]
+    onnx.save(model, file)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the exporter's warnings, which name its own parts and missing packages."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def quantize(folder: Path, names: tuple[str, ...]) -> None:
+    """Replace the graphs by ones whose matrices and embeddings are in int8, one scale per output channel.
+    Activations are quantised as they come (dynamically), so no calibration set is needed.
+    """
+    from onnxruntime.quantization import QuantType, quantize_dynamic  # type: ignore[import-untyped]
+
+    root = logging.getLogger()  # through it, onnxruntime advises a step that this is
+    level = root.level
+    root.setLevel(logging.ERROR)
+    try:
+        for name in names:
+            whole = folder / f"float-{name}"
+            (folder / name).rename(whole)
+            quantize_dynamic(whole, folder / name, weight_type=QuantType.QInt8, per_channel=True)
+            whole.unlink()
+    finally:
+        root.setLevel(level)
+
+
+@dataclass(frozen=True)
+class OnnxState:
+    """Keys and values of B sentences, with W rows of each that the next step continues."""
+
+    past: Tensor
+    """(L, 2, M, H, T, K)"""
+    rows: Tensor
+    """(N,) rows of `past`."""
+    source: Tensor
+    """(L, 2, B, H, S, K)"""
+    src: Tensor
+    """(B, S)"""
+
+    def select(self, rows: Tensor) -> "OnnxState":
+        """Hypothesis w of sentence b continues row `rows[b, w]`; sentences may be left out."""
+        kept = rows[:, 0] // (len(self.rows) // len(self.src))
+        source, src = self.source, self.src
+        if len(kept) < len(src):
+            source, src = source.index_select(2, kept), src[kept]
+        return OnnxState(self.past, self.rows[rows.flatten()], source, src)
+
+
+class OnnxModel(TranslationModel):
+    """encoder.onnx and step.onnx in a folder, run by onnxruntime."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        onnxruntime = import_onnxruntime()
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3  # errors
+        self._encoder, self._step = (
+            onnxruntime.InferenceSession(folder / name, options, providers=["CPUExecutionProvider"])
+            for name in (ENCODER, STEP)
+        )
+        past = next(given for given in self._step.get_inputs() if given.name == "past")
+        self._layers, self._heads, self._width = (past.shape[i] for i in (0, 3, 5))
+        self.register_parameter("_any", torch.nn.Parameter(torch.zeros(1)))  # shows device and dtype
+
+    def forward(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
+        """(B, T, V) log-probabilities, one step after the other: no graph has all positions."""
+        state, steps = self.start(self.encode(src, src_mask), src_mask), []
+        for tokens in tgt_in.T:
+            log_probs, state = self.step(tokens, state)
+            steps.append(log_probs)
+        return torch.stack(steps, dim=1)
+
+    def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
+        """(B, S) -> (B, S): the encoder runs in `start`, as its result is no memory."""
+        return src
+
+    def start(self, memory_BSD: Tensor, src_mask: Tensor) -> OnnxState:
+        src, B = memory_BSD, len(memory_BSD)
+        (source,) = self._encoder.run(None, {"src": src.numpy()})
+        past = torch.zeros(self._layers, 2, B, self._heads, 0, self._width)
+        return OnnxState(past, torch.arange(B), torch.from_numpy(source), src)
+
+    def step(
+        self, tokens: Tensor, state: Any, recorder: AttentionRecorder | None = None
+    ) -> tuple[Tensor, Any]:
+        given = {"tokens": tokens, "rows": state.rows, "past": state.past, "source": state.source}
+        given |= {"src": state.src}
+        log_probs, present = self._step.run(None, {name: value.numpy() for name, value in given.items()})
+        after = OnnxState(torch.from_numpy(present), torch.arange(len(tokens)), state.source, state.src)
+        return torch.from_numpy(log_probs), after
+
+
+def import_onnxruntime() -> Any:
+    """The module; InputError names the extra that brings it and what writes its files."""
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime  # type: ignore[import-untyped]
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            f"{error.name} must be installed for ONNX files, but is not; install the extra: "
+            "pip install 'transformer-mt[browser]'"
+        ) from None
+    return onnxruntime
+
 
 FACTS = "model.json"
 _TWO_TOKENIZERS = ["tokenizer.src.model", "tokenizer.tgt.model"]
@@ -208,3 +470,56 @@ def model_facts(run: TrainedRun) -> dict[str, Any]:
         "split_sentences": bool(decode.split_sentences),
         "tokenizers": ["tokenizer.model"] if len(tokenizer.models) == 1 else _TWO_TOKENIZERS,
     }
+
+
+def rules_of(source: str, target: str, decode: DecodeConfig) -> dict[str, Any]:
+    """The rules of a direction, without those that the settings turn off or its languages do not have."""
+    rules: dict[str, Any] = {"control": CONTROL.pattern, "invisible": INVISIBLE.pattern}
+    if is_natural(source) and is_natural(target):
+        rules |= {"before": before_words(source).pattern, "kept": USUAL.pattern}
+        if decode.lowercase_capitals and source != target:
+            rules["capitals"] = {
+                "word": WORD.pattern,
+                "min_words": MIN_WORDS,
+                "min_letters": MIN_LETTERS,
+                "source": letter_case(source),
+                "target": letter_case(target),
+                "keeps_i": base_code(source) == "en",
+            }
+    if decode.match_ends:
+        rules["ends"] = {
+            "source": end_pattern("").pattern,
+            "target": end_pattern(target).pattern,
+            "stops": OWN_STOPS.get(base_code(target), ""),
+        }
+    return {
+        key: in_javascript(value) if isinstance(value, str) else _below(value) for key, value in rules.items()
+    }
+
+
+def _below(values: dict[str, Any]) -> dict[str, Any]:
+    patterns = {"word", "source", "target"}
+    return {
+        key: in_javascript(value) if key in patterns and isinstance(value, str) else value
+        for key, value in values.items()
+    }
+
+
+# An escape or a class, which stay as they are; or a quantifier with a + after it.
+_POSSESSIVE = re.compile(r"(\\.|\[\^?\]?(?:\\.|[^\]\\])*\])|([*+?]|\{\d+(?:,\d*)?\})\+")
+_IGNORING_CASE = re.compile(r"\(\?i:([^()]*)\)")
+
+
+def in_javascript(pattern: str) -> str:
+    """A pattern of Python's as JavaScript reads it with the flags `gu`: without possessive quantifiers, which
+    only save time, and with each letter in both cases where case is ignored.
+    """
+    pattern = _IGNORING_CASE.sub(lambda found: f"(?:{_both_cases(found[1])})", pattern)
+    pattern = _POSSESSIVE.sub(lambda found: found[1] or found[2], pattern)
+    pattern = re.sub(r"\\U([0-9A-Fa-f]{8})", lambda found: f"\\u{{{int(found[1], 16):x}}}", pattern)
+    pattern = re.sub(r"\\([\"'%@&<>#:;,!~`=])", r"\1", pattern)
+    return "".join(f"\\u{ord(letter):04x}" if ord(letter) < 32 else letter for letter in pattern)
+
+
+def _both_cases(text: str) -> str:
+    return re.sub(r"[A-Za-z]", lambda found: f"[{found[0].lower()}{found[0].upper()}]", text)

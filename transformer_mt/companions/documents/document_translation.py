@@ -7,17 +7,16 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from transformer_mt.companions.documents.formats import DOCUMENT_FORMATS
+from transformer_mt.companions.documents.markdown_text import parse_markdown
 from transformer_mt.companions.documents.markup.html import parse_html
 from transformer_mt.companions.documents.markup.marked_text import BREAK, MarkedText, Piece, flat
 from transformer_mt.companions.documents.placement import place
-from transformer_mt.companions.documents.plain.markdown_text import parse_markdown
-from transformer_mt.companions.documents.plain.wrapped import parse_wrapped
 from transformer_mt.companions.documents.strings.android_strings import parse_android
 from transformer_mt.companions.documents.strings.gettext import parse_po
 from transformer_mt.companions.documents.strings.json_texts import parse_json
 from transformer_mt.companions.documents.strings.xliff import parse_xliff
-from transformer_mt.companions.documents.subtitles.srt import parse_srt
-from transformer_mt.companions.documents.subtitles.webvtt import parse_vtt
+from transformer_mt.companions.documents.subtitles import parse_srt, parse_vtt
+from transformer_mt.companions.documents.wrapped import parse_wrapped
 from transformer_mt.errors import InputError
 from transformer_mt.text.languages import LETTER
 from transformer_mt.text.sentences import find_words

@@ -10,10 +10,10 @@ from threading import Event
 
 from transformer_mt.companions.documents.document_translation import parse
 from transformer_mt.companions.documents.formats import MOST_BYTES, OFFICE, WITH_ENCODING, check_size
-from transformer_mt.companions.documents.markup.html_tokens import Encoding, decode_page, stopped_by
 from transformer_mt.companions.documents.markup.marked_text import BYTE_ORDER_MARK, MarkedText, Piece, Stays
-from transformer_mt.companions.documents.office.direction import turned
+from transformer_mt.companions.documents.markup.tokens import Encoding, decode_page, stopped_by
 from transformer_mt.companions.documents.office.documents import OfficeDocument
+from transformer_mt.companions.documents.office.package import turned
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say
 from transformer_mt.text.languages import base_code

@@ -21,7 +21,7 @@ companion = Companion(
     },
     public_names={"pipeline": f"{_HERE}.pipeline:pipeline"},
     hooks={
-        "open_model": f"{_HERE}.importing.model_folder:open_model",
-        "after_training": f"{_HERE}.export.own_export:make_own_export",
+        "open_model": f"{_HERE}.importing.import_model:open_model",
+        "after_training": f"{_HERE}.export.export:make_own_export",
     },
 )

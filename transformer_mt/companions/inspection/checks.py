@@ -6,12 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence, Set
 from typing import Literal
 
-from transformer_mt.companions.inspection.finding import Finding, IsOn, always, never
-from transformer_mt.companions.inspection.row_sample import (
+from transformer_mt.companions.inspection.finding import (
     UNCOUNTED,
+    Finding,
     FrequentKeys,
     Group,
     GroupSample,
+    IsOn,
+    always,
+    never,
     weight_of,
 )
 from transformer_mt.config import DataConfig

@@ -22,7 +22,7 @@ from transformer_mt.companions.inspection.checks import (
 )
 from transformer_mt.companions.inspection.finding import Example, Finding, always, never
 from transformer_mt.companions.inspection.shifted_lines import find_misaligned, find_shifts
-from transformer_mt.companions.wizard.sizing import weight_decay
+from transformer_mt.companions.wizard.plan import weight_decay
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.build_part import parts_of
 from transformer_mt.corpora.corpus import Corpus

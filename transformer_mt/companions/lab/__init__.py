@@ -1,7 +1,7 @@
 """Work with several models or trainings: back-translation, students of teachers, sweeps, comparisons.
 
 Each can be stopped and run again: what is done is kept. Begin with `synthetic.py` (a model's translations
-as a corpus, of which `backtranslation_chain.py` is the whole way), `distill.py`, `sweep_plan.py`, `tune.py`
+as a corpus, of which `backtranslation_chain.py` is the whole way), `distill.py`, `sweep_jobs.py`, `tune.py`
 or `comparison.py`.
 """
 
@@ -25,9 +25,9 @@ companion = Companion(
     },
     kinds={
         "loss": {
-            "r_drop": f"{_HERE}.losses.r_drop:RDrop",
-            "simcut": f"{_HERE}.losses.simcut:SimCut",
-            "token_distillation": f"{_HERE}.losses.token_distillation:TokenDistillation",
+            "r_drop": f"{_HERE}.losses:RDrop",
+            "simcut": f"{_HERE}.losses:SimCut",
+            "token_distillation": f"{_HERE}.losses:TokenDistillation",
         }
     },
     options={"evaluate": f"{_HERE}.evaluation_tables:add_options"},

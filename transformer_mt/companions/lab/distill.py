@@ -1,6 +1,6 @@
-"""From a trained teacher to a small, fast student: sequence-level distillation (Kim and Rush 2016).
+"""From trained teachers to a small, fast student: sequence-level distillation (Kim and Rush 2016).
 
-The student is trained on the teacher's translations of the training sentences, which are simpler than
+The student is trained on the teachers' translations of the training sentences, which are simpler than
 people's.
 """
 
@@ -15,18 +15,22 @@ from pathlib import Path
 
 from transformer_mt.companions.exchange.export.export import export
 from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2, reasons_against
-from transformer_mt.companions.lab.origin import start_over
 from transformer_mt.companions.lab.synthetic import (
     ALL,
     PairSelection,
+    Runs,
     SyntheticCorpusTask,
+    Teacher,
     TextSource,
     check_links,
     counts_in_words,
+    is_described,
+    known_tag,
     make_corpus,
+    must_open,
     with_corpora,
 )
-from transformer_mt.companions.lab.teacher import Runs, Teacher, is_described, known_tag, must_open
+from transformer_mt.companions.lab.translated import start_over
 from transformer_mt.config import Config, DataConfig, EvaluateConfig
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.file import FileCorpus

@@ -69,7 +69,7 @@ def _compare_with_parent(
     arguments: argparse.Namespace, evaluation: RunEvaluation, tests: Sequence[EvaluationSet], is_kept: bool
 ) -> None:
     """Print the gain and the forgetting of a fine-tuned model, on these test sets and on its parent's."""
-    from transformer_mt.companions.lab.fine_tuning import OF_PARENT, gain_and_forgetting
+    from transformer_mt.companions.lab.backtranslation_chain import OF_PARENT, gain_and_forgetting
 
     config, expected = evaluation.config, evaluation.folder.weights_of_parent()
     is_silent = arguments.json and not is_kept

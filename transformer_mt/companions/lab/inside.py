@@ -1,5 +1,5 @@
-"""The numbers inside a Transformer while it translates: the states of each layer, its predictions, the beam
-of each step, the gradients of its weights.
+"""The numbers inside a Transformer while it translates: attention weights, the states of each layer, its
+predictions, the beam of each step, the gradients of its weights.
 
 Letters: S source tokens, T target tokens, D width, V vocabulary, W hypotheses of the beam.
 """
@@ -14,10 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer_mt.companions.lab.attention_maps import AttentionMaps, look
+from transformer_mt.companions.language_models.text_models import TextModel
 from transformer_mt.data.batches.batch import make_batch
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS
-from transformer_mt.errors import InputError
+from transformer_mt.errors import InputError, Setting
+from transformer_mt.model.attention import AttentionRecorder
+from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.transformer import Transformer
 from transformer_mt.run_folder import open_model
 from transformer_mt.search.beam import BeamSettings, BestFirst, Continuations, beam_search
@@ -25,6 +27,156 @@ from transformer_mt.translation.engines.torch_engine import TorchEngine, load_mo
 from transformer_mt.translator import Translator
 from transformer_mt.update.loss import CrossEntropy
 from transformer_mt.update.step import Objective
+
+
+@dataclass(frozen=True)
+class AttentionMaps:
+    """Attention weights of one sentence and its translation. Rows are queries, columns are keys; a row sums
+    to 1 (to less with local_p's Gaussian).
+    """
+
+    source: list[str]
+    """S pieces with end-of-sentence."""
+    target: list[str]
+    """T pieces with end-of-sentence: the row of each is the step that chose it."""
+    source_text: str
+    target_text: str
+    weights: dict[str, list[Tensor]]
+    """For `cross` (H, T, S), `encoder` (H, S, S) and `decoder` (H, T, T), one tensor a layer."""
+
+    def rows(self, kind: str) -> list[str]:
+        return self.source if kind == "encoder" else self.target
+
+    def columns(self, kind: str) -> list[str]:
+        """In the decoder a step sees what was chosen before it: beginning-of-sentence first."""
+        return ["<s>", *self.target[:-1]] if kind == "decoder" else self.source
+
+    def title(self, kind: str) -> str:
+        """The sentences whose tokens are the queries and the keys."""
+        texts = {"encoder": [self.source_text], "decoder": [self.target_text]}
+        return "\n".join(texts.get(kind, [self.source_text, self.target_text]))
+
+
+def look(translator: Translator, source: str, target: str | None = None) -> AttentionMaps:
+    """The attentions of translating `source` into `target`, by default into the model's own translation.
+
+    InputError if the engine shows none, or a text is empty or too long for one segment.
+    """
+    engine = translator.engine
+    if not isinstance(engine, TorchEngine) or not isinstance(engine.model, TranslationModel):
+        raise InputError(
+            "attention maps require a run's folder, with ", Setting("engine", "torch"),
+            " and without an ensemble",
+        )  # fmt: skip
+    tokenizer = translator.tokenizer
+    (src,) = translator.encode_src([source])
+    if not source.strip() or len(src) >= translator.max_src_length:
+        raise InputError(
+            f"the source must have 1 to {translator.max_src_length - 1} tokens, but has "
+            f"{len(src) if source.strip() else 0}"
+        )
+    if target is None:
+        (result,) = _unsplit(translator).translate([source])
+        tgt = [tokenizer.tgt.piece_to_id(piece) for piece in result.tokens]
+    else:
+        (tgt,) = tokenizer.encode_tgt([target])
+    if translator.max_positions and len(tgt) >= translator.max_positions:
+        raise InputError(
+            f"the target must have at most {translator.max_positions - 1} tokens, but has {len(tgt)}"
+        )
+    model = engine.model
+    recorder = AttentionRecorder(*(attention for layers in model.attentions.values() for attention in layers))
+    ids = torch.tensor([[*src, EOS]], device=engine.device)
+    with torch.inference_mode():
+        begin = translator.planner.prompt
+        tgt_in = torch.tensor([[BOS, *begin, *tgt]], device=engine.device)
+        model.hidden(ids, torch.ones_like(ids, dtype=torch.bool), tgt_in, recorder)
+    # A Transformer attends with all positions at once, a recurrent network with one after the other.
+    weights = {
+        kind: [
+            _of_tokens(torch.cat(recorder.of(attention), dim=2)[0].float().cpu(), kind, len(begin))
+            for attention in layers
+        ]
+        for kind, layers in model.attentions.items()
+    }
+    end = ["</s>"]
+    return AttentionMaps(
+        source=tokenizer.pieces_src(src) + end,
+        target=tokenizer.pieces_tgt(tgt) + end,
+        source_text=source,
+        target_text=tokenizer.decode_tgt(tgt) if target is None else target,
+        weights=weights,
+    )
+
+
+def _of_tokens(weights_HTS: torch.Tensor, kind: str, begin: int) -> torch.Tensor:
+    """The rows, and in the decoder the columns, of what it wrote: not of what it was given to begin with."""
+    if kind == "encoder":
+        return weights_HTS
+    rows = weights_HTS[:, begin:]
+    return rows[:, :, begin:] if kind == "decoder" else rows
+
+
+def _unsplit(translator: Translator) -> Translator:
+    """The translator that takes a text as it stands, as the attention is computed here: several sentences as
+    one segment, in capitals, with nothing protected.
+    """
+    return translator.with_settings(
+        **dict.fromkeys(("split_sentences", "lowercase_capitals", "protect_usual"), False)
+    )
+
+
+def maps(attentions: AttentionMaps, kind: str, layer: str, head: str) -> list[tuple[str, Tensor]]:
+    """(title, weights) of the heat maps asked for: `layer` and `head` are a number from 1 on, `all` or
+    `mean`.
+    """
+    layers = attentions.weights[kind]
+    if not layers:
+        raise InputError(
+            Setting("kind"),
+            f" must be cross for this model, but is {kind}: a recurrent {kind} has no self-attention",
+        )
+    chosen = _select_parts("layer", layer, layers)
+    maps_of_lines = []
+    for name, weights in chosen:
+        for head_name, part in _select_parts("head", head, list(weights)):
+            maps_of_lines.append((f"{kind} attention, {name}, {head_name}", part))
+    return maps_of_lines
+
+
+def _select_parts(word: str, wanted: str, parts: Sequence[Tensor]) -> list[tuple[str, Tensor]]:
+    if wanted == "mean":
+        return [
+            (
+                f"mean of {len(parts)} {word}s" if len(parts) > 1 else f"its one {word}",
+                torch.stack(list(parts)).mean(0),
+            )
+        ]
+    if wanted == "all":
+        return [(f"{word} {i}", part) for i, part in enumerate(parts, start=1)]
+    if not wanted.isdecimal() or not 1 <= int(wanted) <= len(parts):
+        raise InputError(Setting(word), f" must be 1 to {len(parts)}, all or mean, but is {wanted}")
+    return [(f"{word} {wanted}", parts[int(wanted) - 1])]
+
+
+def look_at_text(loaded: TextModel, text: str) -> AttentionMaps:
+    """The attentions of reading a text. InputError if it is empty or too long."""
+    tokenizer, most = loaded.tokenizer, loaded.config.data.max_length - 1
+    ids = tokenizer.encode_src([text], num_threads=1)[0]
+    if not 1 <= len(ids) <= most:
+        raise InputError(f"the text must have 1 to {most} tokens, but has {len(ids)}")
+    is_encoder = loaded.config.model.kind == "encoder"
+    read = torch.tensor([[BOS, *ids, *([EOS] if is_encoder else [])]], device=loaded.device)
+    attentions = loaded.model.attentions
+    recorder = AttentionRecorder(*(attention for layers in attentions.values() for attention in layers))
+    with torch.inference_mode():
+        loaded.model.hidden(read, torch.ones_like(read, dtype=torch.bool), read, recorder)
+    weights = {
+        kind: [torch.cat(recorder.of(attention), dim=2)[0].float().cpu() for attention in layers]
+        for kind, layers in attentions.items()
+    }
+    pieces = tokenizer.pieces_src(ids)
+    return AttentionMaps(["<s>", *pieces, "</s>"], [*pieces, "</s>"], text, text, weights)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from typing import Any
 from transformer_mt.companions.lab import pictures
 from transformer_mt.companions.lab.comparison import Cell, Comparison, System, compare
 from transformer_mt.companions.lab.comparison_page import as_markdown
-from transformer_mt.companions.lab.sweep_jobs import is_done
-from transformer_mt.companions.lab.sweep_plan import Job, Sweep
+from transformer_mt.companions.lab.sweep_jobs import Job, Sweep, is_done
 from transformer_mt.companions.lab.translated import read_translations, set_of_file
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metrics import metric_names, metrics_by_test

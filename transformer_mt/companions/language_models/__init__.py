@@ -13,5 +13,5 @@ companion = Companion(
         "complete": Command(f"{_HERE}.commands.complete", "continue texts (GPT)", "research"),
         "classify": Command(f"{_HERE}.commands.classify", "label texts", "research"),
     },
-    hooks={"evaluate_text": f"{_HERE}.scores:evaluate_text"},
+    hooks={"evaluate_text": f"{_HERE}.text_models:evaluate_text"},
 )

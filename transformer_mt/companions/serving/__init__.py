@@ -1,7 +1,7 @@
 """Models that translate the lines of many requests in shared batches, loaded while they are used.
 
 In: lines, texts, documents and files. Out: their translations. `http` serves them.
-Begin with `served_model.py` and `batcher.py`.
+Begin with `models.py` and `batcher.py`.
 """
 
 from transformer_mt.companion import Command, Companion

@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from transformer_mt.companions.serving.engine_pool import EnginePool
-from transformer_mt.companions.serving.segment_queue import QueuedEngine, SegmentQueue
+from transformer_mt.companions.serving.segment_queue import EnginePool, QueuedEngine, SegmentQueue
 from transformer_mt.parts import load_part
 from transformer_mt.processes import usable_cores
 from transformer_mt.translation.engines.engine import Engine

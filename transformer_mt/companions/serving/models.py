@@ -1,20 +1,286 @@
-"""The models that a server has: those it was given, and those that come and go in a folder."""
+"""The models that a server has, and the languages that they translate from and to.
 
+A model is in memory while it is used, and for some time after; models come and go in a folder. A language has
+other codes, too: `zh-CN` and `zh-Hans` where the server has `zh`.
+"""
+
+import asyncio
+import gc
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from transformer_mt.companions.serving.batcher import Batcher
-from transformer_mt.companions.serving.directions import Directions
-from transformer_mt.companions.serving.served_model import Model, NotLoadedError
+from transformer_mt.companions.serving.segment_queue import resident_bytes
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.messages import say
+from transformer_mt.text.languages import LanguageIdentifier, base_code, is_same_language, language_name
 from transformer_mt.translation.planner import Direction
 from transformer_mt.translator import Translator
+
+_OLD = {"zt": "zh_Hant", "pb": "pt_BR", "iw": "he", "in": "id", "ji": "yi"}
+"""Codes of LibreTranslate's own, and those that ISO has withdrawn."""
+
+
+def known_code(code: str, known: Iterable[str]) -> str:
+    """The code by which a server knows the language: the same, else one of the same language, in the same
+    script and country if there is one; the given code if there is none.
+    """
+    codes = list(dict.fromkeys(known))
+    if code in codes or not code:
+        return code
+    wanted = _parts(_OLD.get(code.lower(), code))
+    candidates = [(sum(part in wanted for part in _parts(other)), other) for other in codes]
+    same = [(fits, other) for fits, other in candidates if _parts(other)[0] == wanted[0]]
+    best = max(same, key=lambda one: one[0], default=(0, code))
+    is_other_script = best[0] and len({_parts(best[1])[1], wanted[1]} - {""}) > 1
+    return code if is_other_script else best[1]
+
+
+def _parts(code: str) -> tuple[str, str, str]:
+    """Language, script and country, the likeliest script where none is named."""
+    from babel import Locale, UnknownLocaleError
+
+    try:
+        locale = Locale.parse(code.replace("-", "_"), resolve_likely_subtags=True)
+    except (ValueError, UnknownLocaleError, TypeError):
+        return base_code(code), "", ""
+    return locale.language, locale.script or _likely_script(locale.language), locale.territory or ""
+
+
+def _likely_script(language: str) -> str:
+    from babel.core import get_global
+
+    parts = get_global("likely_subtags").get(language, "").split("_")
+    return str(parts[1]) if len(parts) > 1 else ""
+
+
+# Below this probability a text of at least so many letters is taken to be in another language.
+_UNLIKELY, _LETTERS = 0.05, 20
+
+
+@dataclass(frozen=True)
+class Detected:
+    """A language a text seems to be in."""
+
+    language: str
+    confidence: float
+    """0 to 100."""
+
+
+_LOADER = ThreadPoolExecutor(1, thread_name_prefix="load")
+"""The thread that loads models, one after the other: requests of other models need none of it."""
+_PAUSE = 10.0
+"""Seconds from a load that failed to the next try."""
+
+
+class ModelGoneError(Exception):
+    """The model is not served any more."""
+
+
+class NotLoadedError(Exception):
+    """The model could not be loaded."""
+
+
+class Model:
+    """A batcher that is started when a request needs it. Thread-safe."""
+
+    def __init__(
+        self, start: Callable[[], Batcher], name: str = "", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`start` loads the model, which people know by its `name`."""
+        self.name = name
+        self._start, self._clock = start, clock
+        self._batcher: Batcher | None = None
+        self._loading, self._state = threading.Lock(), threading.Lock()  # held long, and for an instant
+        self._users, self._last_used, self._is_gone = 0, clock(), False
+        self._grown, self._translated = 0, 0
+        self._load: asyncio.Future[None] | None = None
+        self._failure: NotLoadedError | None = None
+        self._next_try = 0.0
+
+    @asynccontextmanager
+    async def loaded(self) -> AsyncIterator[Batcher]:
+        """The batcher, which stays as long as it is used here. ModelGoneError after `close`; NotLoadedError
+        if it cannot be loaded.
+        """
+        while (batcher := self._taken()) is None:
+            if self._load is None or self._load.done():
+                self._load = asyncio.get_running_loop().run_in_executor(_LOADER, self.load)
+                # Or Python would complain of an error that nobody waits for any more
+                self._load.add_done_callback(lambda load: load.exception())
+            await asyncio.shield(self._load)  # others wait for it, too
+        try:
+            yield batcher
+        finally:
+            with self._state:
+                self._users, self._last_used = self._users - 1, self._clock()
+
+    def _taken(self) -> Batcher | None:
+        with self._state:
+            self._users += self._batcher is not None
+            return self._batcher
+
+    def load(self) -> None:
+        """Load it now if it is not in memory. What fails is not tried again at once."""
+        with self._loading:
+            if self._is_gone:
+                raise ModelGoneError
+            if self._batcher is None:
+                if self._failure is not None and self._clock() < self._next_try:
+                    raise self._failure
+                before = resident_bytes()
+                try:
+                    batcher = self._start()
+                except Exception as error:
+                    self._failure = NotLoadedError(f"{self.name}: {error}")
+                    self._next_try = self._clock() + _PAUSE
+                    raise self._failure from error
+                # A later load may be given memory that an earlier one freed
+                self._grown = max(self._grown, resident_bytes() - before)
+                with self._state:
+                    self._batcher, self._last_used = batcher, self._clock()
+
+    def unload(self, after: float = 0.0) -> bool:
+        """Free its memory if it was not used for `after` seconds. Returns True if it is not loaded now."""
+        with self._loading:
+            with self._state:
+                if self._users or self._clock() - self._last_used < after:
+                    return self._batcher is None
+                batcher, self._batcher = self._batcher, None
+            if batcher is not None:
+                self._translated += batcher.translated
+                batcher.close()
+                del batcher
+                gc.collect()  # in a thread of its own, where no request waits for it
+        return True
+
+    def close(self) -> bool:
+        """Unload it for good once it is not used. Returns True if that is done."""
+        self._is_gone = True
+        return self.unload()
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._batcher is not None
+
+    @property
+    def lines(self) -> int:
+        """Lines of requests that are not answered."""
+        return batcher.lines if (batcher := self._batcher) else 0
+
+    @property
+    def translated(self) -> int:
+        """Lines of requests that were answered."""
+        return self._translated + (batcher.translated if (batcher := self._batcher) else 0)
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes: those that this process grew by when it was loaded, and those of processes of its own. None
+        while it is not in memory, 0 where the system does not say.
+        """
+        return self._grown + batcher.memory() if (batcher := self._batcher) else None
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The models that translate one after the other; none where there is nothing to translate."""
+
+    models: tuple[Model, ...]
+    pivot: str | None = None
+    """The language between the first and the second model."""
+
+
+class Directions:
+    """A model for each pair of languages; languages have the codes of the models' configs."""
+
+    def __init__(self, models: Mapping[Direction, Model]) -> None:
+        self.models = models
+        """The models by direction. The mapping is replaced when models come or go, but never changed."""
+        self._identifier = LanguageIdentifier()
+
+    @property
+    def sources(self) -> list[str]:
+        return list(dict.fromkeys(source for source, _ in self.models))
+
+    def targets_of(self, source: str) -> list[str]:
+        """The languages that one is translated to, by one model first."""
+        targets = [target for known, target in self.models if known == source]
+        targets += [target for pivot in targets for known, target in self.models if known == pivot]
+        return [target for target in dict.fromkeys(targets) if target != source]
+
+    def sources_of(self, target: str) -> list[str]:
+        """The languages that are translated to one."""
+        return [source for source in self.sources if target in self.targets_of(source)]
+
+    def known(self, source: str, target: str) -> tuple[str, str]:
+        """A source, or `auto`, and a target by the codes that the models have."""
+        targets = [known for _, known in self.models]
+        source = source if source == "auto" else known_code(source, [*self.sources, *targets])
+        return source, known_code(target, [*targets, *self.sources])
+
+    def languages(self) -> list[dict[str, Any]]:
+        """Each language with its name and the languages it is translated to, as the API lists them."""
+        codes = dict.fromkeys(code for pair in self.models for code in pair)
+        return [
+            {"code": code, "name": language_name(code), "targets": self.targets_of(code)} for code in codes
+        ]
+
+    def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detected]:
+        """The languages the server knows, the likeliest first."""
+        codes = list(dict.fromkeys(among or [code for pair in self.models for code in pair]))
+        probabilities = self._identifier.probabilities(text)
+        guesses = [
+            Detected(
+                code,
+                round(
+                    100
+                    * max(
+                        (p for lang, p in probabilities.items() if is_same_language(code, lang)), default=0.0
+                    ),
+                    1,
+                ),
+            )
+            for code in codes
+        ]
+        return sorted(guesses, key=lambda guess: -guess.confidence)
+
+    def other_language(self, text: str, among: Sequence[str]) -> str | None:
+        """The language of a text that is clearly in none of these; None for others, and for short ones."""
+        if sum(map(str.isalpha, text)) < (_LETTERS if text.isascii() else _LETTERS // 2):
+            return None
+        probabilities = self._identifier.probabilities(text)
+        wanted = sum(p for lang, p in probabilities.items() if any(is_same_language(c, lang) for c in among))
+        return max(probabilities, key=probabilities.__getitem__) if wanted < _UNLIKELY else None
+
+    def chain(self, source: str, target: str) -> Chain:
+        """The model of this direction, or two with a language between: English if they allow it, else the
+        first. InputError if there are none.
+        """
+        models = self.models  # the same for all questions below, whatever comes or goes
+        if source == target and any(source in pair for pair in models):
+            return Chain(())
+        if (source, target) in models:
+            return Chain((models[source, target],))
+        between = [code for known, code in models if known == source and (code, target) in models]
+        if between:
+            pivot = min(between, key=lambda code: base_code(code) != "en")
+            return Chain((models[source, pivot], models[pivot, target]), pivot)
+        if source not in self.sources:
+            every = list(dict.fromkeys(target for _, target in self.models))
+            if target not in every:  # and `auto` found no source for it
+                raise InputError(f"target must be one of {', '.join(every)}, but is {target}")
+            raise InputError(f"source must be auto or one of {', '.join(self.sources)}, but is {source}")
+        targets = self.targets_of(source)
+        raise InputError(f"target must be one of {', '.join(targets)} with source {source}, but is {target}")
+
 
 _LOG = logging.getLogger("transformer_mt.companions.serving")
 # The files of a model: a folder in which one of them changed has another model.

@@ -1,7 +1,7 @@
 """A language model behind a chat-completions server as the teacher of `distill` and `backtranslate`.
 
-Begin with `language_model.py` and `asking.py`. `teacher_section.py` has the YAML, `prompt.py` the request;
-`chat.py` speaks with the server, `answer_checks.py` makes lines of its answers, `kept_answers.py` keeps them.
+Begin with `language_model.py` and `asking.py`, which speaks with the server. `prompt.py` has the YAML and the
+request; `answers.py` makes lines of its answers, checks and keeps them.
 """
 
 from transformer_mt.companion import Companion

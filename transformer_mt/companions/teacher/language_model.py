@@ -10,10 +10,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from transformer_mt.companions.lab.teacher import Row
+from transformer_mt.companions.lab.synthetic import Row
+from transformer_mt.companions.teacher.answers import Answers
 from transformer_mt.companions.teacher.asking import Asking
-from transformer_mt.companions.teacher.kept_answers import Answers
-from transformer_mt.companions.teacher.teacher_section import LanguageModelConfig, TeacherFile
+from transformer_mt.companions.teacher.prompt import LanguageModelConfig, TeacherFile
 from transformer_mt.config.load import load_yaml
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.evaluation.external_metric import StayingMetric

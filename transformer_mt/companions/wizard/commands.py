@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tabulate import tabulate
 
 from transformer_mt.cli.arguments import Parser
-from transformer_mt.companions.wizard.sizing import PURPOSES
+from transformer_mt.companions.wizard.plan import PURPOSES
 from transformer_mt.config.load import load_config
 from transformer_mt.errors import InputError
 from transformer_mt.messages import duration, say

@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.command import run_command
 from transformer_mt.companions.browser import to_onnx
-from transformer_mt.companions.browser.graphs import ENCODER, STEP
+from transformer_mt.companions.browser.to_onnx import ENCODER, STEP
 from transformer_mt.companions.exchange.export.format import TrainedRun
 from transformer_mt.translation.engines.torch_engine import load_model
 

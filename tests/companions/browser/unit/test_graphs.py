@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from transformer_mt.companions.browser.graphs import write_graphs
-from transformer_mt.companions.browser.onnx_model import OnnxModel
+from transformer_mt.companions.browser.to_onnx import OnnxModel, write_graphs
 from transformer_mt.config.load import load_config
 from transformer_mt.model.build_model import build_model
 

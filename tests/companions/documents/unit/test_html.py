@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from transformer_mt.companions.documents.document_translation import all_texts
 from transformer_mt.companions.documents.markup.html import parse_html
-from transformer_mt.companions.documents.markup.html_tokens import Encoding, decode_page
 from transformer_mt.companions.documents.markup.marked_text import MarkedText
+from transformer_mt.companions.documents.markup.tokens import Encoding, decode_page
 from transformer_mt.errors import InputError
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.helpers.upper_case import capitals, upper_case_translator
 from transformer_mt.companions.documents.document_translation import translate_pieces
 from transformer_mt.companions.documents.markup.html import parse_html
-from transformer_mt.companions.documents.markup.html_tokens import tokens_of
+from transformer_mt.companions.documents.markup.tokens import tokens_of
 
 _WORDS = (
     "a",

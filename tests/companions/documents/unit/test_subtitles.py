@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from transformer_mt.companions.documents.markup.marked_text import BREAK, MarkedText
-from transformer_mt.companions.documents.subtitles.srt import parse_srt
+from transformer_mt.companions.documents.subtitles import parse_srt
 from transformer_mt.errors import InputError
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers.upper_case import capitals, upper_case_translator
 from transformer_mt.companions.documents.document_translation import translate_pieces
-from transformer_mt.companions.documents.subtitles.srt import parse_srt
+from transformer_mt.companions.documents.subtitles import parse_srt
 
 _WORDS = ("a", "dog", "runs", "fast", "über", "don't", "the", "cat,", "(see", "there)", "x.", "I", "what?")
 _OTHERS = ("42", "3.5 kg", "…", "&", "<3", "{name}", "https://x.example/a", "...", "12:30", "&amp;", "🌷")

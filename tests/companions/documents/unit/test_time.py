@@ -7,8 +7,8 @@ from threading import Event
 import pytest
 
 from transformer_mt.companions.documents.document_translation import parse
-from transformer_mt.companions.documents.markup.html_tokens import StoppedError
-from transformer_mt.companions.documents.office.odf import parse_odf
+from transformer_mt.companions.documents.markup.tokens import StoppedError
+from transformer_mt.companions.documents.office.documents import parse_odf
 from transformer_mt.companions.documents.office.ooxml import parse_ooxml
 from transformer_mt.companions.documents.read import read_document
 

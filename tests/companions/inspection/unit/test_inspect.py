@@ -8,12 +8,21 @@ import pytest
 import yaml
 
 from scripts.plant_faults import FAULTS, MISALIGNED, NEAR, SHIFTED, looked, planted, reported
-from transformer_mt.companions.inspection.assessment import assessment, keys_to_add
 from transformer_mt.companions.inspection.checks import RepetitionCheck, TokenisedCheck, is_tokenised
-from transformer_mt.companions.inspection.finding import Example, Finding
+from transformer_mt.companions.inspection.finding import (
+    Example,
+    Finding,
+    FrequentKeys,
+    GroupSample,
+    weight_of,
+)
 from transformer_mt.companions.inspection.inspect import CorpusReport, Inspection, inspect
-from transformer_mt.companions.inspection.inspection_report import html_page, markdown
-from transformer_mt.companions.inspection.row_sample import FrequentKeys, GroupSample, weight_of
+from transformer_mt.companions.inspection.inspection_report import (
+    assessment,
+    html_page,
+    keys_to_add,
+    markdown,
+)
 from transformer_mt.companions.inspection.shifted_lines import find_shifts
 from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy

@@ -13,14 +13,14 @@ from tests.helpers.faults import translated_at_a_time
 from transformer_mt import Translator
 from transformer_mt.companions.lab import synthetic
 from transformer_mt.companions.lab.backtranslation_chain import run_chain
-from transformer_mt.companions.lab.origin import record_origin
 from transformer_mt.companions.lab.synthetic import (
     PairSelection,
+    Runs,
     SyntheticCorpusTask,
     TextSource,
     make_corpus,
 )
-from transformer_mt.companions.lab.teacher import Runs
+from transformer_mt.companions.lab.translated import record_origin
 from transformer_mt.config import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError, WorkError

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from transformer_mt import Translator
 from transformer_mt.companions.lab import pictures
-from transformer_mt.companions.lab.attention_maps import look
+from transformer_mt.companions.lab.inside import look
 from transformer_mt.companions.lab.pictures import heat_maps
 from transformer_mt.errors import InputError
 from transformer_mt.run import report

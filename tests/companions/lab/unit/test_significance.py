@@ -7,10 +7,11 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
-from transformer_mt.companions.lab.comparison import System, compare
-from transformer_mt.companions.lab.significance import (
+from transformer_mt.companions.lab.comparison import (
+    System,
     bootstrap_p,
     bootstrap_values,
+    compare,
     holm,
     interval,
     randomisation_p,

@@ -12,8 +12,7 @@ import yaml
 from tests.conftest import TINY
 from tests.helpers.faults import cores
 from transformer_mt.companions.lab import sweep_jobs as jobs
-from transformer_mt.companions.lab.sweep_jobs import Runner, is_done
-from transformer_mt.companions.lab.sweep_plan import load_sweep
+from transformer_mt.companions.lab.sweep_jobs import Runner, is_done, load_sweep
 from transformer_mt.companions.lab.sweep_table import write_table
 from transformer_mt.config.load import dump_config, given_settings, load_config
 from transformer_mt.config.resolve import Known

@@ -156,7 +156,7 @@ def test_the_perplexity_of_text_is_that_of_the_full_pass(gpt, cli):
     import torch
     import torch.nn.functional as F
 
-    from transformer_mt.companions.language_models.loaded_model import TextModel
+    from transformer_mt.companions.language_models.text_models import TextModel
     from transformer_mt.data.vocabulary.tokenizer import BOS, EOS
 
     loaded = TextModel.load(gpt, ("decoder",), "cpu")

@@ -16,7 +16,7 @@ import yaml
 from tests.conftest import ROOT, TINY
 from transformer_mt.cli import build_parser
 from transformer_mt.cli.arguments import subcommands
-from transformer_mt.companions.serving.option_variables import words_of_environment
+from transformer_mt.companions.serving.commands import words_of_environment
 
 
 def instructions():

@@ -2,8 +2,7 @@
 
 from functools import partial
 
-from transformer_mt.companions.serving.directions import Directions
-from transformer_mt.companions.serving.served_model import Model
+from transformer_mt.companions.serving.models import Directions, Model
 
 
 def directions_of(batchers):

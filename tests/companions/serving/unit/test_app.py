@@ -16,10 +16,10 @@ from starlette.testclient import TestClient
 from tests.companions.serving.unit.models import directions_of
 from tests.helpers.upper_case import UpperCaseEngine
 from transformer_mt.companions.serving.batcher import Batcher, QueueFullError
-from transformer_mt.companions.serving.directions import Directions
 from transformer_mt.companions.serving.http.limits import ApiKeys, Limits
 from transformer_mt.companions.serving.http.requests import TranslateBody
 from transformer_mt.companions.serving.http.server import build_app
+from transformer_mt.companions.serving.models import Directions
 from transformer_mt.companions.serving.text_translation import translate_html
 from transformer_mt.config import DecodeConfig
 from transformer_mt.translation.result import Candidate, Translation
@@ -48,7 +48,7 @@ class Upper:
 
     def with_resources(self, glossary):
         other = Upper(self.name)
-        other.terms = {term.source: term.targets for term in glossary.terms}
+        other.terms = {term.source: term.targets for term in glossary.glossary.terms}
         return other
 
     def translate(self, lines, n_best=1, *, align=False, protect=None):

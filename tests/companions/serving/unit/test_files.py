@@ -16,12 +16,11 @@ from tests.companions.documents.unit.office_files import random_file, zipped
 from tests.companions.documents.unit.test_office_property import members
 from tests.companions.serving.unit.models import directions_of
 from tests.helpers.upper_case import capitals, upper_case_translator
-from transformer_mt.companions.serving.aliases import known_code
 from transformer_mt.companions.serving.batcher import Batcher, QueueFullError
-from transformer_mt.companions.serving.directions import Directions
+from transformer_mt.companions.serving.http.file_routes import TranslatedFiles
 from transformer_mt.companions.serving.http.limits import ApiKeys, Limits
 from transformer_mt.companions.serving.http.server import build_app
-from transformer_mt.companions.serving.translated_files import TranslatedFiles
+from transformer_mt.companions.serving.models import Directions, known_code
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,7 @@ from tests.helpers.upper_case import upper_case_translator
 from transformer_mt.companions.serving.batcher import Batcher
 from transformer_mt.companions.serving.http.limits import ApiKeys, Limits
 from transformer_mt.companions.serving.http.server import build_app
-from transformer_mt.companions.serving.models import Models, Offer
-from transformer_mt.companions.serving.served_model import Model, ModelGoneError, NotLoadedError
+from transformer_mt.companions.serving.models import Model, ModelGoneError, Models, NotLoadedError, Offer
 from transformer_mt.errors import InputError
 
 

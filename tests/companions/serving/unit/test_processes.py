@@ -8,10 +8,10 @@ from functools import partial
 import pytest
 
 from tests.helpers.upper_case import UpperCaseEngine, upper_case_translator
-from transformer_mt.companions.serving.engine_pool import EnginePool
 from transformer_mt.companions.serving.http.limits import Limits
 from transformer_mt.companions.serving.http.server import Service, serve
 from transformer_mt.companions.serving.models import Offer
+from transformer_mt.companions.serving.segment_queue import EnginePool
 from transformer_mt.errors import InputError, WorkError
 
 

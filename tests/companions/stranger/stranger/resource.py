@@ -9,32 +9,32 @@ from transformer_mt.translation.stages.stage import Choice, Stage
 
 
 class Least(Resource):
-    """The fewest words that a translation may have."""
+    """The fewest tokens that a translation may have."""
 
-    help, before, needs_selection = "a file with the fewest words of a translation", "flags", True
+    help, before, needs_selection = "a file with the fewest tokens of a translation", "flags", True
 
-    def __init__(self, words, languages):
-        self.words, self.languages = words, languages
+    def __init__(self, tokens, languages):
+        self.tokens, self.languages = tokens, languages
 
     @classmethod
     def read(cls, file, languages):
         return cls(int(Path(file).read_text(encoding="utf-8")), languages)
 
     def stage(self, call):
-        return Longer(self.words)
+        return Longer(self.tokens)
 
 
 class Longer(Stage):
     """Searches again for what is too short."""
 
-    def __init__(self, words):
-        self.words = words
+    def __init__(self, tokens):
+        self.tokens = tokens
 
     def choose(self, unit, candidates):
-        return Choice(candidates, is_enough=len(candidates[0].translation.split()) >= self.words)
+        return Choice(candidates, is_enough=len(candidates[0].tokens) >= self.tokens)
 
     def search_again(self, units, search):
-        wanted = Wanted("at_least", 4 * self.words)  # a word has few tokens
+        wanted = Wanted("at_least", self.tokens)
         again = [replace(one.unit.request, wanted=wanted) for _, one in units]
         found = dict(search.again([one.unit for _, one in units], again))
         return [(number, found.get(i, before)) for i, (number, before) in enumerate(units)]

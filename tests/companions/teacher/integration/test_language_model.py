@@ -312,10 +312,10 @@ def test_an_answer_is_used_again_where_nothing_that_it_depends_on_has_changed(
 
 
 def test_two_commands_do_not_share_a_file_of_answers(teach, server, tmp_path):
-    from transformer_mt.companions.teacher.kept_answers import Answers
+    from transformer_mt.companions.teacher.answers import Answers
 
     teach("backtranslate", "--help")
-    code = "import sys; from pathlib import Path; from transformer_mt.companions.teacher.kept_answers import "
+    code = "import sys; from pathlib import Path; from transformer_mt.companions.teacher.answers import "
     code += (
         "Answers; a = Answers(Path('teacher.answers.sqlite')); print('open', flush=True); sys.stdin.read()"
     )

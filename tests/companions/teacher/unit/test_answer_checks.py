@@ -4,8 +4,8 @@ from typing import get_args
 
 import pytest
 
-from transformer_mt.companions.teacher.answer_checks import checks_of
-from transformer_mt.companions.teacher.teacher_section import Check
+from transformer_mt.companions.teacher.answers import checks_of
+from transformer_mt.companions.teacher.prompt import Check
 
 GERMAN, ENGLISH = checks_of(get_args(Check), ("en", "de")), checks_of(get_args(Check), ("de", "en"))
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from transformer_mt.companions.teacher.prompt import Prompt
-from transformer_mt.companions.teacher.teacher_section import LanguageModelConfig
+from transformer_mt.companions.teacher.prompt import LanguageModelConfig, Prompt
 
 LINES = ["The dog sleeps.", "Two cats.", "Four."]
 

@@ -8,10 +8,9 @@ import pytest
 
 pytest.importorskip("httpx")
 
-from transformer_mt.companions.teacher.answer_checks import SameAnswers, checks_of
-from transformer_mt.companions.teacher.chat import Chat
-from transformer_mt.companions.teacher.kept_answers import Cost
-from transformer_mt.companions.teacher.teacher_section import LanguageModelConfig, Limit
+from transformer_mt.companions.teacher.answers import Cost, SameAnswers, checks_of
+from transformer_mt.companions.teacher.asking import Chat
+from transformer_mt.companions.teacher.prompt import LanguageModelConfig, Limit
 
 
 @pytest.mark.parametrize(

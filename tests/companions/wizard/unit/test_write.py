@@ -17,8 +17,8 @@ from tests.helpers.faults import pairs_in_files, update_seconds
 from transformer_mt.cli import main
 from transformer_mt.companions.wizard import plan as speed
 from transformer_mt.companions.wizard import write as write_module
-from transformer_mt.companions.wizard.guess_corpora import guess_corpora
-from transformer_mt.companions.wizard.sizing import PURPOSES, SIZES, size_for, smaller, suited
+from transformer_mt.companions.wizard.plan import PURPOSES, SIZES, size_for, smaller, suited
+from transformer_mt.companions.wizard.user_files import guess_corpora
 from transformer_mt.companions.wizard.write import new_config
 from transformer_mt.config import DataConfig
 from transformer_mt.config.load import load_config

@@ -5,7 +5,20 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
-from transformer_mt.companions.documents.markup.html_tokens import (
+from transformer_mt.companions.documents.markup.inline_run import pieces_of_run, plain_text
+from transformer_mt.companions.documents.markup.marked_text import (
+    BYTE_ORDER_MARK,
+    CLOSE,
+    OPEN,
+    READING,
+    MarkedText,
+    Piece,
+    Spelling,
+    Stays,
+    XmlSpelling,
+    decoded,
+)
+from transformer_mt.companions.documents.markup.tokens import (
     BLOCKS_THAT_STAY,
     CODE,
     CONTROLS,
@@ -19,19 +32,6 @@ from transformer_mt.companions.documents.markup.html_tokens import (
     Token,
     ended_by,
     tokens_of,
-)
-from transformer_mt.companions.documents.markup.inline_run import pieces_of_run, plain_text
-from transformer_mt.companions.documents.markup.marked_text import (
-    BYTE_ORDER_MARK,
-    CLOSE,
-    OPEN,
-    READING,
-    MarkedText,
-    Piece,
-    Spelling,
-    Stays,
-    XmlSpelling,
-    decoded,
 )
 from transformer_mt.text.languages import base_code
 from transformer_mt.text.literal_text import has_words

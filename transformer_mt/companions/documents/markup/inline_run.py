@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
-from transformer_mt.companions.documents.markup.html_tokens import OBJECTS, VOID, VOID_OBJECTS, Token, go_on
 from transformer_mt.companions.documents.markup.marked_text import (
     BREAK,
     CLOSE,
@@ -17,6 +16,7 @@ from transformer_mt.companions.documents.markup.marked_text import (
     Spelling,
     Stays,
 )
+from transformer_mt.companions.documents.markup.tokens import OBJECTS, VOID, VOID_OBJECTS, Token, go_on
 from transformer_mt.text.languages import LETTER
 from transformer_mt.text.literal_text import has_words
 

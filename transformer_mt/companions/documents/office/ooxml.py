@@ -12,7 +12,6 @@ from functools import cached_property
 from itertools import accumulate, islice, takewhile
 from typing import ClassVar
 
-from transformer_mt.companions.documents.markup.html_tokens import Token
 from transformer_mt.companions.documents.markup.inline_run import pieces_of_run, plain_text
 from transformer_mt.companions.documents.markup.marked_text import (
     FIELD,
@@ -21,7 +20,7 @@ from transformer_mt.companions.documents.markup.marked_text import (
     Stays,
     XmlSpelling,
 )
-from transformer_mt.companions.documents.markup.xml_tokens import end_of, xml_tokens
+from transformer_mt.companions.documents.markup.tokens import Token, end_of, xml_tokens
 from transformer_mt.errors import InputError
 from transformer_mt.text.literal_text import has_words
 

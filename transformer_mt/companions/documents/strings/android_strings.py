@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from transformer_mt.companions.documents.markup.html_tokens import Token
 from transformer_mt.companions.documents.markup.inline_run import pieces_of_run
 from transformer_mt.companions.documents.markup.marked_text import (
     BackslashSpelling,
@@ -15,7 +14,7 @@ from transformer_mt.companions.documents.markup.marked_text import (
     Stays,
     units,
 )
-from transformer_mt.companions.documents.markup.xml_tokens import end_of, xml_tokens
+from transformer_mt.companions.documents.markup.tokens import Token, end_of, xml_tokens
 from transformer_mt.companions.documents.strings.placeholders import (
     CHOICES,
     FORMS,

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from transformer_mt.companions.documents.markup.html import parse_html
-from transformer_mt.companions.documents.markup.html_tokens import Token
 from transformer_mt.companions.documents.markup.inline_run import pieces_of_run
 from transformer_mt.companions.documents.markup.marked_text import (
     BackslashSpelling,
@@ -15,6 +14,7 @@ from transformer_mt.companions.documents.markup.marked_text import (
     Spelling,
     Stays,
 )
+from transformer_mt.companions.documents.markup.tokens import Token
 from transformer_mt.errors import InputError
 
 CODES = "values that are no language"

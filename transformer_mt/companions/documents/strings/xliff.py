@@ -4,10 +4,9 @@ import html
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from transformer_mt.companions.documents.markup.html_tokens import Token
 from transformer_mt.companions.documents.markup.inline_run import pieces_of_run
 from transformer_mt.companions.documents.markup.marked_text import Piece, Stays, XmlSpelling
-from transformer_mt.companions.documents.markup.xml_tokens import end_of, xml_tokens
+from transformer_mt.companions.documents.markup.tokens import Token, end_of, xml_tokens
 from transformer_mt.companions.documents.strings.placeholders import (
     CHOICES,
     FINISHED,

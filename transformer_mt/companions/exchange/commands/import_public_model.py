@@ -24,10 +24,8 @@ def add_arguments(parser: Parser) -> None:
 
 
 def _import(arguments: argparse.Namespace) -> int:
-    from transformer_mt.companions.exchange.importing.foreign_model import Languages
-    from transformer_mt.companions.exchange.importing.hub_model import fetched
+    from transformer_mt.companions.exchange.importing.foreign_model import Languages, fetched, is_ctranslate2
     from transformer_mt.companions.exchange.importing.import_model import import_model
-    from transformer_mt.companions.exchange.importing.model_kinds import is_ctranslate2
 
     folder, revision = fetched(arguments.model, arguments.revision)
     if is_ctranslate2(folder):

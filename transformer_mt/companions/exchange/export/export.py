@@ -1,6 +1,7 @@
-"""One command from a run to an exported model that has proven itself."""
+"""One command from a run to an exported model that has proven itself; the export inside a run's folder."""
 
 import contextlib
+import importlib.util
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -10,12 +11,33 @@ from typing import Any
 from transformer_mt.companions.exchange.export.format import ExportFormat, TrainedRun
 from transformer_mt.companions.exchange.export.model_card import card_facts, model_card
 from transformer_mt.companions.exchange.export.proof import Proof, probe_sentences, prove
-from transformer_mt.errors import InputError
+from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import check_is_new, to_json, write_text
 from transformer_mt.messages import say
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.engines.torch_engine import load_model
 from transformer_mt.translator import Translator
+
+
+def make_own_export(run: RunFolder, is_asked: bool = False) -> None:
+    """Export the run's model into its folder if its config (`train.export`) or the user asks, unless it is
+    there or CTranslate2 is not installed. If it cannot be, or fails its proof,
+    one line says why, and the run translates with torch.
+    """
+    config = run.config()
+    if not ((config.train.export or is_asked) and config.data.directions):
+        return
+    if importlib.util.find_spec("ctranslate2") is None or run.own_export is not None:
+        return
+    shutil.rmtree(run.export_folder, ignore_errors=True)  # of other weights
+    from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
+
+    try:
+        proof = export(run, run.export_folder, ToCTranslate2(), None)
+    except (InputError, WorkError, OSError) as error:
+        say(f"note: {run} will translate with torch alone: {str(error).splitlines()[0]}")
+    else:
+        say(f"{run.export_folder}: to translate on CPUs; {proof}")
 
 
 @contextlib.contextmanager

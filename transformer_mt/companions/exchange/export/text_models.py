@@ -10,21 +10,18 @@ from safetensors.torch import save_file
 
 from transformer_mt.companions.exchange.export.export import unproven_folder
 from transformer_mt.companions.exchange.export.format import TrainedRun, num_positions
-from transformer_mt.companions.exchange.export.huggingface_tokenizer import (
-    orders,
-    write_fast_tokenizer,
-    write_json,
-)
 from transformer_mt.companions.exchange.export.to_huggingface import (
     LATER_BLOCKS,
     ToHuggingFace,
     class_of,
     import_transformers,
     model_config,
+    orders,
     said,
+    write_fast_tokenizer,
+    write_json,
 )
-from transformer_mt.companions.exchange.layouts.bert_and_gpt import to_bert, to_gpt2
-from transformer_mt.companions.exchange.layouts.huggingface import to_huggingface
+from transformer_mt.companions.exchange.layouts import to_bert, to_gpt2, to_huggingface
 from transformer_mt.config import Config
 from transformer_mt.corpora.held_out import evenly_spaced, read_set
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.companions.exchange.importing.foreign_model import (
+    MODEL_BIN,
     ForeignModel,
+    ctranslate2_inside,
     languages_of,
     papers_in,
     read_json,
 )
-from transformer_mt.companions.exchange.importing.model_kinds import MODEL_BIN, ctranslate2_inside
 from transformer_mt.data.vocabulary.tokenizer import Numbering, Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.files import write_text

@@ -2,12 +2,8 @@
 read without its libraries.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import torch
-from torch import Tensor
 
 from transformer_mt.companions.exchange.importing.foreign_model import (
     ForeignModel,
@@ -16,22 +12,18 @@ from transformer_mt.companions.exchange.importing.foreign_model import (
     read_json,
     read_tensors,
 )
-from transformer_mt.companions.exchange.importing.marian_vocabulary import (
+from transformer_mt.companions.exchange.importing.marian import (
     m2m_tokenizer,
     marian_tokenizer,
     numbered_by_its_model,
 )
-from transformer_mt.companions.exchange.layouts import huggingface
-from transformer_mt.companions.exchange.layouts.huggingface import BIAS, POSITIONS, positions_there
+from transformer_mt.companions.exchange.layouts import BIAS, weights_of
 from transformer_mt.config.model_section import ModelConfig
-from transformer_mt.data.vocabulary.tokenizer import BOS, PAD, Numbering
 from transformer_mt.errors import InputError
 from transformer_mt.settings.part import PartName
 
 _NORMS = {"marian": "post", "pegasus": "pre", "m2m_100": "pre"}
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
-# Weights that were stored in half precision differ from their formula by so much.
-_HALF = 2e-3
 
 
 def read_huggingface_folder(folder: Path) -> ForeignModel:
@@ -114,42 +106,6 @@ def _model(folder: Path, config: dict[str, Any], shared: bool, has_bias: bool) -
         output_bias=has_bias,
         decoder_start="eos" if kind == "m2m_100" else "bos",
     )
-
-
-def weights_of(
-    folder: Path, model: ModelConfig, tensors: Mapping[str, Tensor], numberings: list[Numbering]
-) -> dict[str, Tensor]:
-    """Our weights of theirs. InputError where one is missing, has another size, or is not of this network."""
-    needed = {place.theirs: place for place in huggingface.foreign_weights(model, len(numberings) == 1)}
-    # A file keeps one name of a tied matrix, whichever.
-    tied = huggingface.tied_names(model, len(numberings) == 1)
-    if kept := next((name for name in tied if name in tensors), None):
-        tensors = {**{name: tensors[kept] for name in tied if name in needed}, **tensors}
-    if missing := [name for name in needed if name not in tensors]:
-        raise InputError(f"{folder}: the weights must hold {missing[0]}, but do not")
-    extra = [name for name in tensors if name not in needed and not _is_known(name)]
-    if extra:
-        raise InputError(f"{folder}: the weights hold {extra[0]}, which this kind of model does not have")
-    for name in POSITIONS:
-        if name in tensors:
-            expected = positions_there(*tensors[name].shape)
-            if not torch.allclose(tensors[name].float(), expected, atol=_HALF):
-                raise InputError(f"{folder}: {name} must be sinusoids, but is not")
-    for name, place in needed.items():
-        if place.vocabulary is not None:
-            size = len(numberings[0 if place.vocabulary == "src" else -1].order)
-            if len(tensors[name]) != size:
-                raise InputError(
-                    f"{folder}: {name} must have {size} rows (tokens), but has {len(tensors[name])}"
-                )
-    rows = [numbering.foreign_ids() for numbering in numberings]
-    return huggingface.from_huggingface(model, tensors, rows, never=(PAD, BOS))
-
-
-def _is_known(name: str) -> bool:
-    """True for a tied weight under another name, and for a table."""
-    tables = ("shared.weight", "embed_tokens.weight", "embed_positions.weights")
-    return name in (BIAS, "lm_head.weight", *POSITIONS) or name.endswith(tables)
 
 
 def _decode(generation: dict[str, Any]) -> dict[str, Any]:

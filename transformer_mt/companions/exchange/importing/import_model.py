@@ -1,5 +1,8 @@
-"""From a public model to a run's folder."""
+"""From a public model to a run's folder: what kind of model a folder holds, and each imported once into the
+cache.
+"""
 
+import hashlib
 import json
 import re
 import shutil
@@ -13,19 +16,83 @@ from pydantic import ValidationError
 
 from transformer_mt.checkpoint import save_weights
 from transformer_mt.companions.exchange.importing.ctranslate2_folder import link_model, read_ctranslate2
-from transformer_mt.companions.exchange.importing.foreign_model import NO_LANGUAGES, ForeignModel, Languages
+from transformer_mt.companions.exchange.importing.foreign_model import (
+    NO_LANGUAGES,
+    ForeignModel,
+    Languages,
+    is_ctranslate2,
+    is_marian,
+    is_public,
+)
 from transformer_mt.companions.exchange.importing.huggingface_folder import read_huggingface_folder
-from transformer_mt.companions.exchange.importing.marian_npz import read_marian_npz
-from transformer_mt.companions.exchange.importing.model_kinds import is_ctranslate2, is_marian
+from transformer_mt.companions.exchange.importing.marian import read_marian_npz
 from transformer_mt.config import Config
 from transformer_mt.config.error_sentences import sentences
 from transformer_mt.config.load import dump_config
+from transformer_mt.config.root import Halves, PublicModel
 from transformer_mt.corpora.seen_sentences import SeenSentences
 from transformer_mt.data.vocabulary.given_tokenizer import tokenizer_settings
 from transformer_mt.errors import InputError, Setting
-from transformer_mt.files import check_is_new, write_text
+from transformer_mt.files import cache_root, check_is_new, wait_for_folder, write_text
 from transformer_mt.messages import say
 from transformer_mt.run_folder import RunFolder, UnknownLanguageError
+from transformer_mt.version import __version__
+
+# The files of a model: the key in the cache changes with them, and with nothing else beside them.
+_READ = re.compile(r".*\.(json|spm|model|safetensors|npz|yml|bin)|.*vocabulary\.txt")
+
+
+FORMAT = 2
+"""Format of imported runs in the cache: raise it when importing writes, or reading accepts, other files."""
+
+
+def open_model(
+    model: str | PublicModel | Halves, languages: tuple[str | None, str | None], config: Config | None
+) -> RunFolder | None:
+    """The run of a public model, or of halves of runs that the training of `config` begins from; None for
+    other models. `languages` are used where the model names none.
+    """
+    if isinstance(model, Halves):
+        from transformer_mt.companions.exchange.importing.joined_halves import joined_halves  # imports torch
+
+        assert config is not None
+        return joined_halves(config, model)
+    folder, name, revision = Path(str(model)), str(model), None
+    if isinstance(model, PublicModel):
+        from transformer_mt.companions.exchange.importing.foreign_model import fetched
+
+        folder, revision = fetched(model.huggingface, model.revision)
+        if not is_public(folder):
+            return RunFolder(folder)
+    elif not is_public(folder):
+        return None
+    return _imported(folder, name, Languages(*languages, is_fallback=True), revision)
+
+
+def _imported(folder: Path, name: str, languages: Languages, revision: str | None = None) -> RunFolder:
+    """The run in the cache; with these languages only where the model says none."""
+    inside = folder if folder.is_dir() else folder.parent
+    files = [
+        path for path in sorted((*inside.iterdir(), *inside.glob("model/*"))) if _READ.fullmatch(path.name)
+    ]
+    stats = [(path.name, of.st_size, of.st_mtime_ns, of.st_ctime_ns) for path in files if (of := path.stat())]
+    root = cache_root() / "imported"
+    root.mkdir(parents=True, exist_ok=True)
+    with wait_for_folder(root):
+        outs = []
+        for chosen in (Languages(), languages):
+            facts = [__version__, FORMAT, str(folder.resolve()), stats, vars(chosen)]
+            outs.append(root / hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24])
+        if existing := next((out for out in outs if out.exists()), None):
+            return RunFolder(existing)
+        for chosen, out in zip((Languages(), languages), outs):
+            try:
+                import_model(folder, out, name, chosen, revision, lambda: say(f"importing {name}, once"))
+                return RunFolder(out)
+            except UnknownLanguageError:
+                if chosen == languages:
+                    raise
+    raise AssertionError("one of the two ends the loop")
 
 
 def import_model(

@@ -85,7 +85,7 @@ def _joined_config(config: Config, halves: dict[str, Config]) -> Config:
     model = filled.model.model_copy(update={"kind": "transformer", **layers})
     tokenizer = filled.tokenizer.model_copy(update={"shared": len(halves) == 1, "file": None})
     # Keys of the training that begins with the joined model are left out.
-    of_training = ("new_languages", "new_pieces", "terms")
+    of_training = ("new_languages", "new_pieces", "changes")
     usual = {key: DataConfig.model_fields[key].get_default(call_default_factory=True) for key in of_training}
     data = filled.data.model_copy(update=usual)
     sections = {"model": model, "tokenizer": tokenizer, "data": data, "train": TrainConfig()}

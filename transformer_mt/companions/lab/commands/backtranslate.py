@@ -19,7 +19,7 @@ from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say
 
 if TYPE_CHECKING:
-    from transformer_mt.companions.lab.teacher import Teacher
+    from transformer_mt.companions.lab.synthetic import Teacher
     from transformer_mt.settings.corpus_keys import FilterConfig
 
 _ABOUT = (
@@ -72,12 +72,12 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
     texts = existing_files(arguments.texts)
     from transformer_mt.companions.lab.synthetic import (
         PairSelection,
+        Runs,
         SyntheticCorpusTask,
         TextSource,
         counts_in_words,
         make_corpus,
     )
-    from transformer_mt.companions.lab.teacher import Runs
     from transformer_mt.ranks import Ranks, refuse_lost_rank
 
     ranks = Ranks()
@@ -102,7 +102,7 @@ def _backtranslate(arguments: argparse.Namespace) -> int:
 
 def _described(arguments: argparse.Namespace) -> "Teacher | None":
     """The teacher that a YAML file describes; None if MODEL is another kind of file, or a folder."""
-    from transformer_mt.companions.lab.teacher import is_described, open_teacher
+    from transformer_mt.companions.lab.synthetic import is_described, open_teacher
 
     file = Path(arguments.model)
     if not is_described(file):

@@ -58,8 +58,7 @@ def _distill(arguments: argparse.Namespace) -> int:
     config = load_config(arguments.config, arguments.overrides)
     texts = existing_files(arguments.text)
     from transformer_mt.companions.lab.distill import DistillationPlan, distill
-    from transformer_mt.companions.lab.synthetic import REJECTED_FLAGS, PairSelection
-    from transformer_mt.companions.lab.teacher import is_described
+    from transformer_mt.companions.lab.synthetic import REJECTED_FLAGS, PairSelection, is_described
     from transformer_mt.run_folder import open_model
     from transformer_mt.settings.corpus_keys import FilterConfig
 

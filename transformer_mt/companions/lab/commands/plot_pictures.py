@@ -12,7 +12,7 @@ from transformer_mt.files import to_json
 from transformer_mt.messages import say
 
 if TYPE_CHECKING:
-    from transformer_mt.companions.lab.attention_maps import AttentionMaps
+    from transformer_mt.companions.lab.inside import AttentionMaps
 
 
 def add_arguments(parser: Parser) -> None:
@@ -59,8 +59,8 @@ def _attention(arguments: argparse.Namespace) -> int:
 
     run, kind = RunFolder(arguments.model), arguments.kind or "cross"
     if run.config_file.exists() and (alone := run.config().model.kind) in ("encoder", "decoder"):
-        from transformer_mt.companions.lab.attention_maps import look_at_text
-        from transformer_mt.companions.language_models.loaded_model import TextModel
+        from transformer_mt.companions.lab.inside import look_at_text
+        from transformer_mt.companions.language_models.text_models import TextModel
 
         if arguments.target or arguments.kind not in (None, alone):
             raise InputError(f"--target and --kind must be left out with a model.kind: {alone}")
@@ -68,7 +68,7 @@ def _attention(arguments: argparse.Namespace) -> int:
         seen = look_at_text(TextModel.load(run.path, (alone,), arguments.device), arguments.source)
     else:
         seen = _look(arguments)
-    from transformer_mt.companions.lab.attention_maps import maps
+    from transformer_mt.companions.lab.inside import maps
 
     chosen = maps(seen, kind, arguments.layer, arguments.head)
     rows, columns = seen.rows(kind), seen.columns(kind)
@@ -89,7 +89,7 @@ def _look(arguments: argparse.Namespace) -> "AttentionMaps":
     if not request.run().is_export:
         request = replace(request, engine=replace(request.engine, engine="torch"))  # not the run's own export
     translator = load_translator(request)
-    from transformer_mt.companions.lab.attention_maps import look
+    from transformer_mt.companions.lab.inside import look
 
     return look(translator, arguments.source, arguments.target)
 

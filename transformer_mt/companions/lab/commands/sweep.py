@@ -56,8 +56,7 @@ def _seldom(write: Callable[[], object]) -> Callable[[], None]:
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
-    from transformer_mt.companions.lab.sweep_jobs import Runner
-    from transformer_mt.companions.lab.sweep_plan import load_sweep
+    from transformer_mt.companions.lab.sweep_jobs import Runner, load_sweep
     from transformer_mt.companions.lab.sweep_table import write_table
     from transformer_mt.device import choose_device
 

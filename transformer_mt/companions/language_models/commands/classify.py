@@ -23,7 +23,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def _classify(arguments: argparse.Namespace) -> int:
-    from transformer_mt.companions.language_models.loaded_model import TextModel
+    from transformer_mt.companions.language_models.text_models import TextModel
     from transformer_mt.evaluation.classifier import Classifier
 
     loaded = TextModel.load(arguments.model, ("encoder",), arguments.device)

@@ -39,8 +39,7 @@ def _complete(arguments: argparse.Namespace) -> int:
             f"--n-best must be 1 to {decode.num_hypotheses}, the search's hypotheses, but is "
             f"{arguments.n_best}"
         )
-    from transformer_mt.companions.language_models.loaded_model import TextModel
-    from transformer_mt.companions.language_models.text_completion import Completer
+    from transformer_mt.companions.language_models.text_models import Completer, TextModel
 
     completer = Completer(TextModel.load(arguments.model, ("decoder",), arguments.device), decode)
     for number, text in enumerate(texts_of(arguments), start=1):

@@ -27,8 +27,7 @@ def add_arguments(parser: Parser) -> None:
 def _fill(arguments: argparse.Namespace) -> int:
     if arguments.top < 1:
         raise InputError(f"--top must be at least 1, but is {arguments.top}")
-    from transformer_mt.companions.language_models.loaded_model import TextModel
-    from transformer_mt.companions.language_models.mask_filling import MaskFiller
+    from transformer_mt.companions.language_models.text_models import MaskFiller, TextModel
 
     filler = MaskFiller(TextModel.load(arguments.model, ("encoder",), arguments.device))
     for number, text in enumerate(texts_of(arguments), start=1):

@@ -18,15 +18,13 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from transformer_mt.companions.serving.batcher import start_batcher
-from transformer_mt.companions.serving.directions import Directions
 from transformer_mt.companions.serving.http.admission import Admission
-from transformer_mt.companions.serving.http.file_routes import FileRoutes
+from transformer_mt.companions.serving.http.file_routes import FileRoutes, TranslatedFiles
 from transformer_mt.companions.serving.http.info_routes import InfoRoutes, Metrics, page_routes
 from transformer_mt.companions.serving.http.limits import ApiKeys, Limits
 from transformer_mt.companions.serving.http.requests import client_disconnected, error_response
 from transformer_mt.companions.serving.http.text_routes import TextRoutes
-from transformer_mt.companions.serving.models import Models, Offer
-from transformer_mt.companions.serving.translated_files import TranslatedFiles
+from transformer_mt.companions.serving.models import Directions, Models, Offer
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say
 from transformer_mt.translator import Translator

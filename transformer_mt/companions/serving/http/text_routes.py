@@ -10,9 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from transformer_mt.companions.serving.directions import Chain, Directions
 from transformer_mt.companions.serving.http.admission import Admission
-from transformer_mt.companions.serving.http.language_list import chain_of, detect_source, with_known_codes
+from transformer_mt.companions.serving.http.info_routes import chain_of, detect_source, with_known_codes
 from transformer_mt.companions.serving.http.requests import (
     DetectBody,
     SuggestBody,
@@ -21,6 +20,7 @@ from transformer_mt.companions.serving.http.requests import (
     or_http_error,
     until_disconnect,
 )
+from transformer_mt.companions.serving.models import Chain, Directions
 from transformer_mt.companions.serving.text_translation import (
     line_details,
     plain_details,

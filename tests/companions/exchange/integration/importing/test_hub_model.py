@@ -19,7 +19,7 @@ import json, sys
 from huggingface_hub import constants
 from transformer_mt.corpora import hub
 from transformer_mt.errors import UserError
-from transformer_mt.companions.exchange.importing.hub_model import fetched
+from transformer_mt.companions.exchange.importing.foreign_model import fetched
 hub._WAIT = 0.0
 constants.DOWNLOAD_CHUNK_SIZE = 10_000
 name, revision = sys.argv[1:]

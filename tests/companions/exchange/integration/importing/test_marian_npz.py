@@ -77,7 +77,7 @@ def test_damaged_files_are_told(public, tmp_path):
 
 
 def test_pieces_that_yaml_would_read_as_something_else_stay(public, tmp_path):
-    from transformer_mt.companions.exchange.importing.marian_npz import _pieces_of_yaml
+    from transformer_mt.companions.exchange.importing.marian import _pieces_of_yaml
 
     file = tmp_path / "vocab.yml"
     file.write_text(

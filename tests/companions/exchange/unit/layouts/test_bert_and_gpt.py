@@ -7,7 +7,7 @@ pytest.importorskip("transformers")
 
 import transformers
 
-from transformer_mt.companions.exchange.layouts.bert_and_gpt import to_bert, to_gpt2
+from transformer_mt.companions.exchange.layouts import to_bert, to_gpt2
 from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.model.build_model import build_model
 

@@ -1,4 +1,4 @@
-"""Distillation of tokens: the student learns the teacher's probabilities (Kim and Rush 2016, section 3.1)."""
+"""Losses that compare two passes of a model, or a model with its teacher."""
 
 from functools import partial
 
@@ -12,10 +12,67 @@ from transformer_mt.data.vocabulary.given_tokenizer import given_tokenizer
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.run_folder import open_model, parent_of
-from transformer_mt.settings.section import Section
+from transformer_mt.settings.section import Probability, Section
 from transformer_mt.translation.engines.torch_engine import load_model
 from transformer_mt.update.loss import CrossEntropy, Forward, Loss, Predictions
 from transformer_mt.update.step import Objective
+
+
+class RDrop(Loss):
+    """Half of the paper's loss, so that it has the size of that of one pass: the mean of the smoothed
+    cross-entropies of both passes, plus half of `weight` times the mean of both divergences.
+    """
+
+    class Settings(Section):
+        """Keys of r_drop."""
+
+        weight: float = Field(5.0, ge=0.0)
+        """The paper's alpha."""
+
+    settings: Settings
+
+    def __call__(self, batch: Batch, forward: Forward) -> tuple[Tensor, Tensor]:
+        first = forward(batch)
+        if not self.settings.weight:
+            return first.cross_entropy(self.config.label_smoothing)
+        return first.summed(partial(self._of_tokens, first), forward(batch))
+
+    def _of_tokens(
+        self, predictions: Predictions, targets_C: Tensor, log_p_CV: Tensor, log_q_CV: Tensor
+    ) -> Tensor:
+        smoothing = self.config.label_smoothing
+        nll_C = sum(predictions.smoothed_nll(targets_C, log_CV, smoothing) for log_CV in (log_p_CV, log_q_CV))
+        # KL(p, q) + KL(q, p)
+        divergence_C = ((log_p_CV.exp() - log_q_CV.exp()) * (log_p_CV - log_q_CV)).sum(dim=-1)
+        return nll_C / 2 + self.settings.weight / 4 * divergence_C
+
+
+class SimCut(Loss):
+    """Smoothed cross-entropy plus `weight` times KL(p, q): p of the whole sentences, q of those with tokens
+    cut off on both sides. The gradient goes through both, as the paper found to be better.
+    """
+
+    class Settings(Section):
+        """Keys of simcut."""
+
+        weight: float = Field(3.0, ge=0.0)
+        """The paper's alpha."""
+        cut_off: Probability = 0.05
+        """Share of the tokens that are cut off."""
+
+    settings: Settings
+
+    def __call__(self, batch: Batch, forward: Forward) -> tuple[Tensor, Tensor]:
+        whole = forward(batch)
+        if not self.settings.weight:
+            return whole.cross_entropy(self.config.label_smoothing)
+        cut = forward(batch, cut_off=self.settings.cut_off)
+        return whole.summed(partial(self._of_tokens, whole), cut)
+
+    def _of_tokens(self, whole: Predictions, targets_C: Tensor, log_p_CV: Tensor, log_q_CV: Tensor) -> Tensor:
+        nll_C = whole.smoothed_nll(targets_C, log_p_CV, self.config.label_smoothing)
+        divergence_C = (log_p_CV.exp() * (log_p_CV - log_q_CV)).sum(dim=-1)
+        return nll_C + self.settings.weight * divergence_C
 
 
 class TokenDistillation(Loss):

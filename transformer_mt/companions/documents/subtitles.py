@@ -1,4 +1,4 @@
-"""Subtitles in SubRip format (.srt): numbers, times, tags, notes and line ends stay, the text is translated.
+"""Subtitles in SubRip (.srt) and WebVTT (.vtt): numbers, times, settings, tags, notes and line ends stay.
 
 A sentence that runs over several subtitles is translated as one, and the breaks between its subtitles are
 placed by the alignment, as markup is.
@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from transformer_mt.companions.documents.markup.html_tokens import Token
 from transformer_mt.companions.documents.markup.inline_run import pieces_of_run
 from transformer_mt.companions.documents.markup.marked_text import (
     BREAK,
@@ -19,8 +18,10 @@ from transformer_mt.companions.documents.markup.marked_text import (
     MarkedText,
     Piece,
     PlainSpelling,
+    Spelling,
     Stays,
 )
+from transformer_mt.companions.documents.markup.tokens import Token
 from transformer_mt.errors import InputError
 from transformer_mt.text.languages import has_no_word_spaces
 from transformer_mt.text.literal_text import has_words
@@ -295,3 +296,53 @@ def _in_proportion(text: str, sizes: Sequence[int], wide: bool) -> list[str]:
         parts[-1] += atom
         done += size
     return [*(part.strip() for part in parts), *[""] * (len(sizes) - len(parts))]
+
+
+_VTT_TIME = r"(?:(?P<h{0}>\d{{2,}}):)?(?P<m{0}>\d\d):(?P<s{0}>\d\d)\.(?P<ms{0}>\d\d\d)"
+_VTT_HEAD = re.compile(
+    rf"(?P<name>(?![^\r\n]*-->)[^\r\n]*\r?\n)?[ \t]*{_VTT_TIME.format(1)}[ \t]+-->[ \t]+{_VTT_TIME.format(2)}"
+    r"[^\r\n]*(?:\r?\n|\Z)"
+)
+_BLOCK = re.compile(r"(?:[^\r\n]+(?:\r?\n|\Z))+")
+
+
+def parse_vtt(text: str, target_lang: str, name: str = "the subtitles") -> list[Piece]:
+    """The subtitles in pieces, whose concatenation is the file. InputError if it is none."""
+    if not re.match(r"WEBVTT(?:[ \t\r\n]|\Z)", text.removeprefix(BYTE_ORDER_MARK)):
+        raise InputError(f"{name}: must be subtitles that begin with WEBVTT, but do not")
+    cues: list[Cue] = []
+    gaps: list[list[str]] = [[]]
+    for block in _blocks(text.replace(BREAK, ""), name):
+        if isinstance(block, Cue):
+            cues.append(block)
+            gaps.append([block.gap])
+        else:
+            gaps[-1].append(block)
+    before, *after = map("".join, gaps)
+    cues = [replace(cue, gap=gap) for cue, gap in zip(cues, after)]
+    return pieces_of_cues(before, cues, target_lang, Spelling)
+
+
+def _blocks(text: str, name: str) -> Iterator[str | Cue]:
+    """The head of the file, and its cues and what else stands between blank lines."""
+    first = _BLOCK.search(text)
+    assert first, "the file begins with WEBVTT"
+    yield text[: first.end()]
+    position = first.end()
+    for block in _BLOCK.finditer(text, position):
+        yield text[position : block.start()]
+        position = block.end()
+        head = _VTT_HEAD.match(block[0])
+        if head is None:
+            if "-->" in block[0] and not block[0].startswith(("NOTE", "STYLE", "REGION")):
+                line = text.count("\n", 0, block.start()) + 1
+                raise InputError(
+                    f"{name}: must have times such as 00:01.000 --> 00:02.000 in line {line}, but has others"
+                )
+            yield block[0]
+            continue
+        content = block[0][head.end() :]
+        stripped = content.rstrip("\r\n")
+        gap = content[len(stripped) :]
+        yield Cue(head[0], stripped, gap, seconds_of(head, 1), seconds_of(head, 2))
+    yield text[position:]

@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
-from transformer_mt.companions.documents.markup.html_tokens import Token
 from transformer_mt.companions.documents.markup.inline_run import pieces_of_run
 from transformer_mt.companions.documents.markup.marked_text import MarkedText, Piece, PlainSpelling
+from transformer_mt.companions.documents.markup.tokens import Token
 
 _LINE = re.compile(r"[^\n]*(?:\n|\Z)")
 _START = re.compile(r"[ \t]*(?:(?:[-*+•–—]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])[ \t]+|(?:>[ \t]?)+)?")

@@ -1,1 +1,0 @@
-"""Plain text with structure: hard-wrapped paragraphs, Markdown."""
