@@ -46,11 +46,13 @@ Group = Literal["start", "train", "use", "research"]
 
 
 class Command(NamedTuple):
-    """A command of `transformer-mt`. Its module has `add_arguments(parser)`, which sets the default
-    `command`: the function that gets the parsed arguments and returns the exit status.
-    """
+    """A command of `transformer-mt`."""
 
     module: str
+    """`module` or `module:function`: a function of the parser (by default `add_arguments`), which adds the
+    arguments and sets the default `command`, the function that gets the parsed arguments and returns the exit
+    status.
+    """
     help: str
     group: str
     """The heading of `transformer-mt --help` that it stands under."""
@@ -274,10 +276,11 @@ def commands() -> dict[str, Command]:
     return {name: command for each in companions().values() for name, command in each.commands.items()}
 
 
-def command_module(command: Command) -> Any:
-    """The module of a command. WorkError if a companion's cannot be imported."""
-    owner = next((name for name, each in companions().items() if command in each.commands.values()), None)
-    return import_module(command.module) if owner is None else _imported(command.module, owner)
+def arguments_of(command: Command) -> Callable[[Any], None]:
+    """The function that adds the arguments of a command. WorkError if a companion's cannot be imported."""
+    owner = next((name for name, each in companions().items() if command in each.commands.values()), "")
+    module, _, function = command.module.partition(":")
+    return resolve(f"{module}:{function or 'add_arguments'}", owner)
 
 
 def public_names() -> dict[str, str]:

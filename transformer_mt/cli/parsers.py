@@ -58,11 +58,7 @@ def build_translate_parser() -> Parser:
 
 def _fill(parser: Parser, name: str, command: Command) -> None:
     """Add the arguments of a command. WorkError if it is a companion's, and broken."""
-    module = companion.command_module(command)
-    try:
-        add_arguments = module.add_arguments
-    except AttributeError:
-        raise WorkError(f"the command {name} is broken: {command.module} has no add_arguments") from None
+    add_arguments = companion.arguments_of(command)
     try:
         add_arguments(parser)
     except Exception as error:

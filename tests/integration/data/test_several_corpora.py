@@ -62,7 +62,7 @@ def test_held_out_sets_are_scored_from_the_runs_folder(run, cli, monkeypatch, tm
 
 @needs("lab")
 def test_the_page_of_a_comparison_counts_no_word_of_a_held_out_set_as_trained_on(run):
-    from transformer_mt.companions.lab.commands.compare_systems import _word_counts
+    from transformer_mt.companions.lab.compare_systems import _word_counts
     from transformer_mt.companions.lab.comparison import count_words
 
     config = load_config(run / "config.yaml")

@@ -9,8 +9,8 @@ from transformer_mt.companion import Command, Companion
 _HERE = "transformer_mt.companions.exchange"
 companion = Companion(
     commands={
-        "import": Command(f"{_HERE}.commands.import_public_model", "import a public model", "train"),
-        "export": Command(f"{_HERE}.commands.export_model", "write a model for other software", "use"),
+        "import": Command(f"{_HERE}.commands:add_import", "import a public model", "train"),
+        "export": Command(f"{_HERE}.commands:add_export", "write a model for other software", "use"),
     },
     kinds={
         "export_format": {

@@ -12,16 +12,16 @@ companion = Companion(
     requires=["exchange", "language_models", "wizard"],
     commands={
         "backtranslate": Command(
-            f"{_HERE}.commands.backtranslate", "back-translate monolingual text", "train"
+            f"{_HERE}.commands:add_backtranslate", "back-translate monolingual text", "train"
         ),
         "distill": Command(
-            f"{_HERE}.commands.distill_teacher", "train a small, fast student of a trained model", "train"
+            f"{_HERE}.commands:add_distill", "train a small, fast student of a trained model", "train"
         ),
-        "sweep": Command(f"{_HERE}.commands.sweep", "compare variants of a config", "train"),
-        "tune": Command(f"{_HERE}.commands.tune", "search for better settings of a config", "train"),
-        "plot": Command(f"{_HERE}.commands.plot_pictures", "plot attention or learning curves", "research"),
-        "compare": Command(f"{_HERE}.commands.compare_systems", "compare systems on test sets", "research"),
-        "rerank": Command(f"{_HERE}.commands.rerank", "choose among candidates by a metric", "research"),
+        "sweep": Command(f"{_HERE}.commands:add_sweep", "compare variants of a config", "train"),
+        "tune": Command(f"{_HERE}.commands:add_tune", "search for better settings of a config", "train"),
+        "plot": Command(f"{_HERE}.plot_pictures", "plot attention or learning curves", "research"),
+        "compare": Command(f"{_HERE}.compare_systems", "compare systems on test sets", "research"),
+        "rerank": Command(f"{_HERE}.commands:add_rerank", "choose among candidates by a metric", "research"),
     },
     kinds={
         "loss": {

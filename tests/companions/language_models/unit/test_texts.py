@@ -5,7 +5,7 @@ from argparse import Namespace
 
 import pytest
 
-from transformer_mt.companions.language_models.commands.text_options import texts_of
+from transformer_mt.companions.language_models.commands import texts_of
 from transformer_mt.errors import InputError
 
 

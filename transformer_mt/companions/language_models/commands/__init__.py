@@ -1,1 +1,0 @@
-"""fill, complete and classify, and the options they share."""
