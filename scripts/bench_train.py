@@ -93,7 +93,7 @@ def use_torch_version(part: str) -> None:
     import torch.nn.functional as F
 
     from transformer_mt import training
-    from transformer_mt.model.kernels import fast_attention
+    from transformer_mt.model import fast_attention
     from transformer_mt.update import build_updater as build
     from transformer_mt.update import loss, optimizer
 

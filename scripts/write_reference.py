@@ -20,12 +20,12 @@ from pydantic_core import PydanticUndefined
 from transformer_mt import Translator, load_config, pipeline, register, train
 from transformer_mt.cli import build_parser
 from transformer_mt.cli.arguments import subcommands
+from transformer_mt.cli.listings import FACTS, class_attributes, members
 from transformer_mt.cli.model_options import add_search
-from transformer_mt.cli.parts import FACTS, class_attributes, members
 from transformer_mt.companion import brought, resolve
 from transformer_mt.companions.wizard.plan import SIZES
 from transformer_mt.config import Config
-from transformer_mt.config.keys import CORPORA
+from transformer_mt.config.error_sentences import CORPORA
 from transformer_mt.config.load import flow, json_schema
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.corpus_kinds import SETS

@@ -66,7 +66,7 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "file": "transformer_mt.corpora.file:FileCorpus",
         "opus": "transformer_mt.corpora.opus:OpusCorpus",
         "toy": "transformer_mt.corpora.toy:ToyCorpus",
-        "text": "transformer_mt.corpora.text:TextCorpus",
+        "text": "transformer_mt.corpora.line_files:TextCorpus",
         "imported": "transformer_mt.corpora.corpus:ImportedCorpus",
         "sacrebleu": "transformer_mt.corpora.sacrebleu_sets:SacrebleuCorpus",
         "from_train": "transformer_mt.corpora.held_out:FromTrainCorpus",

@@ -25,7 +25,7 @@ from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.corpus import EvaluationSentence
 from transformer_mt.corpora.held_out import FromTrainCorpus, HeldOutSplit, as_lines, held_out_file, splits_of
 from transformer_mt.corpora.seen_sentences import NOTHING_SEEN, SeenSentences, Sentences
-from transformer_mt.data.cleaning.cleaning_rules import KEPT, LONG, READ, REASONS, check_filter, reason_table
+from transformer_mt.data.cleaning_rules import KEPT, LONG, READ, REASONS, check_filter, reason_table
 from transformer_mt.data.preparation.clean import (
     Clean,
     Duplicates,

@@ -38,7 +38,6 @@ from transformer_mt.model.interface import TranslationModel
 from transformer_mt.preparation import prepare
 from transformer_mt.ranks import Ranks
 from transformer_mt.run import log
-from transformer_mt.run.averaging import MovingAverage
 from transformer_mt.run.batch_budget import find_budget
 from transformer_mt.run.config_changes import (
     is_other_update_size,
@@ -59,7 +58,7 @@ from transformer_mt.run.log import Diverged, check_training_loss, diverged
 from transformer_mt.run.loggers import MetricsLog
 from transformer_mt.run.parent import Parent, note_other_directions, record_seen, seen_before
 from transformer_mt.run.progress import MAX_SKIPS, Progress
-from transformer_mt.run.run import Run, model_for
+from transformer_mt.run.run import MovingAverage, Run, model_for
 from transformer_mt.run.validation import finish, publish, save, validate_and_publish
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.settings.section import OF_RUN

@@ -19,6 +19,7 @@ from transformer_mt.run_folder import RunFolder
 from transformer_mt.search.hypothesis import Hypothesis, ranked
 from transformer_mt.text.lines import CONTROL, control_characters
 from transformer_mt.translation.engines.choice import Check, load_model_to_search
+from transformer_mt.translation.engines.divided_engine import num_workers, translate_in_workers
 from transformer_mt.translation.engines.engine import (
     Engine,
     EngineRequest,
@@ -27,7 +28,6 @@ from transformer_mt.translation.engines.engine import (
     cross_attention,
     token_log_probs,
 )
-from transformer_mt.translation.line_workers import num_workers, translate_in_workers
 from transformer_mt.translation.planner import (
     LONE_CR,
     Direction,

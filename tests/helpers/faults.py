@@ -132,9 +132,9 @@ def instead_of_training(patch: pytest.MonkeyPatch, train: Callable[..., Any]) ->
 
 def least_lines_for_workers(patch: pytest.MonkeyPatch, lines: int) -> None:
     """Let so few lines be worth the start of worker processes, until the test ends."""
-    from transformer_mt.translation import line_workers
+    from transformer_mt.translation.engines import divided_engine
 
-    patch.setattr(line_workers, "_LEAST_LINES", lines)
+    patch.setattr(divided_engine, "_LEAST_LINES", lines)
 
 
 def killed_at_the_end(patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from tests.helpers.companions import needs
 from transformer_mt.cli import build_parser
 from transformer_mt.cli.arguments import subcommands
 from transformer_mt.config import Config
-from transformer_mt.config.keys import CORPORA, keys
+from transformer_mt.config.error_sentences import CORPORA, keys
 
 MOST_KEYS, MOST_OPTIONS = 154, 15
 MOST_TO_READ, LONGEST_FUNCTION = 2_700, 120

@@ -10,15 +10,15 @@ from transformer_mt.messages import say_once
 from transformer_mt.version import __version__
 
 COMMANDS = {
-    name: Command(f"transformer_mt.cli.{name}", meaning, group)
-    for name, meaning, group in (
-        ("config", "look at a config", "start"),
-        ("train", "train a model, or resume its training", "train"),
-        ("translate", "translate text", "use"),
-        ("evaluate", "score a model on test sets", "use"),
-        ("score", "log-probabilities of given translations", "use"),
-        ("completion", "print a shell's completion", "use"),
-        ("parts", "list what a config can name", "research"),
+    name: Command(f"transformer_mt.cli.{place}", meaning, group)
+    for name, place, meaning, group in (
+        ("config", "listings:add_config", "look at a config", "start"),
+        ("train", "train", "train a model, or resume its training", "train"),
+        ("translate", "translate", "translate text", "use"),
+        ("evaluate", "evaluate", "score a model on test sets", "use"),
+        ("score", "evaluate:add_score", "log-probabilities of given translations", "use"),
+        ("completion", "listings:add_completion", "print a shell's completion", "use"),
+        ("parts", "listings:add_parts", "list what a config can name", "research"),
     )
 }
 """The commands of the core."""

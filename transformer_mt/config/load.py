@@ -12,8 +12,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from transformer_mt.config.error_sentences import OVERRIDDEN, sentences
-from transformer_mt.config.keys import CORPORA, keys, part_keys
+from transformer_mt.config.error_sentences import CORPORA, OVERRIDDEN, keys, part_keys, sentences
 from transformer_mt.config.root import NAME_PATTERN, Config
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing

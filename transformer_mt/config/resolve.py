@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from transformer_mt.config.error_sentences import sentences
-from transformer_mt.config.keys import flat, marks
+from transformer_mt.config.error_sentences import flat, marks, sentences
 from transformer_mt.config.root import Config
 from transformer_mt.config.train_section import TrainConfig
 from transformer_mt.errors import InputError

@@ -1,4 +1,4 @@
-"""Two line-aligned text files: a kind of corpus."""
+"""Files of lines: two aligned ones are a corpus of pairs, one is plain text."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from pydantic import BeforeValidator
 from transformer_mt.corpora.corpus import Corpus, EvaluationSentence, Languages, not_blank
 from transformer_mt.errors import InputError
 from transformer_mt.settings.section import Conflict
-from transformer_mt.text.lines import Pair, read_lines
+from transformer_mt.text.lines import Pair, read_lines, without_compression
 
 
 def _check_target(target: Any) -> Any:
@@ -86,3 +86,39 @@ def read_aligned(files: Sequence[str]) -> Iterator[tuple[str, ...]]:
             has = " and ".join(f"{file} has {number:,}" for file, number in zip(files, counts))
             raise InputError(f"the files must have the same number of lines, but {has}")
         yield lines
+
+
+_OTHER_FORMATS = (".tsv", ".csv", ".jsonl", ".json", ".parquet", ".tmx", ".zip")
+
+
+class TextCorpus(Corpus):
+    """A file of plain text, one text a line: plain, .gz, .bz2, .xz or .zst."""
+
+    KEYS: ClassVar[tuple[str, ...]] = ("text",)
+    EXAMPLE: ClassVar[str] = "plain text: {text: ..., language: ..., objective: denoise}"
+
+    text: str
+    """The file, one text a line."""
+
+    def conflicts(self) -> Iterator[Conflict]:
+        yield from super().conflicts()
+        if not self.is_text:
+            yield f"objective must be one for plain text, such as denoise, with text, but is {self.objective}"
+        if Path(without_compression(self.text)).suffix.lower() in _OTHER_FORMATS:
+            yield (
+                f"text must be a file of lines, but is {self.text}; for a column of text use file "
+                "instead, with columns: [NAME]"
+            )
+
+    @property
+    def has_both_sides(self) -> bool:
+        return False
+
+    def describe(self) -> str:
+        return self.text
+
+    def local_files(self) -> list[Path]:
+        return [Path(self.text)]
+
+    def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
+        return ((line, line) for line in read_lines(self.text))

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transformer_mt.model.kernels.fast_attention import dropout as drop
-from transformer_mt.model.kernels.fast_attention import fast_attention
+from transformer_mt.model.fast_attention import dropout as drop
+from transformer_mt.model.fast_attention import fast_attention
 from transformer_mt.model.masks import Positions
 
 LayerNorm = nn.LayerNorm

@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.model.attention import AttentionRecorder, MultiHeadAttention
+from transformer_mt.model.fast_attention import Dropout, dropout
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.model.kernels.fast_attention import Dropout, dropout
 from transformer_mt.model.masks import Layout, Packing, attend_to
 from transformer_mt.model.positions import LearnedPositions
 from transformer_mt.model.state import DecoderState, LayerState

@@ -5,7 +5,7 @@ from typing import Any
 
 from transformer_mt.config import Config, TrainConfig
 from transformer_mt.config.build_part import part_files
-from transformer_mt.config.keys import flat, marks
+from transformer_mt.config.error_sentences import flat, marks
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import digest
 from transformer_mt.messages import say

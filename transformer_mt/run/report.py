@@ -15,7 +15,7 @@ import torch
 from transformer_mt.config import Config, TrainConfig
 from transformer_mt.config.load import changed_settings
 from transformer_mt.config.model_section import ModelConfig
-from transformer_mt.data.cleaning.cleaning_rules import READ, REASONS
+from transformer_mt.data.cleaning_rules import READ, REASONS
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.set_evaluation import NOT_ITS_OWN, kept_tables, matches_model
 from transformer_mt.files import write_text

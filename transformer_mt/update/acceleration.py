@@ -20,7 +20,7 @@ from transformer_mt.config import Config
 from transformer_mt.data.batches.batch import Batch
 from transformer_mt.device import autocast
 from transformer_mt.files import cache_root
-from transformer_mt.model.kernels.fast_attention import dropout_generator
+from transformer_mt.model.fast_attention import dropout_generator
 
 # Seconds that compiling the layers and the loss takes, and those of loading them from the compiler's cache.
 _COMPILING, _LOADING = 20.0, 8.0

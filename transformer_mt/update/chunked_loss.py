@@ -14,8 +14,8 @@ from torch import Tensor
 
 from transformer_mt.companion import shown
 from transformer_mt.errors import InputError
+from transformer_mt.model.fast_attention import can_be_read, uses_cpu_code
 from transformer_mt.model.interface import NEVER
-from transformer_mt.model.kernels.fast_attention import can_be_read, uses_cpu_code
 
 # Target tokens of a chunk on a CPU: more leave its cache, fewer pass over the weights too often.
 TOKENS_ON_CPU = 256

@@ -15,8 +15,8 @@ from transformer_mt.device import autocast, is_compiler_error, is_out_of_memory
 from transformer_mt.errors import WorkError
 from transformer_mt.messages import say
 from transformer_mt.model.attention import AttentionRecorder, MultiHeadAttention
+from transformer_mt.model.fast_attention import prefer_cudnn
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.model.kernels.fast_attention import prefer_cudnn
 from transformer_mt.model.masks import Packing
 from transformer_mt.model.transformer import tokens_cut_off
 from transformer_mt.ranks import Ranks

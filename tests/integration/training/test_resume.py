@@ -50,7 +50,7 @@ MOMENTS = {
     "writing a checkpoint, before its name": ("transformer_mt.checkpoint", "_hash", 10, "after"),
     "between a checkpoint and the removal of old ones": ("transformer_mt.checkpoint", "rotate", 3, "before"),
     "between a checkpoint and its link for averaging": (
-        "transformer_mt.run.averaging",
+        "transformer_mt.run.run",
         "Averaging.keep",
         3,
         "before",

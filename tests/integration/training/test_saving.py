@@ -13,8 +13,8 @@ from transformer_mt.config import TrainConfig, load_config
 from transformer_mt.errors import InputError
 from transformer_mt.files import read_objects
 from transformer_mt.messages import say
-from transformer_mt.run.averaging import Averaging
 from transformer_mt.run.progress import Progress
+from transformer_mt.run.run import Averaging
 from transformer_mt.training import train
 from transformer_mt.update.schedule import learning_rate
 

@@ -13,7 +13,7 @@ from tests.helpers.reference import reference_rows
 from transformer_mt.cli import build_parser
 from transformer_mt.cli.arguments import subcommands
 from transformer_mt.config import Config
-from transformer_mt.config.keys import keys
+from transformer_mt.config.error_sentences import keys
 from transformer_mt.config.load import load_config
 from transformer_mt.errors import InputError
 

@@ -8,8 +8,7 @@ import yaml
 from tests.conftest import ROOT
 from tests.helpers.companions import needs
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.config.error_sentences import OTHER_NAMES, OTHER_VALUES
-from transformer_mt.config.keys import keys
+from transformer_mt.config.error_sentences import OTHER_NAMES, OTHER_VALUES, keys
 from transformer_mt.config.load import as_overrides, dump_config, json_schema, load_config, load_yaml
 from transformer_mt.corpora.hub import HubCorpus
 from transformer_mt.corpora.line_files import FilesCorpus

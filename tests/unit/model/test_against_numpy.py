@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from transformer_mt.model.attention import MultiHeadAttention, plain_attention
-from transformer_mt.model.kernels.fast_attention import cpu_attention, fused_attention
+from transformer_mt.model.fast_attention import cpu_attention, fused_attention
 
 
 def softmax_attention(q, k, v, mask):

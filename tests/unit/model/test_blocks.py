@@ -7,9 +7,9 @@ from tests.helpers.updates import batch_of, pairs, tiny_model
 from transformer_mt.config import TrainConfig
 from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.model.attention import MultiHeadAttention, RMSNorm
-from transformer_mt.model.kernels.fast_attention import dropout_generator
+from transformer_mt.model.fast_attention import dropout_generator
 from transformer_mt.model.transformer import LayerDrop
-from transformer_mt.run.averaging import MovingAverage
+from transformer_mt.run.run import MovingAverage
 
 torch.manual_seed(0)
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transformer_mt.model.kernels.fast_attention import Dropout, dropout
+from transformer_mt.model.fast_attention import Dropout, dropout
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.9])

@@ -9,7 +9,7 @@ import torch
 from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.model.attention import MultiHeadAttention, attention_weights, plain_attention
 from transformer_mt.model.build_model import build_model
-from transformer_mt.model.kernels.fast_attention import cpu_attention, fast_attention, fused_attention
+from transformer_mt.model.fast_attention import cpu_attention, fast_attention, fused_attention
 from transformer_mt.model.masks import attend_to
 from transformer_mt.model.positions import LearnedPositions, SinusoidalPositions, sinusoids
 

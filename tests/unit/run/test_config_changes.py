@@ -4,7 +4,7 @@ import pytest
 
 from tests.conftest import TINY
 from transformer_mt.config import Config, DataConfig
-from transformer_mt.config.keys import marks
+from transformer_mt.config.error_sentences import marks
 from transformer_mt.errors import InputError
 from transformer_mt.ranks import Ranks
 from transformer_mt.run import config_changes as changes

@@ -1,7 +1,7 @@
 import pytest
 
 from transformer_mt.errors import InputError
-from transformer_mt.text.literal_text import has_words
+from transformer_mt.text.sentences import has_words
 from transformer_mt.translation.stages.protected_text import ProtectedText, rejoin
 
 TAG = ProtectedText(r"</?\w+/?>|\{\w+\}")

@@ -47,8 +47,7 @@ from transformer_mt.text.languages import (
     letter_case,
 )
 from transformer_mt.text.lines import CONTROL, INVISIBLE
-from transformer_mt.text.literal_text import USUAL
-from transformer_mt.text.sentences import OWN_STOPS, before_words, end_pattern
+from transformer_mt.text.sentences import OWN_STOPS, USUAL, before_words, end_pattern
 from transformer_mt.translation.result import Options, Translation
 from transformer_mt.translation.stages.text_stages import MIN_LETTERS, MIN_WORDS, WORD
 from transformer_mt.translator import Translator

@@ -21,7 +21,7 @@ from transformer_mt.companions.documents.markup.marked_text import (
 )
 from transformer_mt.companions.documents.markup.tokens import Token
 from transformer_mt.errors import InputError
-from transformer_mt.text.literal_text import has_words
+from transformer_mt.text.sentences import has_words
 
 COMMENT = "<!-- -->"
 """In place of a line without text."""

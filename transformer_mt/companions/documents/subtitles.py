@@ -24,7 +24,7 @@ from transformer_mt.companions.documents.markup.marked_text import (
 from transformer_mt.companions.documents.markup.tokens import Token
 from transformer_mt.errors import InputError
 from transformer_mt.text.languages import has_no_word_spaces
-from transformer_mt.text.literal_text import has_words
+from transformer_mt.text.sentences import has_words
 
 _MOST_SUBTITLES = 6
 """The most subtitles of one sentence."""

@@ -19,7 +19,7 @@ from transformer_mt.companions.inspection.finding import (
 )
 from transformer_mt.config import DataConfig
 from transformer_mt.data.changes.change import PairsReport
-from transformer_mt.data.cleaning.cleaning_rules import (
+from transformer_mt.data.cleaning_rules import (
     CopyRule,
     MarkupRule,
     NumbersRule,

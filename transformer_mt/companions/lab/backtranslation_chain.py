@@ -32,7 +32,7 @@ from transformer_mt.config.root import NAME_PATTERN
 from transformer_mt.corpora.corpus import TAG
 from transformer_mt.corpora.file import FileCorpus
 from transformer_mt.corpora.held_out import EvaluationSet
-from transformer_mt.data.cleaning.cleaning_rules import rules_of
+from transformer_mt.data.cleaning_rules import rules_of
 from transformer_mt.errors import InputError
 from transformer_mt.evaluation.metrics import metrics_by_test
 from transformer_mt.evaluation.set_evaluation import SEEN_NOTE, SystemRecord

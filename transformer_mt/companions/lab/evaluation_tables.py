@@ -1,18 +1,124 @@
 """The tables that `evaluate` adds: robustness to how people write, gain and forgetting of a fine-tuning."""
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from random import Random
+from typing import Any
 
 from transformer_mt.cli.arguments import Parser
 from transformer_mt.cli.model_options import load_evaluation_sets
+from transformer_mt.config import EvaluateConfig
 from transformer_mt.config.root import Halves
+from transformer_mt.corpora.corpus import EvaluationSentence
 from transformer_mt.corpora.held_out import EvaluationSet
+from transformer_mt.data.changes.augmentation import NoFinalMark, TextChange, TitleCase, Typos, UpperCase
 from transformer_mt.errors import InputError, WorkError
+from transformer_mt.evaluation.metrics import Score, build_metrics, corpus_scores
 from transformer_mt.evaluation.set_evaluation import RunEvaluation
 from transformer_mt.files import to_json
-from transformer_mt.messages import say
+from transformer_mt.messages import say, table
 from transformer_mt.run_folder import parent_of
+from transformer_mt.text.languages import joined
+from transformer_mt.translation.result import Options
+from transformer_mt.translator import Translator
+
+_MOST_WORDS = 200
+_COUNTED_FLAGS = {"copied", "repeating", "length_ratio", "truncated", "no_hypothesis"}
+
+
+@dataclass(frozen=True)
+class NoiseRow:
+    """A test set in one form."""
+
+    corpus: str
+    form: str
+    """How it is written."""
+    sentences: int
+    scores: list[Score]
+    """Empty for single words, which have no references."""
+    suspicious: float
+    """The share of the translations that repeat themselves, copy, were cut, or are much too long or short."""
+
+    def facts(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "scores": [vars(score) for score in self.scores]}
+
+
+def measure(
+    translator: Translator, test: EvaluationSet, rules: EvaluateConfig, tag: str | None
+) -> Iterator[NoiseRow]:
+    """The scores of the test set as it is, and in each form."""
+    if test.languages:
+        translator = translator.for_set(test.languages)
+    metrics = build_metrics(rules, translator.target_lang)
+    languages = translator.source_lang, translator.target_lang
+    for form, sentences in forms(test, languages).items():
+        say(f"{test.corpus}, {form}: {len(sentences):,} lines")
+        sources, references = [src for src, _ in sentences], [targets for _, targets in sentences]
+        results = list(translator.stream(sources, Options(tag=tag)))
+        translations = [result.translation for result in results]
+        scores = corpus_scores(metrics, sources, translations, references) if all(references) else []
+        wrong = sum(bool(_COUNTED_FLAGS & set(result.flags)) for result in results)
+        yield NoiseRow(test.corpus, form, len(sentences), scores, wrong / max(1, len(results)))
+
+
+def forms(test: EvaluationSet, languages: tuple[str, str]) -> dict[str, list[EvaluationSentence]]:
+    """The test set as it is and in variants of real input, by a name; single words have no references. A note
+    names variants in which nothing differs, and says in how many sentences something does, if not in most.
+    """
+    sentences_of = {"as it is": test.sentences}
+    changes: dict[str, TextChange] = {
+        "in capitals": UpperCase(languages),
+        "in title case": TitleCase(languages),
+        "with typos": Typos(),
+        "without final mark": NoFinalMark(languages),
+    }
+    for name, change in changes.items():
+        changed = [_changed(change, sentence, number) for number, sentence in enumerate(test.sentences)]
+        count = sum(one != other for one, other in zip(changed, test.sentences))
+        if count:
+            sentences_of[name] = changed
+        if 2 * count < len(changed):
+            say(f"note: {test.corpus}: {count:,} of {len(changed):,} sentences differ {name}")
+    sentences_of["two sentences a line"] = [
+        _joined(first, second) for first, second in zip(test.sentences[::2], test.sentences[1::2])
+    ]
+    sentences_of["single words"] = [(word, ()) for word in _words(test)]
+    return {name: sentences for name, sentences in sentences_of.items() if sentences}
+
+
+def _changed(change: TextChange, sentence: EvaluationSentence, number: int) -> EvaluationSentence:
+    src, references = sentence
+    changed = [change(src, reference, Random(number)) for reference in references]
+    return changed[0][0], tuple(reference for _, reference in changed)
+
+
+def _joined(first: EvaluationSentence, second: EvaluationSentence) -> EvaluationSentence:
+    return joined(first[0], second[0]), tuple(joined(*pair) for pair in zip(first[1], second[1]))
+
+
+def _words(test: EvaluationSet) -> list[str]:
+    """The most frequent words of the sources, without marks."""
+    words = (word.strip("\"'.,;:!?()") for src in test.sources for word in src.split())
+    counts = Counter(word for word in words if word.isalpha() and len(word) > 1)
+    return [word for word, _ in counts.most_common(_MOST_WORDS)]
+
+
+def as_table(rows: list[NoiseRow]) -> str:
+    """A Markdown table, and what its columns are."""
+    names = list(dict.fromkeys(score.name for row in rows for score in row.scores))
+    cells = []
+    for row in rows:
+        values = {score.name: f"{score.value:.{score.digits}f}" for score in row.scores}
+        shown = [values.get(name, "") for name in names]
+        cells.append([row.corpus, row.form, f"{row.sentences:,}", *shown, f"{row.suspicious:.1%}"])
+    head = ["test set", "written", "lines", *names, "suspicious"]
+    return (
+        f"{table(cells, head)}\n\n- Capitals, title case and final marks hold for references too.\n"
+        "- suspicious: translations that repeat themselves, copy, were cut, or are much too long or short\n"
+    )
 
 
 def add_options(parser: Parser) -> None:
@@ -48,8 +154,6 @@ def _names_sets(arguments: argparse.Namespace) -> bool:
 def _print_robustness(
     evaluation: RunEvaluation, tests: Sequence[EvaluationSet], is_kept: bool, as_json: bool
 ) -> None:
-    from transformer_mt.companions.lab.robustness import NoiseRow, as_table, measure
-
     rows: list[NoiseRow] = []
     for test in tests:
         if seen := evaluation.record.share(test).in_words:

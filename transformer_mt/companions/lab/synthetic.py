@@ -22,7 +22,7 @@ from transformer_mt.companions.lab.translated import check_origin, record_origin
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.held_out import read_set
-from transformer_mt.data.cleaning.cleaning_rules import CleaningRule, rules_of
+from transformer_mt.data.cleaning_rules import CleaningRule, rules_of
 from transformer_mt.data.preparation.clean import training_pairs
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.files import FolderLock, digest, fsync

@@ -24,7 +24,7 @@ from transformer_mt.companions.lab.sweep_table import spread
 from transformer_mt.companions.lab.translated import translated
 from transformer_mt.companions.wizard.plan import lengths_of, plan_training
 from transformer_mt.config import Config
-from transformer_mt.config.keys import searched_keys
+from transformer_mt.config.error_sentences import searched_keys
 from transformer_mt.config.load import as_overrides, flow, given_settings, load_config
 from transformer_mt.corpora.held_out import EvaluationSet, evenly_spaced, read_set
 from transformer_mt.errors import InputError, Setting, WorkError

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.companions.teacher.prompt import Answer, Check, Limit, Price
-from transformer_mt.data.cleaning.cleaning_rules import CopyRule, NumbersRule, ScriptRule
+from transformer_mt.data.cleaning_rules import CopyRule, NumbersRule, ScriptRule
 from transformer_mt.errors import WorkError
 from transformer_mt.messages import say
 from transformer_mt.text.languages import LanguageIdentifier, script_share

@@ -36,7 +36,7 @@ from transformer_mt.device import (
 )
 from transformer_mt.errors import InputError
 from transformer_mt.model.build_model import build_model
-from transformer_mt.model.kernels.fast_attention import without_cpu_code
+from transformer_mt.model.fast_attention import without_cpu_code
 from transformer_mt.run.batch_budget import largest_budget, trial_batch
 from transformer_mt.training import prepared
 from transformer_mt.update.acceleration import is_compiled

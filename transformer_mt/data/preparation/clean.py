@@ -15,7 +15,7 @@ from transformer_mt.config import DataConfig
 from transformer_mt.corpora.corpus import Corpus, EvaluationSentence
 from transformer_mt.corpora.held_out import AnySet, FromTrainCorpus, HeldOutSplit, read_set, splits_of
 from transformer_mt.corpora.hub import UnknownSplitError
-from transformer_mt.data.cleaning.cleaning_rules import (
+from transformer_mt.data.cleaning_rules import (
     COPY,
     DUPLICATE,
     EMPTY,

@@ -19,7 +19,7 @@ from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.corpora.held_out import AnySet
 from transformer_mt.corpora.seen_sentences import KeySet, Sentences
 from transformer_mt.data.batches.encoded_pairs import Chunk, Column, write_chunks
-from transformer_mt.data.cleaning.cleaning_rules import KEPT, READ, REASONS, length_reason
+from transformer_mt.data.cleaning_rules import KEPT, READ, REASONS, length_reason
 from transformer_mt.data.preparation.clean import Clean, Reasons, TextBlocks, lone_side
 from transformer_mt.data.preparation.store import Store, sizes_of, text_bytes, text_columns
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer

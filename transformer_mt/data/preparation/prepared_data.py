@@ -19,7 +19,7 @@ from transformer_mt.data.batches.batching import Mixture, effective_weights, num
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.batches.packing import RowShape
 from transformer_mt.data.changes.training_rows import training_rows
-from transformer_mt.data.cleaning.cleaning_rules import KEPT
+from transformer_mt.data.cleaning_rules import KEPT
 from transformer_mt.data.preparation.encode_blocks import EncodedBlock, train_file
 from transformer_mt.data.preparation.store import FACTS_FILE, LocalStore, Store
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer

@@ -19,7 +19,7 @@ from transformer_mt.config import Config
 from transformer_mt.config.train_section import needs_links
 from transformer_mt.corpora.corpus import Corpus
 from transformer_mt.data.batches.encoded_pairs import Chunk, Column, EncodedPairs, write_chunks
-from transformer_mt.data.cleaning.cleaning_rules import READ
+from transformer_mt.data.cleaning_rules import READ
 from transformer_mt.data.preparation.prepared_data import PreparedData
 from transformer_mt.data.preparation.store import LocalEngine, LocalStore, run_stage
 from transformer_mt.data.vocabulary.tokenizer import PieceModel

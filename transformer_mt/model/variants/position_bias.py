@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from transformer_mt.model.kernels.fast_attention import uses_cpu_code
+from transformer_mt.model.fast_attention import uses_cpu_code
 from transformer_mt.model.masks import Positions
 from transformer_mt.model.variants.attention_scores import AttentionScore
 from transformer_mt.settings.section import Positive, Section

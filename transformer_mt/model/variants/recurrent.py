@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from transformer_mt.model.attention import AttentionRecorder, MultiHeadAttention
+from transformer_mt.model.fast_attention import Dropout
 from transformer_mt.model.interface import TranslationModel
-from transformer_mt.model.kernels.fast_attention import Dropout
 from transformer_mt.model.masks import Packing, Positions, attend_to
 from transformer_mt.model.transformer import Embedding, initialise
 from transformer_mt.model.variants.attention_scores import AttentionScore

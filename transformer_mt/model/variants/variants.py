@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_mt.model.attention import AttentionRecorder, MultiHeadAttention
-from transformer_mt.model.kernels.fast_attention import dropout as drop
-from transformer_mt.model.kernels.fast_attention import fast_attention, fused_attention
+from transformer_mt.model.fast_attention import dropout as drop
+from transformer_mt.model.fast_attention import fast_attention, fused_attention
 from transformer_mt.model.masks import Positions, causal_mask, window_mask
 from transformer_mt.model.variants.attention_scores import AttentionScore, ScaledDot
 from transformer_mt.model.variants.position_bias import PositionBias

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.text.languages import foreign_words
-from transformer_mt.text.literal_text import USUAL, may_match, number_with_unit
+from transformer_mt.text.sentences import USUAL, may_match, number_with_unit
 from transformer_mt.translation.planner import LONE_CR
 from transformer_mt.translation.result import Candidate, Options, merge_candidates
 from transformer_mt.translation.stages.call import Call

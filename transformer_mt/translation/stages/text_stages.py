@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING
 import regex
 
 from transformer_mt.text.languages import base_code, count_unsegmented, to_capitals, to_small_letters
-from transformer_mt.text.literal_text import ADDRESS, OF_PROGRAMS, has_words
-from transformer_mt.text.sentences import edges, has_several_sentences, match_end
+from transformer_mt.text.sentences import (
+    ADDRESS,
+    OF_PROGRAMS,
+    edges,
+    has_several_sentences,
+    has_words,
+    match_end,
+)
 from transformer_mt.translation.planner import LONE_CR, Splitter
 from transformer_mt.translation.result import Translation
 from transformer_mt.translation.stages.call import Call

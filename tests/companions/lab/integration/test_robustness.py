@@ -7,7 +7,7 @@ import pytest
 
 from tests.conftest import train_interrupted
 from tests.helpers.engines import TableEngine
-from transformer_mt.companions.lab.robustness import forms, measure
+from transformer_mt.companions.lab.evaluation_tables import forms, measure
 from transformer_mt.config import load_config
 from transformer_mt.corpora.held_out import EvaluationSet as Sentences
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer

@@ -144,7 +144,7 @@ def test_without_optuna_the_extra_is_named(config, cli, monkeypatch):
 
 def test_ranges_are_within_what_the_keys_accept(write_config):
     from transformer_mt.config import Config
-    from transformer_mt.config.keys import searched_keys
+    from transformer_mt.config.error_sentences import searched_keys
     from transformer_mt.config.load import as_overrides
 
     config, page = write_config(data={"max_length": 64}), (ROOT / "docs" / "how_to" / "tune.md").read_text()

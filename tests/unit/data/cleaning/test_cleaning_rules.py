@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from transformer_mt.data.cleaning.cleaning_rules import numbers, repaired, rules_of
+from transformer_mt.data.cleaning_rules import numbers, repaired, rules_of
 from transformer_mt.errors import InputError
 from transformer_mt.settings.corpus_keys import FilterConfig
 from transformer_mt.text.languages import is_same_language, script_share

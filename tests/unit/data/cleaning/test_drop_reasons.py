@@ -1,6 +1,6 @@
 from collections import Counter
 
-from transformer_mt.data.cleaning.cleaning_rules import length_reason, reason_table
+from transformer_mt.data.cleaning_rules import length_reason, reason_table
 
 
 def test_misfits():

@@ -34,7 +34,7 @@ from transformer_mt.companions.documents.markup.tokens import (
     tokens_of,
 )
 from transformer_mt.text.languages import base_code
-from transformer_mt.text.literal_text import has_words
+from transformer_mt.text.sentences import has_words
 
 _TEXT_ATTRIBUTES = frozenset({
     "alt", "title", "placeholder", "aria-label", "aria-description", "aria-placeholder",

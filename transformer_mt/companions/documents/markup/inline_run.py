@@ -18,7 +18,7 @@ from transformer_mt.companions.documents.markup.marked_text import (
 )
 from transformer_mt.companions.documents.markup.tokens import OBJECTS, VOID, VOID_OBJECTS, Token, go_on
 from transformer_mt.text.languages import LETTER
-from transformer_mt.text.literal_text import has_words
+from transformer_mt.text.sentences import has_words
 
 # Objects that keep words apart. Formats without tags of HTML call their line breaks and tabs `br`.
 _SHOWN = (VOID_OBJECTS | OBJECTS | {"br"}) - {"wbr", "script", "style", "template"}

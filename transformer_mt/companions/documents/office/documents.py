@@ -32,7 +32,7 @@ from transformer_mt.companions.documents.office.package import (
     turned,
 )
 from transformer_mt.errors import InputError
-from transformer_mt.text.literal_text import has_words
+from transformer_mt.text.sentences import has_words
 
 _PARAGRAPHS = {
     "text:p", "text:h", "svg:title", "svg:desc", "table:title", "table:desc",

@@ -22,7 +22,7 @@ from transformer_mt.companions.documents.markup.marked_text import (
 )
 from transformer_mt.companions.documents.markup.tokens import Token, end_of, xml_tokens
 from transformer_mt.errors import InputError
-from transformer_mt.text.literal_text import has_words
+from transformer_mt.text.sentences import has_words
 
 _PARAGRAPHS, _STRINGS = {"w:p", "a:p"}, {"si", "is"}
 _PLAIN = {"c:v", "cx:v", "cx:pt", "x:text", "p:text", "text"}

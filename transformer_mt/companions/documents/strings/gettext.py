@@ -18,7 +18,7 @@ from transformer_mt.companions.documents.strings.placeholders import (
     pieces_with_accelerator,
 )
 from transformer_mt.errors import InputError
-from transformer_mt.text.literal_text import OF_PROGRAMS
+from transformer_mt.text.sentences import OF_PROGRAMS
 
 _STRING = r'"(?:[^"\\\n]|\\.)*"'
 _FIELD = re.compile(

@@ -9,8 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from transformer_mt.companions.exchange.export.format import ExportFormat, TrainedRun
-from transformer_mt.companions.exchange.export.model_card import card_facts, model_card
-from transformer_mt.companions.exchange.export.proof import Proof, probe_sentences, prove
+from transformer_mt.companions.exchange.export.proof import (
+    Proof,
+    card_facts,
+    model_card,
+    probe_sentences,
+    prove,
+)
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import check_is_new, to_json, write_text
 from transformer_mt.messages import say

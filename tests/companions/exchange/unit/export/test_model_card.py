@@ -10,7 +10,7 @@ from huggingface_hub import ModelCard
 pytest.importorskip("ctranslate2")
 
 from transformer_mt.companions.exchange.export.export import export
-from transformer_mt.companions.exchange.export.model_card import _few
+from transformer_mt.companions.exchange.export.proof import _few
 from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
 from transformer_mt.config.load import dump_config, load_config
 from transformer_mt.run_folder import RunFolder

@@ -1,4 +1,4 @@
-"""transformer-mt parts: the registry as tables, which the page of the reference has, too."""
+"""transformer-mt config, parts and completion: what there is."""
 
 import argparse
 import inspect
@@ -10,14 +10,46 @@ from pydantic_core import PydanticUndefined
 
 from transformer_mt.cli.arguments import Parser
 from transformer_mt.companion import Kind, companions, resolve
-from transformer_mt.errors import UserError
+from transformer_mt.errors import InputError, UserError
 from transformer_mt.messages import table
 from transformer_mt.parts import KINDS, load_part, names_of, origin_of
+
+
+def add_config(parser: Parser) -> None:
+    config = parser.add_subparsers(required=True, metavar="show|schema")
+    show = config.add_parser("show", help="print the resolved file with each key's meaning")
+    show.add_argument("config", metavar="CONFIG", help="YAML file")
+    show.add_argument(
+        "overrides", metavar="key=value", nargs="*", default=[], help="settings that override the file"
+    )
+    show.set_defaults(command=_show)
+    config.add_parser("schema", help="print the JSON schema editors use").set_defaults(command=_schema)
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    from transformer_mt.config.load import dump_config, load_config
+
+    config = load_config(arguments.config, arguments.overrides)
+    if config.init_from:
+        from transformer_mt.config.resolve import with_parent
+        from transformer_mt.run_folder import parent_of
+
+        config = with_parent(config, parent_of(config).config())
+    print(dump_config(config, comments=True), end="")
+    return 0
+
+
+def _schema(arguments: argparse.Namespace) -> int:
+    from transformer_mt.config.load import json_schema
+
+    print(json_schema(), end="")
+    return 0
+
 
 FACTS = ("settings", "goes with", "from")
 
 
-def add_arguments(parser: Parser) -> None:
+def add_parts(parser: Parser) -> None:
     parser.description = "List the kinds of parts that a config can name, or the parts of a kind."
     parser.add_argument("kind", metavar="KIND", nargs="?", choices=list(KINDS), help=", ".join(KINDS))
     parser.set_defaults(command=_parts)
@@ -77,3 +109,30 @@ def _goes_with(kind: Kind, part: Any) -> Iterator[str]:
     for name in class_attributes(kind):
         if value := getattr(part, name, None):
             yield name if value is True else f"{name} {value}"
+
+
+_ABOUT = """\
+Print a shell completion script for the shell's start-up file:
+
+  bash   eval "$(transformer-mt completion bash)"
+  zsh    eval "$(transformer-mt completion zsh)"
+  fish   transformer-mt completion fish | source"""
+
+
+def add_completion(parser: Parser) -> None:
+    parser.description = _ABOUT
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("shell", metavar="SHELL", choices=["bash", "zsh", "fish"], help="bash, zsh or fish")
+    parser.set_defaults(command=_completion)
+
+
+def _completion(arguments: argparse.Namespace) -> int:
+    try:
+        import shtab
+    except ImportError:
+        raise InputError("this needs shtab: pip install 'transformer-mt[completion]'") from None
+    from transformer_mt.cli.parsers import build_parser, build_translate_parser
+
+    for parser in (build_parser(), build_translate_parser()):
+        print(shtab.complete(parser, arguments.shell))
+    return 0
