@@ -2,8 +2,8 @@ from random import Random
 
 import pytest
 
-from transformer_mt.data.changes.augmentation import FinalMark, NoFinalMark
 from transformer_mt.text.sentences import final_mark, match_end
+from transformer_mt.text.text_changes import FinalMark, NoFinalMark
 
 ENDED = {
     "en": "I go.", "zh": "我来了。", "ja": "行く！", "hi": "मैं जाता हूँ।", "ar": "أين أنت؟",

@@ -2,8 +2,8 @@ from random import Random
 
 import pytest
 
-from transformer_mt.data.changes.augmentation import LowerCase, TitleCase, UpperCase
 from transformer_mt.text.languages import casefolded, titled, to_capitals, to_small_letters
+from transformer_mt.text.text_changes import LowerCase, TitleCase, UpperCase
 
 CAPITALS = [
     ("tr", "İstanbul'da ılık bir ismi", "İSTANBUL'DA ILIK BİR İSMİ"),

@@ -13,7 +13,6 @@ from transformer_mt.config import EvaluateConfig
 from transformer_mt.config.root import Halves
 from transformer_mt.corpora.corpus import EvaluationSentence
 from transformer_mt.corpora.held_out import EvaluationSet
-from transformer_mt.data.changes.augmentation import NoFinalMark, TextChange, TitleCase, Typos, UpperCase
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.metrics import Score, build_metrics, corpus_scores
 from transformer_mt.evaluation.set_evaluation import RunEvaluation
@@ -21,6 +20,7 @@ from transformer_mt.files import to_json
 from transformer_mt.messages import say, table
 from transformer_mt.run_folder import parent_of
 from transformer_mt.text.languages import joined
+from transformer_mt.text.text_changes import NoFinalMark, TextChange, TitleCase, Typos, UpperCase
 from transformer_mt.translation.result import Options
 from transformer_mt.translator import Translator
 

@@ -11,19 +11,21 @@ from dataclasses import asdict
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from threading import current_thread, main_thread
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from transformer_mt.config import DecodeConfig
 from transformer_mt.processes import Fork, may_fork, usable_cores
-from transformer_mt.ranks import Ranks
 from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.translation.engines.engine import Engine, RemoteEngine, Request
+
+if TYPE_CHECKING:
+    from transformer_mt.ranks import Ranks
 
 
 class DividedEngine(RemoteEngine):
     """The engines of all ranks as one, for rank 0. The others `follow` until rank 0 lets them go."""
 
-    def __init__(self, engine: Engine, ranks: Ranks) -> None:
+    def __init__(self, engine: Engine, ranks: "Ranks") -> None:
         super().__init__(engine)
         self._engine, self._ranks = engine, ranks
 

@@ -13,20 +13,19 @@ from transformer_mt.corpora import toy
 from transformer_mt.data.batches.batch import Rows
 from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
-from transformer_mt.data.changes.augmentation import (
-    Augmentation,
+from transformer_mt.data.changes.augmentation import Augmentation, unchanged_by
+from transformer_mt.data.changes.subword_dropout import BpeDropout
+from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
+from transformer_mt.errors import InputError
+from transformer_mt.text.text_changes import (
     FinalMark,
     LowerCase,
     NoFinalMark,
     TitleCase,
     Typos,
     UpperCase,
-    unchanged_by,
     with_typos,
 )
-from transformer_mt.data.changes.subword_dropout import BpeDropout
-from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
-from transformer_mt.errors import InputError
 
 PAIRS = list(toy.generate("train", 600))
 
