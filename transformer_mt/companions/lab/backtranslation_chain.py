@@ -1,15 +1,12 @@
-"""The whole way of back-translation in one file: models that translate, synthetic pairs, forward model; and
-what a fine-tuning gained and forgot.
-"""
+"""The whole way of back-translation in one file: models that translate, synthetic pairs, forward model."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError, field_validator
 
-from transformer_mt.companions.lab.comparison import Cell, Comparison, System, compare
 from transformer_mt.companions.lab.synthetic import (
     PairSelection,
     Runs,
@@ -24,95 +21,22 @@ from transformer_mt.companions.lab.synthetic import (
     open_teacher,
     with_corpora,
 )
-from transformer_mt.companions.lab.translated import record_origin, start_over, translated
+from transformer_mt.companions.lab.translated import record_origin, start_over
 from transformer_mt.config import Config, DataConfig, DecodeConfig
 from transformer_mt.config.error_sentences import sentences
 from transformer_mt.config.load import as_overrides, load_config, load_yaml
 from transformer_mt.config.root import NAME_PATTERN
 from transformer_mt.corpora.corpus import TAG
 from transformer_mt.corpora.file import FileCorpus
-from transformer_mt.corpora.held_out import EvaluationSet
 from transformer_mt.data.cleaning_rules import rules_of
 from transformer_mt.errors import InputError
-from transformer_mt.evaluation.metrics import metrics_by_test
-from transformer_mt.evaluation.set_evaluation import SEEN_NOTE, SystemRecord
 from transformer_mt.files import digest, set_aside
-from transformer_mt.messages import say, table, with_names
+from transformer_mt.messages import say
 from transformer_mt.run_folder import RunFolder, after_training, facts_of
 from transformer_mt.settings.corpus_keys import FilterConfig
 from transformer_mt.settings.section import Conflict, Section
 from transformer_mt.training import train
-from transformer_mt.translation.planner import can_translate
 from transformer_mt.translator import Translator
-
-OF_PARENT = "parent-"
-"""Before the names of the parent's test sets."""
-_SIGNIFICANT = 0.05
-
-
-def gain_and_forgetting(
-    parent: RunFolder, child: RunFolder, tests: Sequence[EvaluationSet], device: str
-) -> str:
-    """The table of both runs on the sets that both translate; empty without one."""
-    configs = [run.config() for run in (parent, child)]
-    common = []
-    for test in tests:
-        if not test.languages or all(
-            can_translate(config.data.directions, config.data.has_language_pieces, test.languages)
-            for config in configs
-        ):
-            common.append(test)
-        else:
-            say(f"{test.corpus}: no comparison: {parent} or {child} cannot translate it")
-    if not common:
-        return ""
-    systems = []
-    for run in (parent, child):
-        record = SystemRecord([run])
-        seen = tuple(record.share(test) for test in common)
-        search = run.config().decode.in_words
-        systems.append(System(str(run), [translated(run, common, device)], seen, search))
-    rules, target_lang = configs[1].evaluate, configs[1].data.target_lang
-    return before_and_after(compare(common, systems, metrics_by_test(rules, target_lang)))
-
-
-def before_and_after(comparison: Comparison) -> str:
-    """A Markdown table of a comparison of two systems, the parent first."""
-    before, after = (system.name for system in comparison.systems)
-    rows = []
-    for test in comparison.tests:
-        seen = [" / ".join(comparison.seen(test.name, name) for name in (before, after))]
-        for metric in comparison.metrics:
-            old = comparison.cell(test.name, before, metric.name)
-            new = comparison.cell(test.name, after, metric.name)
-            change, of_parent = new.value - old.value, test.name.startswith(OF_PARENT)
-            rows.append(
-                [
-                    (replace(test, corpus=f"{test.corpus} of {before}") if of_parent else test).title,
-                    *(seen if comparison.is_marked else []), metric.name,
-                    f"{old.value:.{metric.digits}f}", f"{new.value:.{metric.digits}f}",
-                    f"{change:+.{metric.digits}f}", f"{new.p:.3f}",
-                    _in_a_word(change, new, metric.higher_is_better, of_parent),
-                ]
-            )  # fmt: skip
-    marks = ["seen before / after"] if comparison.is_marked else []
-    head = ["test set", *marks, "metric", "before", "after", "change", "p", ""]
-    return (
-        f"{table(rows, head)}\n\n- before: {before}\n"
-        f"- p: paired bootstrap resampling, {comparison.samples:,} samples\n"
-        + f"- search: {with_names((system.name, system.search) for system in comparison.systems)}\n"
-        + (f"- {SEEN_NOTE}\n" if comparison.is_marked else "")
-    )
-
-
-def _in_a_word(change: float, cell: Cell, higher_is_better: bool | None, of_parent: bool) -> str:
-    if cell.p is None or cell.p >= _SIGNIFICANT:
-        return "no clear change"
-    if higher_is_better is None:
-        return "changed"
-    if (change > 0) == higher_is_better:
-        return "gained"
-    return "forgotten" if of_parent else "lost"
 
 
 class ChainConfig(Section):
