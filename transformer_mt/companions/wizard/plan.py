@@ -354,25 +354,52 @@ class TrainingPlan:
     """Suggested changes of the config."""
 
 
-def plan_training(config: Config, lengths: Lengths) -> TrainingPlan:
+@dataclass(frozen=True)
+class Machine:
+    """The device that a plan is for: its memory, and updates measured on it."""
+
+    device: torch.device
+    dtype: torch.dtype
+    free_bytes: float
+
+    @classmethod
+    def of(cls, config: Config) -> "Machine":
+        """The device of a config on this machine."""
+        device = choose_device(config.train.device)
+        return cls(device, choose_precision(config.train.precision, device), free_memory(device))
+
+    def measured(
+        self,
+        config: Config,
+        vocab_size: int,
+        lengths: Sequence[tuple[int, int]],
+        tokens: int,
+        micro_batch_tokens: int,
+    ) -> tuple[float, float]:
+        """(seconds of an update, peak bytes); the arguments are those of `seconds_per_update`."""
+        reset_peak(self.device)
+        seconds = seconds_per_update(config, vocab_size, lengths, tokens, micro_batch_tokens)
+        return seconds, float(peak_memory(self.device))
+
+
+def plan_training(config: Config, lengths: Lengths, machine: Machine | None = None) -> TrainingPlan:
     """The plan for one process on this machine, whose speed is measured."""
     if config.train.parallel == "fsdp":
         raise InputError("train.parallel must be ddp on one device, but is fsdp")
-    config = with_packing(config, choose_device(config.train.device).type == "cuda")
-    planner = _Planner(config, lengths)
+    machine = machine or Machine.of(config)
+    config = with_packing(config, machine.device.type == "cuda")
+    planner = _Planner(config, lengths, machine)
     if config.train.batch_tokens == "auto":
         least = max(1024, config.data.max_length)
         tokens = largest_budget(planner.peak, int(planner.available), least, config.train.update_tokens)
-        planner = _Planner(changed(config, "train", batch_tokens=tokens), lengths)
+        planner = _Planner(changed(config, "train", batch_tokens=tokens), lengths, machine)
     return planner.plan()
 
 
 class _Planner:
-    def __init__(self, config: Config, lengths: Lengths) -> None:
+    def __init__(self, config: Config, lengths: Lengths, machine: Machine) -> None:
         self.config, self.train, self.lengths = config, config.train, lengths
-        self.device = choose_device(config.train.device)
-        self.dtype = choose_precision(config.train.precision, self.device)
-        self.available = free_memory(self.device)
+        self.machine, self.device, self.available = machine, machine.device, machine.free_bytes
 
     def plan(self) -> TrainingPlan:
         train = self.train
@@ -414,7 +441,7 @@ class _Planner:
         longest = int(np.maximum(src, tgt).max())
         batch = trial_batch(self.config, tokens, longest, RowShape.of(tokens, src, tgt, longest))
         on_gpu = self.device.type == "cuda"
-        return update_memory(self.config, self.lengths.vocab_size, batch, self.dtype, on_gpu)
+        return update_memory(self.config, self.lengths.vocab_size, batch, self.machine.dtype, on_gpu)
 
     def _updates(self) -> tuple[float, float, float]:
         """Updates per epoch, real target tokens per update, and the share of padding."""
@@ -443,11 +470,12 @@ class _Planner:
             tokens = self._fitting_tokens(memory, peak, pass_tokens)
         if not tokens or memory.state_bytes > self.available:
             return None, peak
-        reset_peak(self.device)
         every = -(-len(self.lengths.src) // _SAMPLE)
         sample = list(zip(self.lengths.src[::every].tolist(), self.lengths.tgt[::every].tolist()))
-        seconds = seconds_per_update(self.config, self.lengths.vocab_size, sample, update_tokens, tokens)
-        return seconds, float(peak_memory(self.device)) if tokens == pass_tokens else peak
+        seconds, measured = self.machine.measured(
+            self.config, self.lengths.vocab_size, sample, update_tokens, tokens
+        )
+        return seconds, measured if tokens == pass_tokens else peak
 
     def _fitting_tokens(self, memory: UpdateMemory, peak: float, pass_tokens: int) -> int:
         """The most padded tokens per pass that fit the memory, estimated on a line through two sizes; 0 if
