@@ -21,7 +21,6 @@ from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.metrics import MeanMetric, References, Statistics
 from transformer_mt.messages import say
 
-_MOST_SECONDS = 1800.0
 _PAUSE = 60.0
 """Seconds without an answer, after the first ones, that a command which has printed too few is waited for."""
 _AT_ONCE, _SOON = 0.001, 0.1
@@ -120,6 +119,9 @@ class StayingMetric(ExternalMetric):
     higher, the better.
     """
 
+    most_seconds = 1800.0
+    """The time to answer a block of sentences."""
+
     def __init__(self, name: str, command: str) -> None:
         super().__init__(name, command)
         self._process: subprocess.Popen[bytes] | None = None
@@ -136,7 +138,7 @@ class StayingMetric(ExternalMetric):
         writer = threading.Thread(target=_write, args=(process.stdin, text), daemon=True)
         writer.start()  # a command that answers each line at once waits until it is read
         answers: list[str] = []
-        begun, patience = time.monotonic(), _MOST_SECONDS
+        begun, patience = time.monotonic(), self.most_seconds
         while len(answers) < len(lines):
             try:
                 line = self._lines.get(timeout=patience)
@@ -145,12 +147,12 @@ class StayingMetric(ExternalMetric):
             if not line.endswith("\n"):  # it has ended, perhaps within a line, or is too slow
                 raise InputError(
                     f"{self.name}: the command must answer each block of sentences, which an empty line "
-                    f"ends, within {_MOST_SECONDS / 60:.0f} minutes, with a number for each, and stay until "
+                    f"ends, within {self.most_seconds / 60:.0f} minutes, with a number for each, and stay until "
                     f"its input ends, but printed {len(answers):,} numbers for {len(lines):,}"
                 )
             answers.append(line)
             # It has read its model: what is still missing takes about as long as what is there.
-            patience = min(_MOST_SECONDS, max(_PAUSE, 10 * (time.monotonic() - begun)))
+            patience = min(self.most_seconds, max(_PAUSE, 10 * (time.monotonic() - begun)))
         self._refuse_more(_SOON)
         return answers
 

@@ -93,11 +93,6 @@ def _exchanged(sent: Tensor) -> Tensor:
     return received
 
 
-# Maximum number of elements that are stacked for one step: enough to use the device fully, while the extra
-# memory stays bounded.
-_MAX_STACKED_ELEMENTS = 2**24
-
-
 class Muon(torch.optim.Muon):
     """Muon (Jordan et al. 2024): steps along the orthogonalised momentum. Same as torch's, but batched: all
     matrices of one shape are processed together.
@@ -109,6 +104,10 @@ class Muon(torch.optim.Muon):
 
     found_inf: Tensor | None = None
     """Tensor on the device; if it is 1, the step changes nothing."""
+    most_elements = 2**24
+    """Elements of the matrices that are processed together: enough to use the device fully, while the extra
+    memory stays bounded.
+    """
 
     def __init__(
         self,
@@ -133,7 +132,7 @@ class Muon(torch.optim.Muon):
                     alike[parameter.shape].append(parameter)
             self._next_rank = 0
             for shape, parameters in alike.items():
-                count = max(1, _MAX_STACKED_ELEMENTS // shape.numel())
+                count = max(1, self.most_elements // shape.numel())
                 if is_sharded(parameters[0]):
                     count *= dist.get_world_size()
                 elif self._shared:

@@ -11,7 +11,6 @@ import sentencepiece
 from transformer_mt.config.decode_section import EvaluateConfig
 from transformer_mt.corpora.held_out import EvaluationSet
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.evaluation import external_metric
 from transformer_mt.evaluation.external_metric import ExternalMetric, StayingMetric
 from transformer_mt.evaluation.metrics import (
     bleu_tokenizer,
@@ -275,11 +274,14 @@ def test_a_command_that_stays_is_asked_again_and_again(tmp_path, capfd, body):
     assert ExternalMetric("words", program(tmp_path, body)).score(SOURCES, HYPOTHESES, REFERENCES).value == 6
 
 
+class Impatient(StayingMetric):
+    most_seconds = 1.0
+
+
 @pytest.mark.parametrize("body", ["sys.exit(1)", "sys.stdin.read()"])
-def test_a_command_that_ends_or_is_silent_is_said(tmp_path, monkeypatch, body):
-    monkeypatch.setattr(external_metric, "_MOST_SECONDS", 1)
+def test_a_command_that_ends_or_is_silent_is_said(tmp_path, body):
     with pytest.raises(InputError, match="words: the command must answer each block of sentences"):
-        StayingMetric("words", program(tmp_path, body)).score(SOURCES, HYPOTHESES, REFERENCES)
+        Impatient("words", program(tmp_path, body)).score(SOURCES, HYPOTHESES, REFERENCES)
 
 
 def test_a_command_that_is_none_is_said():
