@@ -147,8 +147,8 @@ class StayingMetric(ExternalMetric):
             if not line.endswith("\n"):  # it has ended, perhaps within a line, or is too slow
                 raise InputError(
                     f"{self.name}: the command must answer each block of sentences, which an empty line "
-                    f"ends, within {self.most_seconds / 60:.0f} minutes, with a number for each, and stay until "
-                    f"its input ends, but printed {len(answers):,} numbers for {len(lines):,}"
+                    f"ends, within {self.most_seconds / 60:.0f} minutes, with a number for each, and stay "
+                    f"until its input ends, but printed {len(answers):,} numbers for {len(lines):,}"
                 )
             answers.append(line)
             # It has read its model: what is still missing takes about as long as what is there.
