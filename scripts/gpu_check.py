@@ -4,7 +4,7 @@ docs/measurements/gpu.md.
     python scripts/gpu_check.py [train] [tests] [run] [translate] [--data FOLDER] [--device cpu] [--no-record]
 
 Without a part all of them, in less than eight minutes on one GPU. `train` measures updates
-(scripts/bench_gpu.py); `tests` runs the tests of packed, captured and compiled updates, or with --all-tests
+(scripts/bench/gpu.py); `tests` runs the tests of packed, captured and compiled updates, or with --all-tests
 all of tests/gpu; `run` trains a config from its beginning to its end; `translate` translates with its model.
 FOLDER holds train.jsonl, val.jsonl and test.jsonl with the keys en and de, as Multi30k does; without it the
 built-in toy language is used. --text and --tokenizer name the text for `train`; by default it is random
@@ -42,7 +42,7 @@ ROWS = [
 def commands(part: str, options: argparse.Namespace, out: Path) -> list[list[str]]:
     """The commands of a part, one after the other; a dry run makes less of everything."""
     python, device, dry = sys.executable, options.device, options.device == "cpu"
-    bench = [python, str(SCRIPTS / "bench_gpu.py"), "--device", device]
+    bench = [python, str(SCRIPTS / "bench/gpu.py"), "--device", device]
     if part == "train":
         text = ["--train", *options.text, "--tokenizer", options.tokenizer] if options.text else []
         rows = ["--updates", "1", "tiny:adamw:padded", "tiny:muon:captured"] if dry else ROWS

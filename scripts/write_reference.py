@@ -370,7 +370,11 @@ def files_page() -> str:
         for folder in sorted({path.parent for path in package.rglob("*.py")} - {package})
     ]
     parts += ["## Packages", table(packages, ["package", "holds", "files"])]
-    rows = [(f"`{path.name}`", _escaped(_first_line(path))) for path in sorted(ROOT.glob("scripts/*.py"))]
+    scripts = ROOT / "scripts"
+    rows = [
+        (f"`{path.relative_to(scripts).as_posix()}`", _escaped(_first_line(path)))
+        for path in sorted(scripts.rglob("*.py"))
+    ]
     parts += ["## scripts", table(rows, ["file", "does"])]
     rows = [
         (f"`{path.name}`", _escaped(_first_comment(path))) for path in sorted(ROOT.glob("configs/*.yaml"))

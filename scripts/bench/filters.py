@@ -1,6 +1,6 @@
 """What each rule of data.filter costs: preparing two line-aligned files with it, compared with no filter.
 
-    python scripts/bench_filters.py en de SOURCE TARGET [--rounds 3]
+    python scripts/bench/filters.py en de SOURCE TARGET [--rounds 3]
 
 Each preparation is a process of its own with an empty cache; prints medians as a Markdown table.
 """

@@ -1,6 +1,6 @@
 """Train the variants of a sweep for equal CPU time: each gets as many updates as fit into it.
 
-    python scripts/equal_time.py scripts/sizing/30k.yaml --cpu-minutes 30 --out runs/sizing-30k \
+    python scripts/bench/equal_time.py scripts/sizing/30k.yaml --cpu-minutes 30 --out runs/sizing-30k \
         data.hub=PATH/TO/multi30k
 
 Updates are measured in CPU time of the whole process, which other load on the machine changes little. The

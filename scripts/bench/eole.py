@@ -1,6 +1,6 @@
 """Speed of training beside Eole's, taking turns: real target tokens per second of wall time.
 
-    python scripts/bench_eole.py RUN --eole ENV/bin/eole --data ../shared/data/multi30k [--shapes small base]
+    python scripts/bench/eole.py RUN --eole ENV/bin/eole --data ../shared/data/multi30k [--shapes small base]
 
 Eole (https://github.com/eole-nlp/eole) is installed in an environment of its own. Both train English to
 German on the pairs of DATA/train.jsonl in batches of 4,096 tokens, with dropout 0.1, label smoothing 0.1 and
@@ -20,7 +20,7 @@ from datetime import datetime
 from pathlib import Path
 
 import yaml
-from bench_train import SHAPES
+from train import SHAPES
 
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 
@@ -114,7 +114,7 @@ def of_eole(eole: Path, folder: Path, shape: str) -> float:
 
 
 def of_ours(data: Path, shape: str) -> float:
-    script = Path(__file__).with_name("bench_train.py")
+    script = Path(__file__).with_name("train.py")
     updates = (REPORTS - 1) * REPORT_EVERY[shape]
     words = [
         "--data",

@@ -1,7 +1,7 @@
 """Speed of the trainer's update, with the real data path, compared with a bare PyTorch loop on random full
 batches ("the limit").
 
-    python scripts/bench_train.py --data ../shared/data/multi30k [--shapes small base] [--variants ...]
+    python scripts/bench/train.py --data ../shared/data/multi30k [--shapes small base] [--variants ...]
 
 Each variant is a process of its own, so that its peak memory is its own; they take turns, so that drift
 cancels. The figures are medians over the rounds. The corpus's first run trains its vocabulary; later ones

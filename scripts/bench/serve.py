@@ -1,6 +1,6 @@
 """The server under load, compared with the engine called directly in the same run.
 
-    python scripts/bench_serve.py MODEL SOURCE.txt [--engine ctranslate2] [--pivot MODEL] [--part
+    python scripts/bench/serve.py MODEL SOURCE.txt [--engine ctranslate2] [--pivot MODEL] [--part
     load|fair|memory|mixed|malformed|end]
 
 The server is a process of its own on the loopback interface. `load`: sentences per second and latencies of 1,

@@ -1,6 +1,6 @@
 """Resident memory of preparing and training on a large generated corpus, above that of the bare model.
 
-    python scripts/bench_memory.py [--pairs 2000000] [--updates 30]
+    python scripts/bench/memory.py [--pairs 2000000] [--updates 30]
 
 Each stage runs in a process of its own and reports its peak. Prints a Markdown table.
 """

@@ -1,6 +1,6 @@
 """BLEU against speed of models of one direction, in float32 and in int8: a Markdown table and a picture.
 
-    python scripts/student_curve.py runs/students/*/ --source test.en --reference test.de --plot curve.png
+    python scripts/bench/student_curve.py runs/students/*/ --source test.en --reference test.de --plot a.png
 
 Each run is exported for CTranslate2 in both precisions, and each export translates SOURCE on all cores with
 beam search, as the translate command does. Speeds are medians over the rounds, in which all take turns;
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import sacrebleu
-from bench_translate import measure, whole
+from translate import measure, whole
 
 from transformer_mt import Translator
 from transformer_mt.processes import has_exact_int8_products

@@ -1,6 +1,6 @@
 """Prepare and train on millions of pairs with both engines, and plan a thousand million.
 
-    python scripts/bench_scaling.py --data /folder/with/general_en_de [--pairs 10000000] [--folder /with/room]
+    python scripts/bench/scaling.py --data /folder/with/general_en_de [--pairs 10000000] [--folder /with/room]
 
 The pairs are those of Europarl, Tatoeba and news, repeated with other numbers at their ends. Each step is a
 process of its own. Prints Markdown tables.

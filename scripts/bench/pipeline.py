@@ -1,6 +1,6 @@
 """Speed of `pipeline("translation")` beside transformers' own `generate`, with the same OPUS-MT-sized model.
 
-    python scripts/bench_pipeline.py SENTENCES TRANSLATIONS [--rounds 3] [--sentences 64]
+    python scripts/bench/pipeline.py SENTENCES TRANSLATIONS [--rounds 3] [--sentences 64]
 
 A model with random weights in the layout of Helsinki-NLP/opus-mt-en-de is made: 512/2048, 6+6 layers, a joint
 vocabulary of both files. Random weights never end a sentence, so all translations have the same number of
@@ -71,7 +71,7 @@ def main() -> None:
 
 def make_model(folder: Path, text: Any) -> None:
     """A model of OPUS-MT's size with random weights."""
-    sys.path.insert(0, str(Path(__file__).parent.parent))
+    sys.path.insert(0, str(Path(__file__).parents[2]))
     import_module("tests.helpers.public_models").write_marian(
         folder, text=text, pieces=16_000, scale=1.0, d_model=512, encoder_layers=6, decoder_layers=6,
         encoder_attention_heads=8, decoder_attention_heads=8, encoder_ffn_dim=2048, decoder_ffn_dim=2048,

@@ -1,6 +1,6 @@
 """Size, quality and speed of models exported for browsers: in Node and Chromium, beside CTranslate2.
 
-python scripts/bench_browser.py RUN [RUN ...] --source val.en --reference val.de --runtime node_modules
+python scripts/bench/browser.py RUN [RUN ...] --source val.en --reference val.de --runtime node_modules
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Speed of translating: our engines beside CTranslate2 called directly, with the same weights, taking turns
 in one run.
 
-    python scripts/bench_translate.py RUN SOURCE [--rounds 3] [--sentences 1000] [--growth | --busy]
+    python scripts/bench/translate.py RUN SOURCE [--rounds 3] [--sentences 1000] [--growth | --busy]
 
 RUN is a run's folder; it is exported to a temporary folder first. SOURCE has sentences, one a line. Figures
 are medians over the rounds; loading is not counted, except in the last table: one short sentence, from the
