@@ -63,7 +63,7 @@ TranslateAgain = Callable[[Sequence[int], DecodeConfig], list[Translation]]
 
 class Translator:
     """A trained model with its vocabulary and the settings of its search: an engine, and the stages that
-    lines pass before and after it (stages/build_stages.py). It never changes: `towards` and its like give
+    lines pass before and after it (stages/call.py). It never changes: `towards` and its like give
     others.
     """
 

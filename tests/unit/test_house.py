@@ -19,8 +19,7 @@ CORE = [path for path in MODULES if PACKAGE / "companions" not in path.parents]
 
 # Modules that everything but the model may import; they import one another only.
 SMALL = {
-    "checkpoint", "companion", "cpu", "device", "errors", "files", "markdown", "memory",
-    "messages", "parts", "plots", "processes", "progress_bar", "ranks", "version",
+    "checkpoint", "companion", "device", "errors", "files", "messages", "parts", "processes", "ranks", "version",
 }  # fmt: skip
 
 
@@ -178,6 +177,29 @@ def test_files_named_in_the_documents_exist():
     for document in {*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")} - {ROOT / "docs/reference/files.md"}:
         for name in re.findall(r"`((?:[a-z_0-9]+/)*[a-z_0-9]+\.py)`", document.read_text(encoding="utf-8")):
             assert any((folder / name).exists() for folder in folders), f"{document.name} names {name}"
+
+
+def test_the_walk_through_the_code_quotes_it():
+    """Each line of code on the page stands in the file above it."""
+    page = (ROOT / "docs/explanation/architecture.md").read_text(encoding="utf-8")
+    walk = page[page.index("## A training step, line by line") : page.index("## Reading the Transformer")]
+    parts = re.split(r"^\*\*`([^`]+)`\*\*", walk, flags=re.M)[1:]
+    quoted = 0
+    for name, rows in zip(parts[::2], parts[1::2]):
+        code = [" ".join(line.split()) for line in (PACKAGE / name).read_text(encoding="utf-8").splitlines()]
+        for line in re.findall(r"^\| `([^`]+)` \|", rows, flags=re.M):
+            assert any(line in one for one in code), f"{name} has no {line}"
+            quoted += 1
+    assert quoted > 30
+
+
+def test_files_named_in_the_code_exist():
+    known = {
+        path.name for folder in (PACKAGE, ROOT / "scripts", ROOT / "tests") for path in folder.rglob("*.py")
+    }
+    for path in PACKAGE.rglob("*.py"):
+        for name in re.findall(r"\b[a-z_0-9]+\.py\b", path.read_text(encoding="utf-8")):
+            assert name in known, f"{path} names {name}"
 
 
 def test_links_of_the_documents_lead_somewhere():

@@ -37,7 +37,7 @@ class TranslationModel(nn.Module):
     ) -> Tensor:
         """`forward` without its last product: (B, T, D), of which training projects the real
         positions only. `packing`: where several sentences stand in the rows of a batch; not all models can
-        read such rows (`config/packable.py`).
+        read such rows (`config/root.py`).
         """
         raise NotImplementedError
 

@@ -39,7 +39,7 @@ class UpdateResult:
     skipped: bool
     """The gradient was not finite: nothing was changed."""
     layers: dict[str, list[float]] | None = None
-    """The length of the gradient and the relative change of each layer (layer_norms.py), if asked for."""
+    """The length of the gradient and the relative change of each layer (`LayerNorms`), if asked for."""
 
 
 class PendingResult:
@@ -122,7 +122,7 @@ class Objective(nn.Module):
     ) -> None:
         """`compiled`: the layers and the loss of packed batches; without `must_compile`, what cannot be
         compiled is computed as it is. With `copies_weights` all weights of an update are cast at once
-        (weight_copies.py). `alignment_weight` is the factor of the loss of alignments, for batches that have
+        (acceleration.py). `alignment_weight` is the factor of the loss of alignments, for batches that have
         links.
         """
         super().__init__()

@@ -20,7 +20,7 @@ Numbered = tuple[int, TranslatedUnit]
 
 
 class Search(Protocol):
-    """The search of a call, as stages use it (unit_search.py)."""
+    """The search of a call, as stages use it (translator.py)."""
 
     engine: Engine
 

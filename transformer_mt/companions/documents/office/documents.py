@@ -119,7 +119,7 @@ _OTHER_MARKUP = {
     rb't="str"[^<>]*>\s*<(?:\w+:)?f[\s>/](?:(?!</?(?:\w+:)?c[\s>]).)*?'
     rb"<(?:\w+:)?v>[^<]*[A-Za-z\x80-\xff]{2}": ("texts that formulas make"),
 }
-"""Elements with text that is not translated; shown.py has attributes and short texts."""
+"""Elements with text that is not translated; package.py has attributes and short texts."""
 _SHOWN_IN = re.compile(r"(?!.*_rels/|(?:word|ppt|xl)/(?:theme|media)/).*\.(?:xml|vml)", re.IGNORECASE)
 _SVG_TEXT = re.compile(rb"<(?:\w+:)?(?:text|tspan|title)(?:\s[^<>]*)?>[^<]*[A-Za-z\x80-\xff]{2}")
 _SIGNATURES = re.compile(

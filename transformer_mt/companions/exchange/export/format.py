@@ -26,7 +26,7 @@ class TrainedRun:
     model: TranslationModel
     tokenizer: Tokenizer
     extras: Sequence[str] = ()
-    """What the user wants to give away besides what translation needs (shared_files.py)."""
+    """What the user wants to give away besides what translation needs (`EXTRAS` below)."""
 
 
 @dataclass(frozen=True)
