@@ -147,7 +147,7 @@ class Translator:
         return f"{self.engine.name} {'as exported' if dtype == 'default' else f'in {dtype}'}"
 
     def encode_src(self, lines: Sequence[str], tag: str | None = None) -> list[Ids]:
-        """Piece ids of whole lines, after the control pieces: the target language if the model needs it, and
+        """Token ids of whole lines, after the control tokens: the target language if the model needs it, and
         the tag.
         """
         before = self.planner.ids_before(tag)
@@ -165,12 +165,12 @@ class Translator:
 
     @property
     def max_src_length(self) -> int:
-        """Most pieces of a source with EOS; longer ones are divided."""
+        """Most tokens of a source with EOS; longer ones are divided."""
         return self.planner.max_src_length
 
     @property
     def max_positions(self) -> int | None:
-        """Most pieces of a side the model has positions for, EOS counted; None if there is no limit."""
+        """Most tokens of a side the model has positions for, EOS counted; None if there is no limit."""
         return self.planner.max_positions
 
     @classmethod
@@ -318,7 +318,7 @@ class Translator:
             yield replace(result, n_best=each_once(result.n_best)) if options.n_best > 1 else result
 
     def _aligned(self, result: Translation, line: TranslatedLine, stages: Sequence[Stage]) -> Translation:
-        """The result with alignments: positions count over the pieces of all units."""
+        """The result with alignments: positions count over the tokens of all units."""
         from transformer_mt.translation.line_alignment import LineAlignment  # NumPy takes time to import
 
         searched = [unit for translated in line.units for unit in translated.searched]
@@ -434,7 +434,7 @@ class UnitSearch:
         return cross_attention(self.engine, self._planner.prompt, pairs)
 
     def ids_of(self, candidate: Candidate) -> Ids:
-        """The target pieces of a candidate."""
+        """The target tokens of a candidate."""
         return self._tokenizer.ids_tgt(candidate.tokens)
 
     def _was_truncated(self, unit: Unit, candidate: Candidate) -> bool:

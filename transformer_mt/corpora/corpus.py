@@ -16,7 +16,7 @@ from transformer_mt.settings.section import Conflict, Section, pattern
 from transformer_mt.text.lines import Pair
 
 TAG = pattern(r"^(>?[^>\s]\S*|>)$", "one word that does not begin with >>")
-"""A piece before a source; those that begin with `>>` are for languages."""
+"""A token before a source; those that begin with `>>` are for languages."""
 
 Languages = tuple[str, str]
 """Source and target."""

@@ -37,7 +37,7 @@ REASONS = (
 
 
 def length_reason(src_length: int, tgt_length: int, max_length: int, max_ratio: float) -> str | None:
-    """Why a pair of these lengths (pieces, without end-of-sentence) is dropped, or None."""
+    """Why a pair of these lengths (tokens, without end-of-sentence) is dropped, or None."""
     shorter, longer = sorted((src_length, tgt_length))
     if shorter == 0:  # nothing was left after normalisation
         return EMPTY

@@ -39,7 +39,7 @@ _WRONG, _WRONG_BELOW = 0.05, 0.9
 _UNFAMILIAR = 0.99
 """The share of the validation sources that are familiar."""
 _LEAST_COUNT = 5
-"""Pieces that are rarer count alike, so that calibration.json does not tell who is named in the corpora."""
+"""Tokens that are rarer count alike, so that calibration.json does not tell who is named in the corpora."""
 
 Values = NDArray[np.float64]
 
@@ -53,7 +53,7 @@ class Fit:
     """The number it was fitted on; the same number of others say how well it fits."""
     error_before: float
     """Expected calibration error: the mean distance of the confidence from the chrF, 0 to 1, in ten equal
-    parts of the sentences. Before: of the plain probability of a piece.
+    parts of the sentences. Before: of the plain probability of a token.
     """
     error_after: float
     bins: list[tuple[float, float, float]]
@@ -105,7 +105,7 @@ def calibrate(
 def fit_familiarity(
     tokenizer: Tokenizer, trained: NDArray[np.integer[Any]], sources: Mapping[str, Sequence[str]]
 ) -> Familiarity | None:
-    """By the pieces of training sources and the validation sources in each language; None without a
+    """By the tokens of training sources and the validation sources in each language; None without a
     language that has enough of them.
     """
     counts = np.bincount(trained, minlength=len(tokenizer.all_pieces_src))
@@ -129,7 +129,7 @@ def fit_familiarity(
 
 def fit(per_piece: Values, quality: Values) -> Fit:
     """Fit every second sentence, measure on the others. [sentences] each: the mean log-probability of a
-    piece, and the chrF from 0 to 1.
+    token, and the chrF from 0 to 1.
     """
     x, y = per_piece[::2], quality[::2]
     intercept, slope = _logistic(x, y)

@@ -204,7 +204,7 @@ def bleu(rules: EvaluateConfig, target_lang: str) -> Bleu:
 
 
 def spbleu(rules: EvaluateConfig, target_lang: str) -> Bleu:
-    """BLEU of SentencePiece pieces, the same for all languages (Goyal et al. 2022), with the model of
+    """BLEU of SentencePiece tokens, the same for all languages (Goyal et al. 2022), with the model of
     FLORES-200, which sacreBLEU downloads once.
     """
     from sacrebleu.metrics.bleu import BLEU

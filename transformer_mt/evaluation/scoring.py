@@ -20,14 +20,14 @@ from transformer_mt.translator import Translator
 
 @dataclass(frozen=True)
 class Pair:
-    """A source and a target, as text and as pieces."""
+    """A source and a target, as text and as tokens."""
 
     location: str
     """The file and the line, from 1 on: a.en:12."""
     source: str
     target: str
     segments: list[tuple[Ids, Ids]]
-    """Source and target pieces of each segment that was translated by itself; one, unless `translate --json`
+    """Source and target tokens of each segment that was translated by itself; one, unless `translate --json`
     says so.
     """
 
@@ -78,8 +78,8 @@ def pairs_of_files(
 
 
 def pairs_of_json(translator: Translator, path: str, most: int) -> Iterator[list[Pair]]:
-    """The pairs of a file that `translate --json` wrote, with the pieces the model chose; encoding the
-    text again could give other pieces.
+    """The pairs of a file that `translate --json` wrote, with the tokens the model chose; encoding the
+    text again could give other tokens.
     """
     lines = enumerate(read_lines(path), start=1)
     ids = {piece: i for i, piece in enumerate(translator.tokenizer.all_pieces_tgt)}

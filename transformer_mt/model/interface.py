@@ -8,7 +8,7 @@ from transformer_mt.model.attention import AttentionRecorder, MultiHeadAttention
 from transformer_mt.model.masks import Packing
 
 NEVER = -1e9
-"""A bias of the output that leaves its piece no probability, and no gradient."""
+"""A bias of the output that leaves its token no probability, and no gradient."""
 
 
 class TranslationModel(nn.Module):
@@ -17,7 +17,7 @@ class TranslationModel(nn.Module):
     """
 
     output: nn.Linear
-    """(D) -> (V). A bias of NEVER is that of a piece which is never written."""
+    """(D) -> (V). A bias of NEVER is that of a token which is never written."""
     guided_layer: int | None = None
     """The index of the decoder layer whose first head was trained to align words; None: no head was."""
 

@@ -28,7 +28,7 @@ class PredictionHead(nn.Module):
 
 
 class EncoderModel(TranslationModel):
-    """BERT: predicts pieces of the text it reads, each from all the others."""
+    """BERT: predicts tokens of the text it reads, each from all the others."""
 
     def __init__(
         self, src_embedding: Embedding, encoder: Encoder, head: PredictionHead, output: nn.Linear
@@ -46,7 +46,7 @@ class EncoderModel(TranslationModel):
         recorder: AttentionRecorder | None = None,
         packing: Packing | None = None,
     ) -> Tensor:
-        """(B, S) -> (B, S, D), what each position's piece is predicted from; `tgt_in` is not used."""
+        """(B, S) -> (B, S, D), what each position's token is predicted from; `tgt_in` is not used."""
         return self.head(self.encoder(self.src_embedding(src), attend_to(src_mask), recorder))
 
     @property
@@ -60,7 +60,7 @@ class EncoderModel(TranslationModel):
 
 
 class DecoderModel(TranslationModel):
-    """GPT: predicts the next piece from those before it."""
+    """GPT: predicts the next token from those before it."""
 
     def __init__(self, tgt_embedding: Embedding, decoder: Decoder, output: nn.Linear) -> None:
         super().__init__()

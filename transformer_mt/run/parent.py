@@ -58,7 +58,7 @@ class Parent:
         return cls(folder, config, str(folder.weights_digest()))
 
     def give_weights(self, model: nn.Module, config: Config, tokenizer: Tokenizer) -> None:
-        """Copy the weights into the model. A piece that the parent does not have begins with the mean of
+        """Copy the weights into the model. A token that the parent does not have begins with the mean of
         those it was divided into before, or as the language that its language is like; a tag as <unk>, whose
         vector the training has made unlikely as output. InputError if such vectors are not trained.
         """

@@ -66,10 +66,10 @@ def _forbid(log_probs: Tensor, tokens: Tensor, where: Tensor) -> None:
 
 
 class BannedText(Rule):
-    """Texts that are never written, in whatever pieces: the token that would complete one is impossible. The
+    """Texts that are never written, in whatever tokens: the token that would complete one is impossible. The
     bytes of an unknown character are not read as text.
 
-    `texts` are in the notation of pieces: "▁Hund" is banned at the beginning of a word, which is after a
+    `texts` are in the notation of tokens: "▁Hund" is banned at the beginning of a word, which is after a
     space or any character that is no letter or digit; "." without the mark is banned at any position.
 
     Everything is a table on the device, because a GPU would wait while the host reads texts. A character is
@@ -84,7 +84,7 @@ class BannedText(Rule):
         controls: Collection[int] = (),
         device: torch.device | None = None,
     ) -> None:
-        """`controls` are tokens whose piece is a name, not text, such as </s>."""
+        """`controls` are the tokens without text, such as </s>."""
         self.reach = max(map(len, texts))
         written = [(token, piece) for token, piece in enumerate(pieces) if token not in controls]
         always = [token for token, piece in written if any(_holds(piece, text) for text in texts)]

@@ -24,7 +24,7 @@ class AlignedSegment:
     weights: NDArray[np.float32]
     """(target words, source words); a row sums to 1, or to 0 where nothing is known."""
     attention: NDArray[np.float32]
-    """The attention that `weights` were made from, of the same shape: for a word of several pieces, the mean
+    """The attention that `weights` were made from, of the same shape: for a word of several tokens, the mean
     over those of the target and the sum over those of the source.
     """
 
@@ -63,11 +63,11 @@ def align_segment(
     words_of: Callable[[str], list[Span]] = find_words,
     positions: Sequence[Ids] | None = None,
 ) -> AlignedSegment:
-    """A segment and its translation, from `attention`: for each target piece its weight on each source piece.
+    """A segment and its translation, from `attention`: for each target token its weight on each source token.
     `words_of` divides both into words.
 
     `src` may begin with tags, which are not in `source`, and may have been cut. With `positions`, those that
-    stand for each piece of the text, `src` has others, too.
+    stand for each token of the text, `src` has others, too.
     """
     _, src_spans = tokenizer.spans_src(source)
     control = {*tokenizer.control_ids.values()}
@@ -122,7 +122,7 @@ def identity(source: Span, target: Span) -> AlignedSegment:
 
 
 def _overlaps(words: Sequence[Span], pieces: Sequence[Span]) -> NDArray[np.float32]:
-    """(words, pieces): 1 where a piece has characters of the word. Some have those of several."""
+    """(words, tokens): 1 where a token has characters of the word. Some have those of several."""
     begins, ends = np.array(pieces, int).reshape(-1, 2).T
     return np.array([(begins < end) & (ends > begin) for begin, end in words], np.float32).reshape(
         len(words), len(pieces)

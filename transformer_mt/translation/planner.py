@@ -35,7 +35,7 @@ def find_direction(
 
 def can_translate(directions: Sequence[Direction], has_pieces: bool, languages: Direction) -> bool:
     """True if a set of these languages is one for a model of these `directions`. A model with one target
-    language and no language pieces also takes other languages, but not those of its direction reversed.
+    language and no language tokens also takes other languages, but not those of its direction reversed.
     """
     if languages in directions or languages[::-1] in directions:
         return languages in directions
@@ -65,7 +65,7 @@ def _known(key: str, language: str, known: Sequence[str], verb: str) -> str:
 
 
 Count = Callable[[Sequence[str]], list[int]]
-"""The number of pieces of each text."""
+"""The number of tokens of each text."""
 
 # Separators at which a too long sentence is divided, in order of preference. The matched text stays with
 # the part before it.
@@ -78,7 +78,7 @@ class Splitter:
     """Divides lines into segments and joins their translations with the spacing of the line."""
 
     def __init__(self, source_lang: str, target_lang: str, max_pieces: int, count: Count) -> None:
-        """A segment has at most `max_pieces` pieces, by `count`."""
+        """A segment has at most `max_pieces` tokens, by `count`."""
         self._source_lang = source_lang
         self._source_is_unsegmented = has_no_word_spaces(source_lang)
         self._target_has_spaces = not has_no_spaces(target_lang)
@@ -89,11 +89,11 @@ class Splitter:
         return _segments(split_sentences(line.strip(), self._source_lang))
 
     def fit(self, text: str, whole: Sequence[tuple[int, int]] = ()) -> list[Segment]:
-        """The text in segments of at most `max_pieces` pieces: sentences, else clauses, words or single
+        """The text in segments of at most `max_pieces` tokens: sentences, else clauses, words or single
         characters.
 
         Sentences stay apart, as in training; parts of a sentence are as long as possible. Nothing is left
-        out. Only a single character of more than `max_pieces` pieces is longer. `whole` are the (begin, end)
+        out. Only a single character of more than `max_pieces` tokens is longer. `whole` are the (begin, end)
         of parts that are divided only where one alone is too long.
         """
         if self._count([text])[0] <= self._max_pieces:
@@ -227,18 +227,18 @@ class Planner:
         self.source_lang, self.target_lang = direction
         piece = configs[0].data.language_piece(direction)
         self.language_ids = [] if piece is None else [tokenizer.control_id(piece)]
-        """The piece before each source, of a model with several languages."""
+        """The token before each source, of a model with several languages."""
         prompt = configs[0].data.target_piece(direction)
         self.prompt = [] if prompt is None else [tokenizer.control_id(prompt)]
-        """The pieces that the decoder is given before it writes."""
+        """The tokens that the decoder is given before it writes."""
         self.max_src_length = min(c.data.max_length for c in configs)
-        """Longer segments, in pieces with EOS, are divided."""
+        """Longer segments, in tokens with EOS, are divided."""
         # The engine of an export knows how many positions the model has. Only without such a number are the
         # models' configs asked: they load the class of the positions, which imports torch.
         bounded = () if max_positions else [c for c in configs if c.model.has_max_positions]
         most_positions = min((c.data.max_length for c in bounded), default=max_positions)
         self.max_positions = most_positions and most_positions - len(self.prompt)
-        """Most pieces of a side the model has positions for, EOS counted; None if there is no limit."""
+        """Most tokens of a side the model has positions for, EOS counted; None if there is no limit."""
         has_tags = len(tokenizer.control_ids) > (len(configs[0].data.targets) if self.language_ids else 0)
         most = self.max_src_length - 1 - len(self.language_ids) - has_tags  # a tag is one more token
         self.splitter = Splitter(self.source_lang, self.target_lang, most, self._count)
@@ -303,17 +303,17 @@ class Planner:
         return unit
 
     def encode(self, texts: Sequence[str]) -> list[Ids]:
-        """The pieces of source texts as they are read."""
+        """The tokens of source texts as they are read."""
         return self.tokenizer.encode_src(list(map(as_read, texts)))
 
     def ids_before(self, tag: str | None) -> Ids:
-        """The control pieces before each source: the target language where the model needs it, and the tag.
+        """The control tokens before each source: the target language where the model needs it, and the tag.
         InputError if the model has no such tag.
         """
         return [*self.language_ids, *([] if tag is None else [self.tokenizer.control_id(tag)])]
 
     def limit(self, src_length: int, settings: DecodeConfig) -> int:
-        """Most pieces of a translation, EOS counted: from its own source alone."""
+        """Most tokens of a translation, EOS counted: from its own source alone."""
         limit = int(settings.max_length_ratio * src_length) + 11
         limit = min(limit, settings.max_length + 1) if settings.max_length else limit
         limit = max(limit, settings.min_length + 1)

@@ -144,7 +144,7 @@ class Translation:
 
     @property
     def num_pieces(self) -> int:
-        """Pieces of the translation, with an end-of-sentence for each segment."""
+        """Tokens of the translation, with an end-of-sentence for each segment."""
         return len(self.tokens) + max(1, len(self.segments))
 
     def __str__(self) -> str:

@@ -79,18 +79,18 @@ class Unit:
 
     segment: Segment
     src: Ids
-    """Pieces of the segment, without EOS."""
+    """Tokens of the segment, without EOS."""
     limit: int
-    """Most pieces of its translation, EOS counted."""
+    """Most tokens of its translation, EOS counted."""
     prefix: Ids = field(default_factory=list)
     prefix_text: str = ""
     prompt: Ids = field(default_factory=list)
-    """The pieces that the decoder is given before it writes."""
+    """The tokens that the decoder is given before it writes."""
     line: SourceLine = field(default_factory=lambda: SourceLine.of(""))
     has_conditions: bool = False
     """True if a stage may refuse a candidate for what it lacks, so that several are searched for."""
     positions: list[Ids] | None = None
-    """For each piece of the text the positions in `src` that stand for it, where these are not one after the
+    """For each token of the text the positions in `src` that stand for it, where these are not one after the
     other at its end.
     """
 

@@ -108,7 +108,7 @@ def _adapted(block: nn.Module, train: TrainConfig) -> Iterator[nn.Module]:
 
 
 def trains_embeddings(train: TrainConfig) -> bool:
-    """True if vectors of pieces change."""
+    """True if vectors of tokens change."""
     return not train.lora.rank and "embeddings" not in train.freeze
 
 

@@ -120,7 +120,7 @@ def plain_chunk(
     needs_gradient: bool,
 ) -> tuple[tuple[Tensor, Tensor], Tensor]:
     """((nll, logits of the targets), both summed; (C, V) the gradient of the logits). `share`: what smoothing
-    gives each piece of the vocabulary.
+    gives each token of the vocabulary.
     """
     p_CV = logits_CV.softmax(dim=-1, dtype=torch.float32)
     logits_C1 = logits_CV.gather(1, targets_C1).float()

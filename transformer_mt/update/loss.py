@@ -26,7 +26,7 @@ def plain_cross_entropy(
     tokens that follow -> (loss, nll), both summed in float32.
 
     loss = (1 - e) nll + e * mean over the vocabulary of -log p (paper, section 5.4, e = `smoothing`), without
-    the pieces whose bias is NEVER; only it has a gradient. Training computes it in chunks (chunked_loss.py),
+    the tokens whose bias is NEVER; only it has a gradient. Training computes it in chunks (chunked_loss.py),
     which tests compare with this.
     """
     if bias is not None:
@@ -39,7 +39,7 @@ def plain_cross_entropy(
 
 def guided_alignment_loss(weights_BTS: Tensor, links: Links) -> Tensor:
     """Cross-entropy of the attention with the links (Garg et al. 2019, equation 4), summed over the target
-    pieces that have one, in float32.
+    tokens that have one, in float32.
     """
     linked = weights_BTS[links.rows, links.tgt, links.src].float()
     return -(links.weights * linked.clamp_min(torch.finfo(torch.float32).tiny).log()).sum()
@@ -79,7 +79,7 @@ class Predictions:
             return nll_C
         if self.output.bias is None:
             mean_C = log_probs_CV.mean(dim=-1)
-        else:  # over the pieces that are written
+        else:  # over the tokens that are written
             is_written_V = self.output.bias.detach() > NEVER / 2
             mean_C = (log_probs_CV * is_written_V).sum(dim=-1) / is_written_V.sum()
         return (1 - smoothing) * nll_C - smoothing * mean_C

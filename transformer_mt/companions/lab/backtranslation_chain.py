@@ -83,7 +83,7 @@ class ChainConfig(Section):
         return chosen
 
     tag: str | None = Field(None, pattern=TAG)
-    """A piece before each source of the text, such as <bt> (Caswell et al. 2019)."""
+    """A token before each source of the text, such as <bt> (Caswell et al. 2019)."""
     weight: float = Field(1.0, gt=0.0, le=1000.0)
     """How many times per epoch each pair of the text is used."""
 

@@ -36,9 +36,9 @@ class AttentionMaps:
     """
 
     source: list[str]
-    """S pieces with end-of-sentence."""
+    """S tokens with end-of-sentence."""
     target: list[str]
-    """T pieces with end-of-sentence: the row of each is the step that chose it."""
+    """T tokens with end-of-sentence: the row of each is the step that chose it."""
     source_text: str
     target_text: str
     weights: dict[str, list[Tensor]]

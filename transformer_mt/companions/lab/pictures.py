@@ -138,7 +138,7 @@ def heat_maps(
         )  # fmt: skip
     figure = new_figure(width * across + 0.6, height * down + 0.5)
     fonts, missing = _fonts([*rows, *columns, title])
-    text = {"fontsize": 8, "fontfamily": fonts, "parse_math": False}  # a piece may be $
+    text = {"fontsize": 8, "fontfamily": fonts, "parse_math": False}  # a token may be $
     axes = figure.subplots(down, across, squeeze=False).flatten()
     image = None
     for ax, (name, weights) in zip(axes, maps):

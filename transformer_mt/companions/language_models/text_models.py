@@ -66,7 +66,7 @@ _MARK = re.compile(r"\[MASK\]|<mask>")
 
 @dataclass(frozen=True)
 class Filling:
-    """A piece for one mask."""
+    """A token for one mask."""
 
     piece: str
     probability: float
@@ -77,9 +77,9 @@ class Filled:
     """A text with its masks filled."""
 
     text: str
-    """With the most probable piece at each mask."""
+    """With the most probable token at each mask."""
     guesses: list[list[Filling]]
-    """For each mask its pieces, the most probable first."""
+    """For each mask its tokens, the most probable first."""
 
 
 class MaskFiller:
@@ -96,7 +96,7 @@ class MaskFiller:
         self._is_never_V = torch.tensor([i in never for i in ids], device=loaded.device)
 
     def fill(self, text: str, top: int = 1) -> Filled:
-        """The text with its masks filled, and the `top` most probable pieces of each. InputError if it has no
+        """The text with its masks filled, and the `top` most probable tokens of each. InputError if it has no
         mask, or is too long.
         """
         ids = self._ids(text)
@@ -139,7 +139,7 @@ class MaskFiller:
 
 
 MOST = 50
-"""Pieces of a completion, unless `max_length` says otherwise."""
+"""Tokens of a completion, unless `max_length` says otherwise."""
 
 
 class Completer:
@@ -191,7 +191,7 @@ _NOT_GIVEN: tuple[object, ...] = (None, False, [], "auto")
 
 def text_scores(loaded: TextModel, corpus: AnySet, rows: Sequence[Pair]) -> list[Score]:
     """The scores of a test set: of labels their accuracy; of plain text the perplexity of what is predicted,
-    and of masked pieces their accuracy, of the next pieces the bits for each character. Texts that are too
+    and of masked tokens their accuracy, of the next tokens the bits for each character. Texts that are too
     long for the model are left out. The masks are always the same.
     """
     data, tokenizer = loaded.config.data, loaded.tokenizer

@@ -177,7 +177,7 @@ class GlossaryTerms:
         self._control = {*tokenizer.control_ids.values()}
 
     def of_row(self, row: int, src: np.ndarray, tgt: np.ndarray, rng: np.random.Generator) -> list[TokenTerm]:
-        """The terms of a pair of piece ids."""
+        """The terms of a pair of token ids."""
         source, target = (
             side.decode([i for i in ids.tolist() if i not in self._control])
             for side, ids in ((self._tokenizer.src, src), (self._tokenizer.tgt, tgt))
@@ -232,7 +232,7 @@ class AlignedTerms:
             self._forms.setdefault(self._stems(word), []).append(word)
 
     def of_row(self, row: int, src: np.ndarray, tgt: np.ndarray, rng: np.random.Generator) -> list[TokenTerm]:
-        """Up to three terms of a pair of piece ids; none of a pair whose text was changed."""
+        """Up to three terms of a pair of token ids; none of a pair whose text was changed."""
         links = np.stack([self._links.src(row), self._links.tgt(row)], axis=1)
         if not (
             len(links)

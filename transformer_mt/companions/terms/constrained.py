@@ -2,7 +2,7 @@
 (Post and Vilar 2018, section 3), all sentences and hypotheses at once.
 
 Letters: B sentences, W hypotheses of each, N = B x W rows, V vocabulary, L most tokens, C phrases of a
-sentence, P pieces of the longest phrase, K candidates of a sentence.
+sentence, P tokens of the longest phrase, K candidates of a sentence.
 """
 
 from collections.abc import Sequence
@@ -35,9 +35,9 @@ def _continuing(tokenizer: Tokenizer) -> list[int]:
 class Allotted:
     """Keeps hypotheses that have phrases, however likely: the beam is shared out.
 
-    Of the hypotheses that have as many pieces of phrases as one another the best is kept first, then the
+    Of the hypotheses that have as many tokens of phrases as one another the best is kept first, then the
     second of each such bank, until the beam is full; where there are too many banks, the one with the most
-    pieces keeps one. A hypothesis ends only when it has all phrases of its sentence. A phrase is not followed
+    tokens keeps one. A hypothesis ends only when it has all phrases of its sentence. A phrase is not followed
     by one of the tokens `continuing`, which would make another word of its last one.
     """
 
@@ -110,7 +110,7 @@ class _Phrases:
         self._table, self._sizes = self._table[rows], self._sizes[rows]
 
     def state(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, W, C) of hypotheses (B, W, t): with how many pieces of each phrase they end, and whether they
+        """(B, W, C) of hypotheses (B, W, t): with how many tokens of each phrase they end, and whether they
         have it. A phrase that a sentence does not have is met.
         """
         B, W, t = tokens.shape
@@ -129,13 +129,13 @@ class _Phrases:
         return ((begun > 0) & (begun == self._sizes[:, None])).any(dim=2)
 
     def progress(self, begun: Tensor, is_met: Tensor) -> Tensor:
-        """(B, W): how many pieces of its phrases each hypothesis has; of an incomplete phrase those it ends
+        """(B, W): how many tokens of its phrases each hypothesis has; of an incomplete phrase those it ends
         with.
         """
         return torch.where(is_met, self._sizes[:, None], begun).sum(dim=2)
 
     def next_pieces(self, begun: Tensor, is_met: Tensor) -> Tensor:
-        """(B, W, C): the next piece of each phrase that is not met; -1 of others."""
+        """(B, W, C): the next token of each phrase that is not met; -1 of others."""
         table = self._table[:, None].expand(-1, begun.size(1), -1, -1)
         after = table.gather(3, begun.clamp(max=self.P - 1)[:, :, :, None])[:, :, :, 0]
         return after.masked_fill(is_met, -1)

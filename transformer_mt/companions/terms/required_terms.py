@@ -144,7 +144,7 @@ class Terms(Stage):
 
 
 _MOST_PHRASES, _MOST_PIECES = 8, 24
-"""Phrases of a sentence, and pieces of one, that are searched for: more would take long."""
+"""Phrases of a sentence, and tokens of one, that are searched for: more would take long."""
 
 
 class ForcedTerms:

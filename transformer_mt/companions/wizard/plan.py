@@ -90,7 +90,7 @@ def weight_decay(learning_rate: float, updates: int) -> float:
 
 
 UNSEGMENTED_LEAST = 8000
-"""Pieces of the least vocabulary with a language such as Chinese, whose characters alone are thousands."""
+"""Tokens of the least vocabulary with a language such as Chinese, whose characters alone are thousands."""
 
 
 def size_for(pairs: int) -> Size:
@@ -143,10 +143,10 @@ class Lengths:
     """The pairs of an epoch."""
 
     src: np.ndarray
-    """Pieces of each source with end-of-sentence."""
+    """Tokens of each source with end-of-sentence."""
     tgt: np.ndarray
     vocab_size: int
-    """Pieces of the larger vocabulary, where there are two."""
+    """Tokens of the larger vocabulary, where there are two."""
     copies: float = 1.0
     """Pairs of the epoch for each pair here, where these are a sample."""
 
@@ -255,7 +255,7 @@ def seconds_per_update(
     micro_batch_tokens: int = 0,
 ) -> float:
     """The median time of an update of `config` on this machine, of `tokens` padded tokens if given, computed
-    in micro-batches if these are given. `lengths` are those of a sample of the pairs, in pieces of source and
+    in micro-batches if these are given. `lengths` are those of a sample of the pairs, in tokens of source and
     target with end-of-sentence.
     """
     train = config.train

@@ -283,7 +283,7 @@ def _by_text(rows: Sequence[dict[Any, Any]], languages: tuple[str, str]) -> tupl
 BATCH_FILL = 0.92
 """Batches are as full as this, because their pairs differ in length."""
 
-# Pairs whose pieces are counted.
+# Pairs whose tokens are counted.
 _SAMPLE = 20_000
 # Characters of a side.
 _LONGEST = 4000
@@ -375,7 +375,7 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def sides_of(pairs: Sequence[tuple[str, str]], tokenizer: Tokenizer) -> Iterator[tuple[list[int], list[int]]]:
-    """The pieces of both sides of each pair."""
+    """The tokens of both sides of each pair."""
     return zip(
         tokenizer.encode_src([src for src, _ in pairs]), tokenizer.encode_tgt([tgt for _, tgt in pairs])
     )

@@ -163,9 +163,9 @@ def _resolved(text: str, out: Path) -> tuple[Config, Tokenizer]:
 
 
 _HOUR = 3600.0
-# A vocabulary has at most one piece for this many words of the text: rarer pieces are learnt badly.
+# A vocabulary has at most one token for this many words of the text: rarer tokens are learnt badly.
 _WORDS_PER_PIECE = 20
-# The 256 bytes, the special pieces and some letters; below the second number there is no room for letters.
+# The 256 bytes, the special tokens and some letters; below the second number there is no room for letters.
 _MIN_VOCABULARY, _REFUSED_VOCABULARY = 400, 300
 _EXPORTS = {
     "rotary": "transformers cannot hold\n# rotary positions: for it, train with `model.position=sinusoidal`.",

@@ -18,7 +18,7 @@ from transformer_mt.model.masks import Packing
 
 @dataclass(frozen=True)
 class Links:
-    """L pairs of a target piece and a source piece that it stands for."""
+    """L pairs of a target token and a source token that it stands for."""
 
     rows: Tensor
     """(L,) sentences, in order."""
@@ -27,7 +27,7 @@ class Links:
     src: Tensor
     """(L,) positions in src."""
     weights: Tensor
-    """(L,) float32: those of one target piece sum to 1."""
+    """(L,) float32: those of one target token sum to 1."""
 
     def of_rows(self, start: int, stop: int) -> "Links":
         """The links of some sentences, counted from the first of them."""
@@ -44,13 +44,13 @@ class Batch:
     """B sentence pairs, padded to the longest on each side. Masks: True = a real token."""
 
     src: Tensor
-    """(B, S) piece ids, EOS last."""
+    """(B, S) token ids, EOS last."""
     src_mask: Tensor
     """(B, S) bool."""
     tgt_in: Tensor
-    """(B, T) BOS, then piece ids."""
+    """(B, T) BOS, then token ids."""
     tgt_out: Tensor
-    """(B, T) piece ids, EOS last, PAD after."""
+    """(B, T) token ids, EOS last, PAD after."""
     real: Tensor | None
     """(num_tokens,) the positions of the real target tokens in tgt_out.flatten(): loss is computed there
     only. None in packed batches, whose sizes are all equal: loss is computed everywhere, that of PAD is 0.
@@ -58,7 +58,7 @@ class Batch:
     num_tokens: int
     """Real target tokens, EOS counted: what losses are divided by and speed is counted in."""
     links: Links | None = None
-    """The links between pieces; None where it is not known."""
+    """The links between tokens; None where it is not known."""
     packing: Packing | None = None
     """Which sentences of a row its positions belong to (packing.py); None if each row has one."""
 
@@ -143,14 +143,14 @@ def _part(tensor: Tensor, number: int, count: int) -> Tensor:
 
 
 def make_batch(src: Sequence[np.ndarray], tgt: Sequence[np.ndarray]) -> Batch:
-    """Pad the pairs of piece ids, without BOS and EOS, into a Batch."""
+    """Pad the pairs of token ids, without BOS and EOS, into a Batch."""
     src_ids = _pad(src, add=EOS, first=False)
     tgt_in, tgt_out = _pad(tgt, add=BOS, first=True), _pad(tgt, add=EOS, first=False)
     return _with_real_positions(src_ids, src_ids != PAD, tgt_in, tgt_out)
 
 
 def make_packed_batch(src: Column, tgt: Column, row: np.ndarray, shape: RowShape) -> Batch:
-    """The batch of pairs of piece ids, without BOS and EOS, in these rows; the pairs are in their order."""
+    """The batch of pairs of token ids, without BOS and EOS, in these rows; the pairs are in their order."""
     src_ids, src_sentences, src_positions, _ = packed_side(src, row, shape.rows, shape.src)
     tgt_out, tgt_sentences, tgt_positions, pieces = packed_side(tgt, row, shape.rows, shape.tgt)
     tgt_in = np.where((tgt_positions == 0) & (tgt_sentences > 0), BOS, PAD)
@@ -195,7 +195,7 @@ def _pad(rows: Sequence[np.ndarray], add: int, first: bool) -> Tensor:
 
 
 Sides = tuple[list[np.ndarray], list[np.ndarray]]
-"""Piece ids of the sources and of the targets of some rows, without BOS and EOS."""
+"""Token ids of the sources and of the targets of some rows, without BOS and EOS."""
 Lengths = tuple[np.ndarray, np.ndarray]
 """(R,) of the sources and of the targets, the EOS counted that batches add."""
 
@@ -232,7 +232,7 @@ class Rows:
         return self.pairs.chunks(part)
 
     def columns(self, epoch: int, rows: np.ndarray) -> tuple[Column, Column]:
-        """Piece ids of the sources and of the targets of some rows."""
+        """Token ids of the sources and of the targets of some rows."""
         return self.pairs.gathered(0, rows), self.pairs.gathered(1, rows)
 
     def batch(self, epoch: int, rows: np.ndarray) -> Batch:

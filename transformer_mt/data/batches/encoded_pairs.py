@@ -25,7 +25,7 @@ def row_kind(count: int) -> type[np.signedinteger]:
 
 @dataclass(frozen=True)
 class Column:
-    """One side of a chunk: all its piece ids in one array."""
+    """One side of a chunk: all its token ids in one array."""
 
     offsets: np.ndarray
     """(rows + 1,) int32: row i is values[offsets[i]:offsets[i + 1]]."""
@@ -167,11 +167,11 @@ class EncodedPairs:
         return np.concatenate([np.zeros(0, np.int32), *parts])
 
     def src(self, i: int) -> np.ndarray:
-        """Source piece ids of pair i, without EOS."""
+        """Source token ids of pair i, without EOS."""
         return self._row(0, i)
 
     def tgt(self, i: int) -> np.ndarray:
-        """Target piece ids of pair i, without BOS and EOS."""
+        """Target token ids of pair i, without BOS and EOS."""
         return self._row(1, i)
 
     def chunks(self, rows: range) -> Iterator[Chunk]:

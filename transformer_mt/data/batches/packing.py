@@ -46,7 +46,7 @@ class RowShape:
 
     @classmethod
     def of_totals(cls, batch_tokens: int, src_total: int, tgt_total: int, longest: int) -> "RowShape":
-        """Rows for pairs with so many pieces on each side, none of them above `longest` in any epoch: those
+        """Rows for pairs with so many tokens on each side, none of them above `longest` in any epoch: those
         in which an epoch costs least.
         """
         least = max(1, math.ceil(longest / _STEP))
@@ -122,9 +122,9 @@ def packed_rows(src_lengths: np.ndarray, tgt_lengths: np.ndarray, shape: RowShap
 def packed_side(
     pieces: Column, row: np.ndarray, rows: int, width: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """One side of a batch, from its piece ids without BOS and EOS and the row of each sentence, in order:
+    """One side of a batch, from its token ids without BOS and EOS and the row of each sentence, in order:
     (R, width) ids with EOS, sentences counted from 1 in each row (0 is padding), positions in sentences, and
-    where the pieces are in the flat ids.
+    where the tokens are in the flat ids.
     """
     lengths = pieces.lengths.astype(np.int64) + 1
     ends = np.cumsum(lengths)

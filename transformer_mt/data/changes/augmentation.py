@@ -28,7 +28,7 @@ from transformer_mt.text.text_changes import (
 _CASE, _DETAILS, _FIRST_CHANGE = 0, 2, 4
 """Which random number of a row decides what."""
 _MOST_BEFORE = 2
-"""Control pieces before a source: the target language and a tag."""
+"""Control tokens before a source: the target language and a tag."""
 
 
 def unchanged_by(config: AugmentConfig, pairs: Sequence[Pair], languages: Languages) -> Iterator[str]:

@@ -96,7 +96,7 @@ class ChangeOfSome(Change):
         raise NotImplementedError
 
     def change(self, epoch: int, rows: np.ndarray, sides: Sides) -> None:
-        """Replace the pieces of chosen rows in `sides`."""
+        """Replace the tokens of chosen rows in `sides`."""
         raise NotImplementedError
 
     def rows(self, epoch: int, rows: np.ndarray) -> Sides:

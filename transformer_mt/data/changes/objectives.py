@@ -24,21 +24,21 @@ from transformer_mt.settings.part import PartName
 from transformer_mt.text.languages import count_unsegmented
 
 _MASKED, _RANDOM = 0.8, 0.1
-"""Shares of the predicted pieces that are hidden, and that are replaced by a random piece."""
+"""Shares of the predicted tokens that are hidden, and that are replaced by a random token."""
 
 
 class Masking:
-    """Chooses the pieces that are predicted, and what the model reads instead."""
+    """Chooses the tokens that are predicted, and what the model reads instead."""
 
     def __init__(self, tokenizer: Tokenizer, mask_id: int, share: float) -> None:
-        """`share` of the pieces of a text is predicted, and at least one."""
+        """`share` of the tokens of a text is predicted, and at least one."""
         self._mask_id, self._share = mask_id, share
         control = {*tokenizer.control_ids.values(), *range(EOS + 1)}
         self._text_ids = np.array([i for i in range(tokenizer.src.vocab_size()) if i not in control])
         self._special = np.isin(np.arange(tokenizer.src.vocab_size()), [*control])
 
     def __call__(self, ids: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """(T,) -> (T,) what is read, and (T,) what is predicted: PAD where nothing is. Special pieces are
+        """(T,) -> (T,) what is read, and (T,) what is predicted: PAD where nothing is. Special tokens are
         read as they are.
         """
         text = np.flatnonzero(~self._special[ids])
@@ -55,7 +55,7 @@ class Masking:
 
 
 _ENDS = (".", "!", "?", "…", "。", "！", "？", "।", "።")
-"""Ends of sentences, as the last character of a piece."""
+"""Ends of sentences, as the last character of a token."""
 
 
 class Denoising(TextObjective):
@@ -72,7 +72,7 @@ class Denoising(TextObjective):
         super().__init__(tokenizer, config)
         self._mask_id, self._config = tokenizer.control_id(MASK), config.data.denoise
         pieces = tokenizer.all_pieces_src
-        # In scripts without spaces each piece is a word.
+        # In scripts without spaces each token is a word.
         self._opens_word = np.array(
             [piece.startswith("▁") or count_unsegmented(piece) > 0 for piece in pieces]
         )
@@ -187,7 +187,7 @@ class DecoderRows(_ObjectiveRows):
 
 class EncoderRows(_ObjectiveRows):
     """Rows of an encoder alone: `<s> text </s>`, or with the next-sentence task `<s> text </s> text </s>`.
-    Some pieces are predicted (`masked_lm`), or at the first one a label (`classification`, next sentence).
+    Some tokens are predicted (`masked_lm`), or at the first one a label (`classification`, next sentence).
     """
 
     def __init__(self, before: Rows, config: Config, *corpora: Any) -> None:

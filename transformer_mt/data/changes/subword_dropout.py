@@ -1,4 +1,4 @@
-"""BPE-dropout (Provilkov et al. 2020): words segmented into other pieces than the usual ones, others in
+"""BPE-dropout (Provilkov et al. 2020): words segmented into other tokens than the usual ones, others in
 each epoch.
 
 SentencePiece can sample too, but its samples differ between processes even with the same seed, and a resumed
@@ -29,7 +29,7 @@ class Merges:
     def __init__(self, model: PieceModel) -> None:
         self._size = size = model.vocab_size()
         self._pieces = [model.id_to_piece(i) for i in range(size)]
-        # Bytes, unknown and control pieces stand for themselves and are never part of a merge.
+        # Bytes, unknown and control tokens stand for themselves and are never part of a merge.
         self._is_special = [
             model.is_byte(i) or model.is_control(i) or model.is_unknown(i) for i in range(size)
         ]
@@ -42,19 +42,19 @@ class Merges:
         self._scores = np.array([*map(model.get_score, range(size)), -np.inf], np.float32)
 
     def opens_word(self) -> np.ndarray:
-        """(vocabulary,) of each piece: a word begins with it."""
+        """(vocabulary,) of each token: a word begins with it."""
         return np.array([s or piece.startswith("▁") for s, piece in zip(self._is_special, self._pieces)])
 
     def letters(self, word: Sequence[int]) -> np.ndarray:
-        """The pieces of one letter each that a word consists of; none where it has a letter that is no
-        piece.
+        """The tokens of one letter each that a word consists of; none where it has a letter that is no
+        token.
         """
         text = "".join(self._pieces[i] for i in word)
         can_be_spelled = not self._is_special[word[0]] and all(letter in self._ids for letter in text)
         return np.array([self._ids[letter] for letter in text] if can_be_spelled else [], np.int64)
 
     def merge(self, words: Sequence[np.ndarray], dropout: float, keys_N: np.ndarray) -> list[np.ndarray]:
-        """The pieces of words given by their letters: of all neighbours that make a piece the ones of the
+        """The tokens of words given by their letters: of all neighbours that make a token the ones of the
         best score are merged, again and again. Each possible merge is left out with probability `dropout` at
         each step (Provilkov et al. 2020, algorithm 1), as 64 random bits of each word say.
         """
@@ -117,7 +117,7 @@ _LETTERS = 2**19
 
 
 class SubwordDropout:
-    """Segments rows of piece ids of one vocabulary; several threads may use it.
+    """Segments rows of token ids of one vocabulary; several threads may use it.
 
     `sample` selects one of several random segmentations: callers pass another number for each epoch and side.
     The segmentation of a row does not depend on other rows.
@@ -144,18 +144,18 @@ class SubwordDropout:
         self._words_at(column.values, *self._words_of(column))
 
     def end_learning(self) -> None:
-        """From here on new words keep their usual pieces, so that the result does not depend on the order of
+        """From here on new words keep their usual tokens, so that the result does not depend on the order of
         calls.
         """
         self._most_words = len(self._letters)
 
     def lengths(self, column: Column, rows: np.ndarray, sample: int) -> np.ndarray:
-        """(R,) number of pieces of each row after dropout."""
+        """(R,) number of tokens of each row after dropout."""
         row_W, _, sizes_W, _ = self._choose(column, rows, sample)
         return np.bincount(row_W, sizes_W, len(rows)).astype(np.int64)
 
     def segment(self, column: Column, rows: np.ndarray, sample: int) -> list[np.ndarray]:
-        """The same text in other pieces."""
+        """The same text in other tokens."""
         row_W, begins_W, sizes_W, is_usual_W = self._choose(column, rows, sample)
         position = np.arange(sizes_W.sum()) - np.repeat(np.cumsum(sizes_W) - sizes_W, sizes_W)
         where = np.repeat(begins_W, sizes_W) + position
@@ -274,7 +274,7 @@ _LEARNT = 16_000_000
 
 
 class BpeDropout(Change):
-    """Segments all rows. A side that would be over-long keeps its usual pieces."""
+    """Segments all rows. A side that would be over-long keeps its usual tokens."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ _NONE = np.zeros((0, 2), np.int64)
 
 
 class AlignedRows(Change):
-    """Training pairs with their links. A row whose text was changed has none; one in other pieces, as by
+    """Training pairs with their links. A row whose text was changed has none; one in other tokens, as by
     BPE-dropout, keeps them.
     """
 

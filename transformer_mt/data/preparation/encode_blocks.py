@@ -41,7 +41,7 @@ Encoded = tuple[Chunk, np.ndarray]
 def encoded_chunks(
     pairs: Iterable[Pair], tokenizer: Tokenizer, data: DataConfig, corpus: AnySet, threads: int | None = None
 ) -> Iterator[Encoded]:
-    """The pairs of a corpus as ids, each side after its control pieces. InputError for a label that
+    """The pairs of a corpus as ids, each side after its control tokens. InputError for a label that
     `data.labels` has not.
 
     Threads suffice: SentencePiece releases Python's lock.
@@ -114,7 +114,7 @@ def file_of(
 
 
 ROWS = 500_000
-"""More change the pieces little and take long."""
+"""More change the tokens little and take long."""
 
 _SENTENCES = 20_000  # enough to estimate the share of sources with several sentences
 
@@ -186,10 +186,10 @@ class EncodedBlock:
     counts: dict[str, int]
     """Rows by drop reason, `read` and `kept` included."""
     source_tokens: int
-    """Pieces of the kept pairs, end-of-sentence counted."""
+    """Tokens of the kept pairs, end-of-sentence counted."""
     target_tokens: int
     longest: int
-    """Pieces of the longest side of a pair, end-of-sentence counted."""
+    """Tokens of the longest side of a pair, end-of-sentence counted."""
     fingerprint: str
     """A hash of the ids."""
     sha256: str

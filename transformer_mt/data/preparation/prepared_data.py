@@ -43,7 +43,7 @@ class CorpusCounts:
     counts: dict[str, int]
     """Rows by drop reason, `read` and `kept` included."""
     source_tokens: int = 0
-    """Pieces of the kept pairs, end-of-sentence counted."""
+    """Tokens of the kept pairs, end-of-sentence counted."""
     target_tokens: int = 0
 
 
@@ -143,7 +143,7 @@ class PreparedData:
     seen_file: Path
     """The record of the sentences of the training pairs."""
     links: EncodedPairs | None = None
-    """For each training pair the source and the target positions of pieces that belong together."""
+    """For each training pair the source and the target positions of tokens that belong together."""
 
     @property
     def sizes(self) -> list[int]:
@@ -174,7 +174,7 @@ class PreparedData:
         return Mixture([block.rows for block in self.blocks], weights, config.seed, windows)
 
     def some_sources(self, config: Config, epoch: int, window: int, most: int = 20_000) -> np.ndarray:
-        """The pieces of at most so many sources of a window of training, one after the other."""
+        """The tokens of at most so many sources of a window of training, one after the other."""
         mixture = self.mixture(config)
         parts, used = mixture.parts(epoch, window), mixture.rows(epoch, window)
         starts = np.cumsum([0, *map(len, parts)])

@@ -37,7 +37,7 @@ _MARKS = re.compile(r"▁?[^\w▁]+")
 
 
 class PieceWords:
-    """Divides rows of piece ids of one vocabulary. In scripts without spaces each piece is a word; a mark
+    """Divides rows of token ids of one vocabulary. In scripts without spaces each token is a word; a mark
     such as a comma is one, too.
     """
 
@@ -53,7 +53,7 @@ class PieceWords:
         self._opens_space = np.array([piece.startswith("▁") for piece in self._pieces])
 
     def word_of(self, ids: np.ndarray) -> np.ndarray:
-        """(T,) the number of each piece's word, counted over the text; -1 for a control piece."""
+        """(T,) the number of each token's word, counted over the text; -1 for a control token."""
         opens = self._opens_space[ids] | self._stands_alone[ids]
         opens[1:] |= self._stands_alone[ids[:-1]]
         return self._numbered(ids, opens)
@@ -144,7 +144,7 @@ _BYTES = 5_000
 _ROWS = 10_000
 
 RowLinks = tuple[np.ndarray, np.ndarray]
-"""(L,) positions of source pieces, and (L,) of the target pieces that belong to them."""
+"""(L,) positions of source tokens, and (L,) of the target tokens that belong to them."""
 _NONE: RowLinks = np.zeros(0, np.int32), np.zeros(0, np.int32)
 
 

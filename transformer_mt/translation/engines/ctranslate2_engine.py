@@ -143,8 +143,8 @@ class CTranslate2Engine:
         end: Sequence[str] = (),
         target_pieces: int | None = None,
     ) -> None:
-        """`end` are pieces after each source, of models that expect them there; `target_pieces` is how many
-        pieces the model has, where the vocabulary has others that it never writes.
+        """`end` are tokens after each source, of models that expect them there; `target_pieces` is how many
+        tokens the model has, where the vocabulary has others that it never writes.
         """
         self._end = end
         self.max_positions: int | None = max_positions

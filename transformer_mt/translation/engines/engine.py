@@ -40,12 +40,12 @@ class Request:
     limit: int
     """Most tokens of a translation, EOS counted."""
     prefix: Ids = field(default_factory=list)
-    """The pieces its translation begins with."""
+    """The tokens its translation begins with."""
     given: int = 0
     """The number of them that the user gave: the least and the most tokens of a translation count from there.
     """
     prompt: Ids = field(default_factory=list)
-    """The ids that the decoder is given before the first piece, such as the language it writes; no part of
+    """The ids that the decoder is given before the first token, such as the language it writes; no part of
     the translation. Requests of one engine have prompts of one length.
     """
     wanted: "Wanted | None" = None

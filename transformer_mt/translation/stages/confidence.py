@@ -11,7 +11,7 @@ from transformer_mt.run_folder import RunFolder
 
 _ZERO = ord("a")
 MOST_BITS = 25
-"""Of a piece: the letters of the alphabet without the first."""
+"""Of a token: the letters of the alphabet without the first."""
 _BEFORE = 10
 
 
@@ -34,12 +34,12 @@ class Usual:
 
 @dataclass(frozen=True)
 class Familiarity:
-    """How many bits the pieces of a source take by their frequency in the training text, per letter: a text
-    of another kind is made of rarer pieces, and of more of them.
+    """How many bits the tokens of a source take by their frequency in the training text, per letter: a text
+    of another kind is made of rarer tokens, and of more of them.
     """
 
     pieces: str
-    """For each piece of the source vocabulary a letter: a for 0 bits, b for 1, up to z."""
+    """For each token of the source vocabulary a letter: a for 0 bits, b for 1, up to z."""
     usual: dict[str, Usual]
     """By source language."""
 
@@ -49,7 +49,7 @@ class Familiarity:
         return cls(str(facts["pieces"]), {lang: Usual(**one) for lang, one in facts["usual"].items()})
 
     def measured(self, pieces: Iterable[Sequence[int]], texts: Iterable[str]) -> tuple[int, int]:
-        """(bits, letters) of texts with these pieces."""
+        """(bits, letters) of texts with these tokens."""
         bits = sum(ord(self.pieces[i]) - _ZERO for ids in pieces for i in ids)
         return bits, sum(map(str.isalpha, "".join(texts)))
 
