@@ -64,7 +64,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "test": [{"toy": "test", "size": 20}, {"toy": "test", "size": 20, **BACK, "name": "test back"}],
         }
     },
-    "terms": {"data": {"terms": {"share": 0.5}}},
+    "terms": {"data": {"changes": [{"terms": {"share": 0.5}}]}},
     "guided": {"train": {"guided_alignment": {"weight": 0.05}}},
     "masked": {
         "data": {

@@ -8,7 +8,7 @@ import textwrap
 import typing
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -353,6 +353,61 @@ def _doc(kind: type, name: str) -> str:
     return ""
 
 
+_MANY = 3
+
+
+def kit_page() -> str:
+    """The names of the core that packages of others may rely on: those of the packages that
+    docs/how_to/extend.md shows, and those that many of our own companions use.
+    """
+    users: dict[tuple[str, str], set[str]] = {}
+    for path in [
+        *ROOT.glob("transformer_mt/companions/*/**/*.py"),
+        *ROOT.glob("tests/companions/stranger/**/*.py"),
+    ]:
+        user = "stranger" if "stranger" in path.parts else path.relative_to(ROOT).parts[2]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ImportFrom):
+                continue
+            module = node.module or ""
+            if module.startswith("transformer_mt") and ".companions" not in module:
+                for alias in node.names:
+                    users.setdefault((module, alias.name), set()).add(user)
+    kept = [name for name, by in users.items() if "stranger" in by or len(by) >= _MANY]
+    rows = [(f"`{module}`", f"`{name}`", _escaped(_said_of(module, name))) for module, name in sorted(kept)]
+    return _page(
+        [
+            "# Names for packages",
+            "What a package of yours may import from the core, besides the [public names](python.md): these "
+            f"{len(rows)} names stay where they are, or are renamed with a line in the changelog. Other "
+            "names may change from one version to the next. Written from the packages of "
+            f"[how to bring your own parts](../how_to/extend.md), and from what {_MANY} or more of our "
+            "companions use.",
+            table(rows, ["module", "name", "what it is"]),
+        ]
+    )
+
+
+def _said_of(module: str, name: str) -> str:
+    """The first sentence of a definition, or of the text below a constant."""
+    path = ROOT / (module.replace(".", "/") + ".py")
+    path = path if path.exists() else ROOT / module.replace(".", "/") / "__init__.py"
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node, after in zip_longest(tree.body, tree.body[1:]):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
+            return _first_sentence(ast.get_docstring(node) or "")
+        names = [target.id for target in getattr(node, "targets", []) if isinstance(target, ast.Name)]
+        if name in names and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            return _first_sentence(str(after.value.value))
+        if isinstance(node, ast.ImportFrom) and node.module and name in [alias.name for alias in node.names]:
+            return _said_of(node.module, name)
+    return ""
+
+
+def _first_sentence(text: str) -> str:
+    return re.split(r"(?<!et al)[.:] ", " ".join(text.split("\n\n")[0].split()))[0].rstrip(".")
+
+
 def files_page() -> str:
     """Every package with what it holds; scripts and configs with their first line."""
     parts = [
@@ -404,6 +459,7 @@ PAGES = {
     "commands.md": commands_page,
     "parts.md": parts_page,
     "python.md": python_page,
+    "kit.md": kit_page,
     "files.md": files_page,
 }
 

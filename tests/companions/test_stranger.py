@@ -80,19 +80,23 @@ def test_its_parts_are_used_from_yaml(installation, trained):
         ("translate", "my.link", "-i", "in.list", "-o", "out.list"),
         ("evaluate", "runs/tiny", "--beam", "1"),
     ]
-    (trained / "least").write_text("20")
-    words.append(("translate", "runs/tiny", "The dog sleeps.", "--json", "--least", "least", "--beam", "2"))
-    translated, document, evaluated, longer = installation.run_all(*words, cwd=trained)
+    translated, document, evaluated = installation.run_all(*words, cwd=trained)
     assert translated.status == 0 and re.search(r'"problems": \[.*"\d+ vowels"\]', translated.out)
     assert document.status == 0 and len(json.loads((trained / "out.list").read_text())) == 2
     assert evaluated.status == 0, evaluated.err
-    assert longer.status == 0, longer.err
-    assert len(json.loads(longer.out)["tokens"]) >= 20 > len(json.loads(translated.out)["tokens"])
     assert "train/loss" in (trained / "runs/tiny/log.csv").read_text()
     scores = [json.loads(line) for line in (trained / "runs/tiny/metrics.jsonl").read_text().splitlines()]
     assert any(score["name"] == "first word" for entry in scores for score in entry.get("scores", []))
     assert installation.run("vowels", "a dog").out == "2\n"
     assert "vowels         count the vowels" in installation.run("--help").out
+
+
+def test_its_resource_changes_the_search(installation, tiny_run, tmp_path):
+    (tmp_path / "least").write_text("14")
+    words = "translate", tiny_run, "The dog sleeps.", "--json"
+    usual, longer = installation.run_all(words, (*words, "--least", tmp_path / "least"), cwd=tmp_path)
+    assert longer.status == 0, longer.err
+    assert len(json.loads(longer.out)["tokens"]) >= 14 > len(json.loads(usual.out)["tokens"])
 
 
 def test_a_killed_run_with_them_ends_with_equal_bytes(installation, trained, tmp_path):

@@ -10,7 +10,7 @@ from pydantic import Field
 from transformer_mt.errors import InputError
 from transformer_mt.files import missing, sample_digest
 from transformer_mt.settings.corpus_keys import FilterConfig, Language
-from transformer_mt.settings.objectives import TRANSLATION, objective_class
+from transformer_mt.settings.objectives import TRANSLATION, MissingObjective, objective_class
 from transformer_mt.settings.part import PartName, PartOf
 from transformer_mt.settings.section import Conflict, Section, pattern
 from transformer_mt.text.lines import Pair
@@ -84,7 +84,8 @@ class Corpus(Section):
     @property
     def is_text(self) -> bool:
         """True if the corpus is used as plain text, not as pairs."""
-        return objective_class(self.objective).of_text
+        objective = objective_class(self.objective)
+        return self.language is not None if objective is MissingObjective else objective.of_text
 
     def describe(self) -> str:
         """The corpus in a few words."""

@@ -76,16 +76,16 @@ class Classification(TextObjective):
     has_labels = True
 
 
-class _Missing(TextObjective):
+class MissingObjective(TextObjective):
     """An objective of a run that is not installed here: to translate, it need not be."""
 
-    model_kinds = ()
+    model_kinds = ("transformer", "recurrent", "encoder", "decoder")
 
 
 def objective_class(name: str) -> type[TextObjective]:
     """The class of an objective. InputError if it is none."""
     if not any(name in names for names in names_of("objective")):
-        return _Missing
+        return MissingObjective
     part: type[TextObjective] = load_part("objective", name)
     if not (isinstance(part, type) and issubclass(part, TextObjective)):
         raise InputError(
