@@ -1,10 +1,10 @@
 """BPE-dropout (Provilkov et al. 2020): words segmented into other tokens than the usual ones, others in
 each epoch.
 
-SentencePiece can sample too, but its samples differ between processes even with the same seed, and a resumed
-run must sample the same. Here the segmentation of a word is a function of the seed, the epoch, the row and
-the position in the row. So the lengths of an epoch are known before its batches are built. Letters: R rows, W
-words of all rows, concatenated.
+The segmentation of a word is a function of the seed, the epoch, the row and the position in the row, so that
+a resumed run samples the same, and the lengths of an epoch are known before its batches are built.
+SentencePiece's own sampling, with a seed for each row, takes four times as long
+(docs/measurements/performance.md). Letters: R rows, W words of all rows, concatenated.
 """
 
 import threading
