@@ -19,7 +19,8 @@ CORE = [path for path in MODULES if PACKAGE / "companions" not in path.parents]
 
 # Modules that everything but the model may import; they import one another only.
 SMALL = {
-    "checkpoint", "companion", "device", "errors", "files", "messages", "parts", "processes", "ranks", "version",
+    "checkpoint", "companion", "device", "errors", "files", "messages", "parts", "processes", "ranks",
+    "version",
 }  # fmt: skip
 
 

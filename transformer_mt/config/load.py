@@ -181,7 +181,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
         problem = "is UTF-16" if error.object[:2] in (b"\xff\xfe", b"\xfe\xff") else problem
         raise InputError(f"{path}: a config must be in UTF-8, but {problem}; save it as UTF-8") from None
     except OSError as error:
-        raise InputError(f"{path}: the config must be readable, but is not: {error.strerror}") from None
+        raise InputError(f"{path}: the config cannot be read: {error.strerror}") from None
     try:
         node = yaml.compose(text, Loader)
         where: dict[str, str] = {}

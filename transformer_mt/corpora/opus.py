@@ -25,7 +25,7 @@ def read_moses_zip(path: str, languages: list[str]) -> Iterator[tuple[str, str]]
     try:
         archive = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, OSError) as error:
-        raise InputError(f"{path}: must be a zip file, but is not: {error}") from None
+        raise InputError(f"{path}: is not a zip file: {error}") from None
     with archive:
         members = [_member(archive, path, language) for language in languages]
         opened: list[IO[bytes]] = []
@@ -43,9 +43,7 @@ def read_moses_zip(path: str, languages: list[str]) -> Iterator[tuple[str, str]]
         except (zipfile.BadZipFile, zlib.error, EOFError) as error:
             raise InputError(f"{path}: is damaged: {error}") from None
         except RuntimeError as error:  # encrypted, or with an unsupported compression
-            raise InputError(
-                f"{path}: must be a zip file this program can unpack, but is not: {error}"
-            ) from None
+            raise InputError(f"{path}: this zip file cannot be unpacked: {error}") from None
         finally:
             for file in opened:
                 file.close()

@@ -179,7 +179,7 @@ def _fetch(url: str, part: Path, what: str) -> None:
 
 def _open(url: str, headers: Mapping[str, str]) -> Any:
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-        raise InputError(f"{url}: must be an address that begins with https://, but is not")
+        raise InputError(f"{url}: is not an address that begins with https://")
     request = urllib.request.Request(url, headers={"User-Agent": "transformer-mt", **headers})
     return urllib.request.urlopen(request, timeout=_TIMEOUT)
 

@@ -47,7 +47,7 @@ class ExternalMetric(MeanMetric):
         if not self._words:
             raise InputError(f"the command of {name} must name a program, but is empty")
         if shutil.which(self._words[0]) is None:  # before any translation
-            raise InputError(f"{self._words[0]}: the program of {name} must be installed, but is not found")
+            raise InputError(f"{self._words[0]}: the program of {name} is not installed")
 
     def statistics(
         self, sources: Sequence[str], translations: Sequence[str], references: References

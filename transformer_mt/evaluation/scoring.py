@@ -98,9 +98,7 @@ def pairs_of_json(translator: Translator, path: str, most: int) -> Iterator[list
                     raise ValueError
                 tag = facts.get("tag")
             except (ValueError, KeyError, TypeError):
-                raise InputError(
-                    f"{path}:{number}: must be a line of JSON that translate wrote, but is not"
-                ) from None
+                raise InputError(f"{path}:{number}: is not a line of JSON that translate wrote") from None
             if is_split:
                 raise InputError(
                     f"{path}:{number}: must have been translated in one piece to be scored, but the text "

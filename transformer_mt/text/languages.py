@@ -363,7 +363,7 @@ def _model() -> Any:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ImportError:
         raise InputError(
-            "py3langid must be installed to identify languages, but is not; install the extra: "
+            "py3langid, which identifies languages, is not installed; install the extra: "
             'pip install "transformer-mt[clean]"'
         ) from None
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

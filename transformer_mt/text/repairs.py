@@ -97,6 +97,6 @@ def _import(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError:
         raise InputError(
-            f"{name} must be installed for this data.filter, but is not; install the extra: "
+            f"{name}, which this data.filter needs, is not installed; install the extra: "
             'pip install "transformer-mt[clean]"'
         ) from None

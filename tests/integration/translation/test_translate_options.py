@@ -361,7 +361,7 @@ def test_what_score_says_is_what_translate_said(tiny_run, source, tmp_path, cli)
             ["--source", "SHORT", "--target", "SOURCE"],
             "must have as many lines as the other file, but ends at line 1",
         ),
-        (["--translations", "SOURCE"], "in.txt:1: must be a line of JSON that translate wrote, but is not"),
+        (["--translations", "SOURCE"], "in.txt:1: is not a line of JSON that translate wrote"),
         (
             ["--translations", "SOURCE", "--source", "SOURCE"],
             "give --translations, or --source and --target, not both",
@@ -380,11 +380,8 @@ def test_score_mistakes(tiny_run, source, tmp_path, cli, words, message):
     [
         ({"tokens": ["no-such-piece"]}, "its tokens must be those of this model, but 'no-such-piece' is not"),
         ({"flags": ["protected_split"]}, "must have been translated in one piece to be scored, but the text"),
-        ({"source": 7}, "must be a line of JSON that translate wrote, but is not"),
-        (
-            {"segments": [{"source": "The dog.", "tokens": 2}]},
-            "must be a line of JSON that translate wrote, but is not",
-        ),
+        ({"source": 7}, "is not a line of JSON that translate wrote"),
+        ({"segments": [{"source": "The dog.", "tokens": 2}]}, "is not a line of JSON that translate wrote"),
     ],
 )
 def test_translations_that_cannot_be_scored_are_told(tiny_run, tmp_path, cli, change, message):

@@ -131,10 +131,10 @@ def test_a_service_that_fails(opus, monkeypatch):
     with pytest.raises(WorkError, match="must answer with a list of corpora, but does not"):
         read(data())
     opus.answers["/api/"] = lambda query: b'{"corpora": [{"url": "file:///etc/passwd.zip"}]}'
-    with pytest.raises(InputError, match=r"passwd.zip: must be an address that begins with https://"):
+    with pytest.raises(InputError, match=r"passwd.zip: is not an address that begins with https://"):
         read(data())
     monkeypatch.setenv("TRANSFORMER_MT_OPUS", "opus.example/api/")
-    with pytest.raises(InputError, match=r"must be an address that begins with https://"):
+    with pytest.raises(InputError, match=r"is not an address that begins with https://"):
         read(data())
     monkeypatch.setenv("TRANSFORMER_MT_OPUS", "http://127.0.0.1:9/api/")
     with pytest.raises(WorkError, match=r"opus Books v1: cannot be downloaded from .*check the network"):

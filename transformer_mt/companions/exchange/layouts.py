@@ -288,7 +288,7 @@ def weights_of(
         if name in tensors:
             expected = positions_there(*tensors[name].shape)
             if not torch.allclose(tensors[name].float(), expected, atol=_HALF):
-                raise InputError(f"{folder}: {name} must be sinusoids, but is not")
+                raise InputError(f"{folder}: {name} is not a table of sinusoids")
     for name, place in needed.items():
         if place.vocabulary is not None:
             size = len(numberings[0 if place.vocabulary == "src" else -1].order)

@@ -42,7 +42,7 @@ def read_candidates(files: Sequence[Path]) -> list[Line]:
             several = several if isinstance(several, list) else [several]
             row["texts"] = [one.get("translation") if isinstance(one, dict) else None for one in several]
             if not all(isinstance(text, str) for text in (row.get("source"), *row["texts"])):
-                raise InputError(f"{file}:{number}: must be JSON with source and translation, but is not")
+                raise InputError(f"{file}:{number}: is not JSON with source and translation")
         if i == 0:
             lines = [Line(row["source"], []) for row in rows]
         if [row["source"] for row in rows] != [line.source for line in lines]:

@@ -83,8 +83,7 @@ class BlockFiles:
             raise WorkError(f"{path}: cannot be read: {error}") from None
         if not is_whole:
             raise WorkError(
-                f"{path.name} must be as it was written, but is not; remove {self._store.location}, and "
-                "prepare again"
+                f"{path.name} is not as it was written; remove {self._store.location}, and prepare again"
             )
 
     def _fetch(self, number: int) -> None:

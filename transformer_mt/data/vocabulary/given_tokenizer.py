@@ -30,7 +30,7 @@ def with_special_ids(model: bytes, location: str) -> bytes:
     proto = _parsed(model, location)
     unknown = [piece for piece in proto.pieces if piece.type == _UNKNOWN]
     if not unknown:
-        raise InputError(f"{location}: must be a SentencePiece model with an unknown token, but is not")
+        raise InputError(f"{location}: this SentencePiece model has no unknown token")
     names = proto.trainer_spec
     by_name = {piece.piece: piece for piece in proto.pieces}
 
@@ -94,7 +94,7 @@ def _parsed(model: bytes, location: str) -> Any:
     try:
         proto.ParseFromString(model)
     except DecodeError:
-        raise InputError(f"{location}: must be a SentencePiece model, but is not") from None
+        raise InputError(f"{location}: is not a SentencePiece model") from None
     return proto
 
 

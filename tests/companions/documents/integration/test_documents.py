@@ -228,7 +228,7 @@ def test_json_tells_how_much_each_text_may_be_trusted(tiny_run, tmp_path, cli):
             b"<html></html>",
             "a.xml: must have the root <resources>, as Android's strings have, but has <html>",
         ),
-        ("a.xlf", b"<a>", "a.xlf:1: must be well-formed XML, but is not: no element found"),
+        ("a.xlf", b"<a>", "a.xlf:1: is not well-formed XML: no element found"),
     ],
 )
 def test_what_is_no_document_is_refused(tiny_run, tmp_path, cli, name, content, message):

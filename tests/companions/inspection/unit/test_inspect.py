@@ -342,7 +342,9 @@ def test_without_the_extra_languages_are_not_looked_at(write_config, monkeypatch
     languages._model.cache_clear()
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
     found = inspect(load_config(write_config()))
-    assert "Languages were not checked: py3langid must be installed" in markdown(found)
+    assert "Languages were not checked: py3langid, which identifies languages, is not installed" in markdown(
+        found
+    )
     languages._model.cache_clear()
 
 

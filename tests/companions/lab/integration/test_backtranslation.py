@@ -209,7 +209,7 @@ def test_an_extra_that_is_missing_is_said_before_any_work(translator, tiny_run, 
 
     languages._model.cache_clear()
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
-    with pytest.raises(InputError, match="py3langid must be installed"):
+    with pytest.raises(InputError, match="py3langid, which identifies languages, is not installed"):
         choice = PairSelection(FilterConfig(language=True))
         made_by(Watched(translator, [tiny_run], 0), text, tmp_path / "x.jsonl", choice)
     languages._model.cache_clear()
@@ -419,7 +419,7 @@ def test_an_extra_that_a_chain_needs_is_missed_before_its_training(chain, tmp_pa
     chain.write_text(yaml.safe_dump({**yaml.safe_load(chain.read_text()), "filter": {"language": True}}))
     languages._model.cache_clear()
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
-    with pytest.raises(InputError, match="py3langid must be installed"):
+    with pytest.raises(InputError, match="py3langid, which identifies languages, is not installed"):
         run_chain(chain, tmp_path / "chain")
     languages._model.cache_clear()
     assert not (tmp_path / "chain").exists()

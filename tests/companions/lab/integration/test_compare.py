@@ -232,7 +232,7 @@ def test_runs_and_files_stand_in_one_table(tiny_run, tmp_path, cli):
         (["bad.txt", "bad.txt"], "each system must be given once, but bad.txt is given twice"),
         (["x=bad.txt", "x=bad.txt"], "each system must be given once, but bad.txt is given twice"),
         (["half.jsonl"], "half.jsonl:1: must be text, but has half of a surrogate pair; write it again"),
-        (["bad.txt", "--external", "a=no/program"], "no/program: the program of a must be installed"),
+        (["bad.txt", "--external", "a=no/program"], "no/program: the program of a is not installed"),
         (["bad.txt", "--external", "BLEU=python"], "--external must not have the name of a metric"),
         (["nothing.txt"], "nothing.txt: no such file or folder; a system is [NAME=]PATH"),
         (["bad.txt", "--metrics", "BLUE"], "--metrics must be of BLEU, chrF,"),

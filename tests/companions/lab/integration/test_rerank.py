@@ -121,7 +121,7 @@ def test_files_of_other_texts_are_refused(tmp_path, cli, metric, rows, message):
 def test_lines_that_are_none_of_translate_are_refused(tmp_path, cli, metric, line):
     (tmp_path / "c.jsonl").write_text(line + "\n", encoding="utf-8")
     status, out, err = cli("rerank", tmp_path / "c.jsonl", "--external", metric)
-    assert status == 2 and "c.jsonl:1: must be JSON with source and translation, but is not" in err
+    assert status == 2 and "c.jsonl:1: is not JSON with source and translation" in err
 
 
 def test_a_file_without_lines_is_not_taken_for_one_that_was_not_read(tmp_path, cli, metric):

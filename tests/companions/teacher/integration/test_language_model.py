@@ -443,7 +443,7 @@ def test_terms_stand_in_the_prompt(teach, server, tmp_path):
         ({"parameters": {"n": 2}}, "parameters must not have n, which are set here"),
         ({"parameters": {"seed": float("inf")}}, "`teacher.parameters.seed` must be a finite number"),
         ({"checks": ["refusal"]}, "`teacher.checks.0` must be"),
-        ({"metric": "no-such-program"}, "no-such-program: the program of teacher.metric must be installed"),
+        ({"metric": "no-such-program"}, "no-such-program: the program of teacher.metric is not installed"),
         ({"glossary": "no.tsv"}, "no.tsv: no such file"),
     ],
 )  # fmt: skip

@@ -140,7 +140,7 @@ def test_what_the_file_decides_must_not_be_asked_for_otherwise(configured):
 
 @pytest.mark.parametrize("content", [b"", b"These are words.\n", b"\x00" * 50])
 def test_a_file_that_is_no_sentencepiece_model_is_refused(configured, content):
-    with pytest.raises(InputError, match="spm0.model: must be a SentencePiece model"):
+    with pytest.raises(InputError, match="spm0.model: is not a SentencePiece model"):
         given_tokenizer(configured(content))
 
 

@@ -344,7 +344,7 @@ def xml_tokens(text: str, name: str) -> list[Token]:
         return tokenizer.tokens()
     except expat.ExpatError as error:
         problem = expat.errors.messages[error.code]
-        raise InputError(f"{name}:{error.lineno}: must be well-formed XML, but is not: {problem}") from None
+        raise InputError(f"{name}:{error.lineno}: is not well-formed XML: {problem}") from None
 
 
 class _Tokenizer:

@@ -27,9 +27,9 @@ def read_json(file: Path, default: Any = None) -> dict[str, Any]:
             raise InputError(f"{file}: no such file; is the folder a model's?") from None
         facts = default
     except (OSError, ValueError):
-        raise InputError(f"{file}: must be JSON in UTF-8, but is not; download it again") from None
+        raise InputError(f"{file}: is not JSON in UTF-8; download it again") from None
     if not isinstance(facts, dict):
-        raise InputError(f"{file}: must be an object of JSON, but is not")
+        raise InputError(f"{file}: is not an object of JSON")
     return facts
 
 

@@ -274,7 +274,7 @@ def test_damaged_folders_are_told(good, tmp_path):
         refused("source.spm", None) == ": must hold source.spm and target.spm, but: No such file or directory"
     )
     assert ": the tokenizer must be a SentencePiece model, but is damaged" in refused("source.spm", b"x")
-    assert refused("vocab.json", b"{") == "vocab.json: must be JSON in UTF-8, but is not; download it again"
+    assert refused("vocab.json", b"{") == "vocab.json: is not JSON in UTF-8; download it again"
     assert refused("vocab.json", b'{"a": 0}') == "vocab.json: must hold <unk>, </s>, <pad>, but has no <unk>"
     other = {
         piece: i for i, piece in enumerate(["</s>", "<unk>", *(f"nothing{i}" for i in range(300)), "<pad>"])
