@@ -30,7 +30,7 @@ def with_special_ids(model: bytes, location: str) -> bytes:
     proto = _parsed(model, location)
     unknown = [piece for piece in proto.pieces if piece.type == _UNKNOWN]
     if not unknown:
-        raise InputError(f"{location}: this SentencePiece model has no unknown token")
+        raise InputError(f"{location}: is not a SentencePiece model with an unknown token")
     names = proto.trainer_spec
     by_name = {piece.piece: piece for piece in proto.pieces}
 
