@@ -7,10 +7,10 @@ import pytest
 
 from tests.conftest import no_learning_curves, train_interrupted
 from tests.helpers.companions import needs
-from transformer_mt import translator as module
 from transformer_mt.config import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.training import train
+from transformer_mt.translation.result import RETRIED_FLAGS
 from transformer_mt.translator import Translator
 
 LINES = ["The dog sleeps.", "The cat sees 37 birds.", "", "An old teacher sings in the garden."]
@@ -118,7 +118,7 @@ def test_other_weights_have_no_confidence_until_they_are_calibrated(calibrated, 
 def test_suspicious_lines_are_translated_again_and_both_are_recorded(calibrated, cli):
     plain, _ = translated(cli, calibrated)
     rows, err = translated(cli, calibrated, "--retry")
-    again = [bool(module.RETRIED_FLAGS & set(row["flags"])) for row in plain]
+    again = [bool(RETRIED_FLAGS & set(row["flags"])) for row in plain]
     assert again[1]  # so small a model does not copy the number
     for before, row, is_again in zip(plain, rows, again):
         assert (row["other"] is not None) == is_again
@@ -128,8 +128,8 @@ def test_suspicious_lines_are_translated_again_and_both_are_recorded(calibrated,
         kept, other = row["translation"], row["other"]["translation"]
         first, second = (other, kept) if row["other"]["is_first"] else (kept, other)
         assert first == before["translation"] and second
-        few = len(module.RETRIED_FLAGS & set(row["flags"]))
-        assert few <= len(module.RETRIED_FLAGS & set(row["other"]["flags"]))
+        few = len(RETRIED_FLAGS & set(row["flags"]))
+        assert few <= len(RETRIED_FLAGS & set(row["other"]["flags"]))
         assert f"line {row['line']}: translated again (" in err
 
 
