@@ -10,7 +10,7 @@ from tests.helpers.companions import needs
 from transformer_mt.config import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.training import train
-from transformer_mt.translation.result import RETRIED_FLAGS
+from transformer_mt.translation.result import RETRIED_FLAGS, wider
 from transformer_mt.translator import Translator
 
 LINES = ["The dog sleeps.", "The cat sees 37 birds.", "", "An old teacher sings in the garden."]
@@ -136,7 +136,7 @@ def test_suspicious_lines_are_translated_again_and_both_are_recorded(calibrated,
 def test_what_repeats_itself_is_not_kept(calibrated):
     translator = Translator.load(calibrated)
     (result,) = translator.translate(["The dog " * 12], retry=True)
-    second = module.wider(translator.decode)
+    second = wider(translator.decode)
     assert second.no_repeat_ngram == 3 and second.beam == 10
     plain = Translator.load(calibrated).translate(["The dog " * 12])[0]
     if "repeating" in plain.flags:
