@@ -357,8 +357,8 @@ _MANY = 3
 
 
 def kit_page() -> str:
-    """The names of the core that packages of others may rely on: those of the packages that
-    docs/how_to/extend.md shows, and those that many of our own companions use.
+    """The names of the core that packages of others may rely on: the names that the packages in
+    docs/how_to/extend.md import, and the names that many of our own companions import.
     """
     users: dict[tuple[str, str], set[str]] = {}
     for path in [
@@ -373,8 +373,10 @@ def kit_page() -> str:
             if module.startswith("transformer_mt") and ".companions" not in module:
                 for alias in node.names:
                     users.setdefault((module, alias.name), set()).add(user)
-    kept = [name for name, by in users.items() if "stranger" in by or len(by) >= _MANY]
-    rows = [(f"`{module}`", f"`{name}`", _escaped(_said_of(module, name))) for module, name in sorted(kept)]
+    promised = [name for name, by in users.items() if "stranger" in by or len(by) >= _MANY]
+    rows = [
+        (f"`{module}`", f"`{name}`", _escaped(_said_of(module, name))) for module, name in sorted(promised)
+    ]
     return _page(
         [
             "# Names for packages",

@@ -39,7 +39,7 @@ Kind = Literal[
 """Kinds of things that the YAML or an option names and a companion may bring."""
 Hook = Literal[
     "open_model", "open_teacher", "after_training", "after_evaluation", "evaluate_text",
-    "open_store", "prepared_data", "record_translations",
+    "open_store", "prepared_data", "translation_sink",
 ]  # fmt: skip
 Group = Literal["start", "train", "use", "research"]
 """The headings of `transformer-mt --help`."""
@@ -81,7 +81,7 @@ class Companion:
     - after_training(run, is_asked): after `train`; with `is_asked` a command needs what it makes
     - after_evaluation(arguments, evaluation, tests): after the scores of `evaluate` (cli/evaluate.py)
     - evaluate_text(arguments, run, config): `evaluate` of a model that translates nothing (cli/evaluate.py)
-    - record_translations(request) -> TranslationRecord | None: what `translate` also writes its lines to
+    - translation_sink(request) -> TranslationSink | None: what `translate` also writes its lines to
       (cli/translate.py)
     - open_store(url) -> Store: prepared data at a URL (data/preparation/store.py)
     - prepared_data(config, tokenizer, inherited) -> PreparedData | None: data that were prepared in

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tabulate import tabulate
-from tqdm import tqdm
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 _receivers: list[Callable[[str], None]] = []
 
@@ -62,8 +62,10 @@ _ABBREVIATED = 10_000
 
 def show_progress(
     items: Iterable[Any] | None, what: str, total: int | None = None, initial: int = 0, unit: str = "lines"
-) -> tqdm:
+) -> "tqdm":
     """A bar on stderr over the items; without items `update` moves it. It shows nothing in a log file."""
+    from tqdm import tqdm
+
     is_long = total is None or total >= _ABBREVIATED
     return tqdm(
         items, what, total, leave=False, unit=f" {unit}", unit_scale=is_long, initial=initial,
@@ -107,6 +109,8 @@ def duration(seconds: float) -> str:
 
 def table(rows: Sequence[Sequence[Any]], head: Sequence[str]) -> str:
     """A Markdown table; the cells stay as they are."""
+    from tabulate import tabulate  # takes time to import, as tqdm does
+
     return tabulate(rows, headers=head, tablefmt="github", disable_numparse=True)
 
 

@@ -88,7 +88,8 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "WER": "transformer_mt.evaluation.metrics:wer",
         "CER": "transformer_mt.evaluation.metrics:cer",
     },
-    # In the order in which they see a line.
+    # In the order in which they see a line. Protection comes first: the others keep protected text whole. The
+    # last ones see results: ends before flags, which judge them.
     "stage": {
         "protection": "transformer_mt.translation.stages.protected_text:Protection",
         "edges": "transformer_mt.translation.stages.text_stages:Edges",
@@ -176,7 +177,8 @@ def register(kind: Kind, name: str, part: Callable[..., Any], origin: str = "") 
         raise InputError(f"a part must be of a kind ({', '.join(get_args(Kind))}), but is of {kind!r}{hint}")
     if name in OURS.get(kind, {}) or name in brought(kind):
         raise InputError(f"there is a {_in_words(kind)} {name} already; register yours under another name")
-    if not callable(part) and kind != "document_format":
+    base = KINDS[kind].base
+    if not (callable(part) or (base and isinstance(part, resolve(base)))):
         raise InputError(f"the {_in_words(kind)} {name} must be a class, but is {part!r}")
     _REGISTERED.setdefault(kind, {})[name] = part, origin or _place_of(part)
 
@@ -201,6 +203,12 @@ def names_of(kind: Kind) -> tuple[list[str], list[str]]:
     return list(ours), [name for name in others if name not in ours]
 
 
+def every_name(kind: Kind) -> list[str]:
+    """All names of a kind, ours first."""
+    ours, others = names_of(kind)
+    return [*ours, *others]
+
+
 def is_ours(kind: Kind, name: str) -> bool:
     return name in OURS.get(kind, {})
 
@@ -216,7 +224,7 @@ def load_part(kind: Kind, name: str) -> Any:
             return resolve(value, companion)
     if name in (registered := _REGISTERED.get(kind, {})):
         return registered[name][0]
-    known = [name for names in names_of(kind) for name in names]
+    known = every_name(kind)
     near = difflib.get_close_matches(name, known, n=1)
     raise InputError(
         f"{name}: must be a {_in_words(kind)} that is installed ({', '.join(known)})"

@@ -194,6 +194,17 @@ def test_a_hook_that_fails_is_passed_over(case, tmp_path):
     assert notes and all(line.startswith("note: ") and "odd" in line for line in notes), shown.err
 
 
+def test_a_resource_whose_option_is_taken_is_left_out(tmp_path):
+    brings = ENTRY.format(brings="kinds={'resource': {'beam': 'odd_parts:Odd'}}")
+    parts = (
+        "from transformer_mt.translation.stages.call import Resource\n"
+        "class Odd(Resource):\n    help, before = '100% odd', 'ends'\n"
+    )
+    shown = installed(tmp_path, brings, parts).run("translate", "--help")
+    assert shown.status == 0 and "--beam N" in shown.out
+    assert lines_of(shown)[0].startswith("note: the resource beam is left out: argument --beam: conflicting")
+
+
 # Each trains in a process of its own: three stand for all in `make test`.
 OFTEN = ("loss of a mean", "metric", "corpus")
 

@@ -143,6 +143,7 @@ def test_a_run_translates_without_the_parts_that_only_trained_it(cli, installati
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     assert installation.run("train", "tiny.yaml", "train.max_updates=12", cwd=tmp_path).status == 0
     assert cli("translate", "runs/tiny", "The dog sleeps.", cwd=tmp_path)[0] == 0
+    assert cli("evaluate", "runs/tiny", cwd=tmp_path)[0] == 0
     status, _, err = cli("train", "tiny.yaml", cwd=tmp_path)
     assert status == 2 and "`train.loss` must be 'cross_entropy', " in err and "but is 'focal'" in err
 

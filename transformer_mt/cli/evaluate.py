@@ -18,7 +18,6 @@ from transformer_mt.cli.model_options import (
     files_of_sets,
     load_evaluation_sets,
     load_translator,
-    resource_flags,
     select_by_language,
     translating_together,
 )
@@ -48,7 +47,6 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--tag", metavar="TAG", help="a tag before each source (default: that of the test set in the config)"
     )
-    add_resources(parser)
     add_external(parser)
     parser.add_argument(
         "--links", metavar="FILE",
@@ -57,10 +55,12 @@ def add_arguments(parser: Parser) -> None:
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="a JSON object per test set")
     add_search(parser)
+    # Last, so that of two options with one name the resource is left out.
+    resources = add_resources(parser)
     parser.show(
         sets=("--source", "--reference", "--to", "--from", "--tag"),
         scores=("--external", "--links", "--json"),
-        translation=(*resource_flags(), "--beam"),
+        translation=(*resources, "--beam"),
         others=("--device", "--set", "--help-all"),
     )
     parser.set_defaults(command=_evaluate)

@@ -12,7 +12,7 @@ from transformer_mt.cli.arguments import Parser
 from transformer_mt.companion import Kind, companions, resolve
 from transformer_mt.errors import InputError, UserError
 from transformer_mt.messages import table
-from transformer_mt.parts import KINDS, load_part, names_of, origin_of
+from transformer_mt.parts import KINDS, every_name, load_part, origin_of
 
 
 def add_config(parser: Parser) -> None:
@@ -57,7 +57,7 @@ def add_parts(parser: Parser) -> None:
 
 def _parts(arguments: argparse.Namespace) -> int:
     if arguments.kind is None:
-        rows = [(kind, facts.key, ", ".join(_names(kind))) for kind, facts in KINDS.items()]
+        rows = [(kind, facts.key, ", ".join(every_name(kind))) for kind, facts in KINDS.items()]
         print(table(rows, ["kind", "named by", "parts"]))
         return 0
     for name, meaning, *facts in members(arguments.kind):
@@ -68,13 +68,9 @@ def _parts(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _names(kind: Kind) -> list[str]:
-    return [name for names in names_of(kind) for name in names]
-
-
 def members(kind: Kind) -> list[tuple[str, str, str, str, str]]:
     """(name, meaning, settings, what it goes with, where it comes from) of each part of a kind."""
-    return [(name, *_facts(kind, name)) for name in _names(kind)]
+    return [(name, *_facts(kind, name)) for name in every_name(kind)]
 
 
 def _facts(kind: Kind, name: str) -> tuple[str, str, str, str]:

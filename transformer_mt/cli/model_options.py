@@ -13,7 +13,7 @@ from transformer_mt.cli.arguments import add_flags, check_searches, given, value
 from transformer_mt.config.decode_section import DecodeConfig
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.messages import say
-from transformer_mt.parts import load_part, names_of
+from transformer_mt.parts import every_name, load_part
 from transformer_mt.translation.engines.engine import USUAL_ENGINE, EngineRequest
 
 if TYPE_CHECKING:
@@ -30,39 +30,32 @@ FileOf = tuple[Direction | None, str]
 """A file, and the direction that it is for; None where there is only one."""
 
 
-def resource_names() -> list[str]:
-    """The resources that translations may follow, such as a glossary: each is an option --NAME."""
-    return [name for names in names_of("resource") for name in names]
+RESOURCE = "resource."
+"""Begins the names of parsed arguments that are files of resources."""
 
 
-def add_resources(parser: argparse.ArgumentParser) -> None:
-    """A file for each resource."""
-    _add_each(parser, "{}", metavar="FILE")
+def add_resources(parser: argparse.ArgumentParser) -> list[str]:
+    """An option for the file of each resource that translations may follow, such as --glossary; the flags."""
+    return _add_each(parser, "", metavar="FILE")
 
 
-def add_resources_by_direction(parser: argparse.ArgumentParser) -> None:
-    """For each resource a file for each direction."""
-    _add_each(parser, "{}; repeatable", metavar="[FROM:TO=]FILE", action="append", default=[], type=_file_of)
+def add_resources_by_direction(parser: argparse.ArgumentParser) -> list[str]:
+    """The same for a file of each direction."""
+    return _add_each(parser, "; repeatable", metavar="[FROM:TO=]FILE", action="append", type=_file_of)
 
 
-def _add_each(parser: argparse.ArgumentParser, help_text: str, **how: Any) -> None:
-    for name in resource_names():
+def _add_each(parser: argparse.ArgumentParser, more: str, **how: Any) -> list[str]:
+    flags = []
+    for name in every_name("resource"):
+        flag = f"--{name.replace('_', '-')}"
         try:
-            parser.add_argument(_flag(name), help=help_text.format(load_part("resource", name).help), **how)
+            text = str(load_part("resource", name).help).replace("%", "%%")
+            parser.add_argument(flag, dest=f"{RESOURCE}{name}", help=f"{text}{more}", **how)
         except (WorkError, AttributeError, argparse.ArgumentError) as error:  # of a package of others
             say(f"note: the resource {name} is left out: {error}")
-
-
-def resource_flags() -> tuple[str, ...]:
-    return tuple(map(_flag, resource_names()))
-
-
-def _needs_selection(resource: str) -> bool:
-    return bool(load_part("resource", resource).needs_selection)
-
-
-def _flag(resource: str) -> str:
-    return f"--{resource.replace('_', '-')}"
+        else:
+            flags.append(flag)
+    return flags
 
 
 def direction_of(text: str) -> Direction:
@@ -142,13 +135,13 @@ class ModelRequest:
     def of(cls, arguments: argparse.Namespace, model: str | None = None, **changes: Any) -> "ModelRequest":
         """The request of a command line; `model` where it is not the argument of this name."""
         values = vars(arguments)
-        # `serve` has several files for each name, which are for directions: it reads them itself.
-        resources = {name: file for name in resource_names() if isinstance(file := values.get(name), str)}
+        resources = given(arguments, RESOURCE)
+        selects = any(load_part("resource", name).needs_selection for name in resources)
         engine = EngineRequest(
             arguments.engine,
             arguments.device,
             arguments.dtype,
-            has_rules=bool(values.get("retry")) or any(map(_needs_selection, resources)),
+            has_rules=selects or bool(values.get("retry")),
             has_prefixes=bool(values.get("prefix") or values.get("prefixes")),
         )
         request = cls(
@@ -158,7 +151,8 @@ class ModelRequest:
             target_lang=values.get("to"),
             engine=engine,
             decode=given(arguments, _DECODE) | _assigned(values.get("set", [])),
-            resources=resources,
+            # `serve` has a list of files for each name, one per direction: it reads them itself.
+            resources={name: file for name, file in resources.items() if isinstance(file, str)},
         )
         return replace(request, **changes)
 
@@ -313,7 +307,7 @@ def add_external(parser: argparse.ArgumentParser) -> None:
 
 
 def files_of_sets(arguments: argparse.Namespace) -> list[tuple[str, list[str]]]:
-    """Each source file with those of its references. InputError if the numbers do not fit."""
+    """Each source file with its files of references. InputError if a source has more of them than another."""
     sources, references = arguments.source, arguments.reference
     per_source = len(references) // max(1, len(sources))
     if len(references) != per_source * len(sources) or (sources and not per_source):
@@ -327,7 +321,7 @@ def files_of_sets(arguments: argparse.Namespace) -> list[tuple[str, list[str]]]:
 def load_evaluation_sets(
     arguments: argparse.Namespace, folder: "RunFolder | None", config: "Config | None"
 ) -> list["EvaluationSet"]:
-    """The test sets that the arguments name, else those of the model in the folder; none if neither does."""
+    """The test sets that the arguments name; without any, the test sets of the model in the folder."""
     from transformer_mt.corpora.held_out import EvaluationSet, read_set
     from transformer_mt.corpora.line_files import FilesCorpus, read_references
 
@@ -399,7 +393,7 @@ def named_command(option: str, text: str) -> tuple[str, str]:
 
 
 def external_metrics(arguments: argparse.Namespace, others: Collection[str]) -> list["ExternalMetric"]:
-    """The metrics of --external, whose names must not be those of the `others`."""
+    """The metrics of --external. InputError for a name that one of the `others` has."""
     from transformer_mt.evaluation.external_metric import ExternalMetric
 
     scorers = [ExternalMetric(*named_command("--external", text)) for text in arguments.external]

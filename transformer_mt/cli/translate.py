@@ -22,7 +22,6 @@ from transformer_mt.cli.model_options import (
     add_resources,
     add_search,
     load_translator,
-    resource_flags,
     translating_together,
 )
 from transformer_mt.companion import hooks, resolve
@@ -68,7 +67,7 @@ class TranslateRequest:
     @property
     def may_resume(self) -> bool:
         """True if the command can be run again with --resume."""
-        return bool(self.output and not records_of(self) and (self.n_best == 1 or self.json))
+        return bool(self.output and not sinks_of(self) and (self.n_best == 1 or self.json))
 
 
 def check_options(request: TranslateRequest) -> None:
@@ -87,8 +86,8 @@ def check_options(request: TranslateRequest) -> None:
         raise InputError(
             f"--output must be the name of a text file, but is {request.output}; compress it later"
         )
-    for record in records_of(request):
-        record.check(request)
+    for sink in sinks_of(request):
+        sink.check(request)
     if request.output:
         _check_output_is_not_input(request, Path(request.output))
     elif sys.stdout is None:
@@ -107,8 +106,8 @@ def _check_output_is_not_input(request: TranslateRequest, output: Path) -> None:
         raise InputError(f"{output}: the output must not be an input")
 
 
-class TranslationRecord(Protocol):
-    """Where translations go besides the output: what a companion's hook `record_translations` gives for a
+class TranslationSink(Protocol):
+    """Where translations go besides the output: what a companion's hook `translation_sink` gives for a
     request that asks for it.
     """
 
@@ -121,16 +120,16 @@ class TranslationRecord(Protocol):
         ...
 
 
-def records_of(request: TranslateRequest) -> list[TranslationRecord]:
-    return [record for hook in hooks("record_translations") if (record := hook(request)) is not None]
+def sinks_of(request: TranslateRequest) -> list[TranslationSink]:
+    return [sink for hook in hooks("translation_sink") if (sink := hook(request)) is not None]
 
 
-def open_records(
+def open_sinks(
     request: TranslateRequest, translator: "Translator", files: ExitStack
 ) -> Callable[[str, str], None]:
-    """A function that adds a source text and its translation to all records."""
+    """A function that gives a source text and its translation to all sinks."""
     languages = translator.source_lang, translator.target_lang
-    adders = [files.enter_context(record.open(languages)) for record in records_of(request)]
+    adders = [files.enter_context(sink.open(languages)) for sink in sinks_of(request)]
 
     def add(source: str, translation: str) -> None:
         for adder in adders:
@@ -255,7 +254,6 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--tag", metavar="TAG", help="a tag of the training corpora, put before each sentence"
     )
-    add_resources(parser)
     parser.add_argument("--protect", metavar="REGEX", help="matching text passes through unchanged")
     parser.add_argument(
         "--format",
@@ -265,9 +263,11 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument("--retry", action="store_true", help="translate lines that look wrong again")
     add_search(parser)
+    # Last, so that of two options with one name the resource is left out.
+    resources = add_resources(parser)
     parser.show(
         text=("--input", "--output", "--format", "--resume"),
-        translation=("--to", "--from", *resource_flags(), "--protect", "--beam", "--n-best", "--json"),
+        translation=("--to", "--from", *resources, "--protect", "--beam", "--n-best", "--json"),
         others=("--device", "--set", "--help-all"),
     )
     parser.set_defaults(command=_translate, when_stopped=_when_stopped)
@@ -327,7 +327,7 @@ def _translate_chunks(
     work = _work(chunks, prefixes, request, done)
     # Read the first lines before the output is opened and truncated: the input may be binary.
     first_task = next(work, None)
-    record = open_records(request, translator, files)
+    keep = open_sinks(request, translator, files)
     output, end = _open_output(request, translator, files), _line_end(request)
     bar, quality = _progress(request, done, files), ExpectedQuality(translator.resources.calibration)
     for task in chain([first_task] if first_task else [], work):
@@ -337,7 +337,7 @@ def _translate_chunks(
             output.flush()  # a caller may wait for this line
             quality.add(result)
             if "unchanged" not in result.flags:
-                record(result.source, result.translation)
+                keep(result.source, result.translation)
             bar(1)
     if request.json and (expected := quality.expected):
         say(f"{expected} of these {expected.sentences:,} lines, by their confidence")

@@ -53,16 +53,14 @@ def parts_of(kind: Kind, names: Iterable[PartName], key: str) -> Iterator[tuple[
         yield part, part_settings(part, name, key)
 
 
-def part_files(config: BaseModel) -> dict[str, Path]:
+def part_files(config: BaseModel) -> dict[str, list[Path]]:
     """The files that the settings of parts name, by their dotted keys: those that `Settings` marks with
-    Location.
+    Location. A key has several if the config names a part more than once.
     """
-    files: dict[str, Path] = {}
+    files: dict[str, list[Path]] = {}
     for key, kind, name in parts_named(config):
-        if name.settings:
-            part = load_part(kind, name)
-            settings = part_settings(part, name, key).get("settings")
-            for field, info in type(settings).model_fields.items() if settings else ():
-                if Mark.LOCATION in info.metadata and (file := getattr(settings, field)) is not None:
-                    files[f"{key}.{name}.{field}"] = Path(file)
+        settings = part_settings(load_part(kind, name), name, key).get("settings") if name.settings else None
+        for field, info in type(settings).model_fields.items() if settings else ():
+            if Mark.LOCATION in info.metadata and (file := getattr(settings, field)) is not None:
+                files.setdefault(f"{key}.{name}.{field}", []).append(Path(file))
     return files

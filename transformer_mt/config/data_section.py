@@ -212,7 +212,7 @@ class DataConfig(Section):
 
         def complete(corpus: Any) -> Any:
             objective = corpus.get("objective") if isinstance(corpus, dict) else None
-            is_text = isinstance(objective, str) and objective_class(objective).of_text
+            is_text = isinstance(objective, str) and objective_class(objective).is_plain_text
             return {"language": language} | corpus if is_text else corpus
 
         data = {"source_lang": language, "target_lang": language} | data
@@ -416,7 +416,7 @@ class DataConfig(Section):
     @property
     def main_objective(self) -> PartName:
         """The objective that the model is trained for: of pairs, or the first where all is plain text."""
-        paired = (objective for objective in self.objectives if not objective_class(objective).of_text)
+        paired = (objective for objective in self.objectives if not objective_class(objective).is_plain_text)
         return next(paired, self.objectives[0])
 
     @property
@@ -425,10 +425,12 @@ class DataConfig(Section):
         return any(self.translates_set(corpus) for corpus in self.valid_sets)
 
     def translates_set(self, corpus: AnySet) -> bool:
+        """True if the targets of a set are translations of its sources."""
         return objective_class(self.objective_of(corpus)).translates
 
     @property
     def trains_labels(self) -> bool:
+        """True if a training corpus has labels as targets."""
         return any(objective_class(objective).has_labels for objective in self.objectives)
 
     @property

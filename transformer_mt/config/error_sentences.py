@@ -11,7 +11,8 @@ from pydantic.fields import FieldInfo
 
 from transformer_mt.corpora.corpus_kinds import CORPUS_TAGS, keys_of_kinds
 from transformer_mt.errors import Setting
-from transformer_mt.settings.part import PartName, part_of, part_title
+from transformer_mt.parts import load_part
+from transformer_mt.settings.part import PartName, PartOf, part_of, part_title
 from transformer_mt.settings.section import PATTERNS, Conflicts, Mark, Searched, members
 
 CORPORA = ("data.train", "data.valid")
@@ -32,10 +33,18 @@ def marks(section: type[BaseModel], dotted: str) -> set[Mark]:
     name, _, rest = dotted.partition(".")
     field = section.model_fields[name]
     marked = {mark for mark in field.metadata if isinstance(mark, Mark)}
-    if rest and part_of(field) is not None and not _sections(field):
-        return marked | {Mark.CHANGEABLE}  # a setting of a part
+    if rest and (part := part_of(field)) is not None and not _sections(field):
+        return marked | {Mark.CHANGEABLE} | _marks_of_setting(part, rest)
     below = [kind for kind in _sections(field) if rest.split(".")[0] in kind.model_fields]
     return marked | marks(below[0], rest) if rest and below else marked
+
+
+def _marks_of_setting(part: PartOf, dotted: str) -> set[Mark]:
+    """The marks of a setting of a part: `focal.gamma`, or `0.terms.file` in a list of parts."""
+    first, _, rest = dotted.partition(".")
+    name, _, setting = (rest if first.isdigit() else dotted).partition(".")
+    section = getattr(load_part(part.kind, name), "Settings", None) if name in part.names else None
+    return marks(section, setting) if section and setting in section.model_fields else set()
 
 
 def searched_keys(section: type[BaseModel], prefix: str = "") -> dict[str, Searched]:
@@ -69,11 +78,13 @@ def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         if isinstance(value, dict):
             dotted |= flat(value, f"{prefix}{key}.")
             continue
+        parts = {prefix + key: value} if isinstance(value, PartName) else {}
         if isinstance(value, list):
-            value = [item.as_yaml if isinstance(item, PartName) else item for item in value]
+            parts = {f"{prefix}{key}.{i}": one for i, one in enumerate(value) if isinstance(one, PartName)}
+            value = [str(one) if isinstance(one, PartName) else one for one in value]
         dotted[prefix + key] = str(value) if isinstance(value, PartName) else value
-        if isinstance(value, PartName):
-            dotted |= flat(dict(value.settings), f"{prefix}{key}.{value}.")
+        for place, part in parts.items():
+            dotted |= flat(dict(part.settings), f"{place}.{part}.")
     return dotted
 
 

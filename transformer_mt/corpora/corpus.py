@@ -85,7 +85,7 @@ class Corpus(Section):
     def is_text(self) -> bool:
         """True if the corpus is used as plain text, not as pairs."""
         objective = objective_class(self.objective)
-        return self.language is not None if objective is MissingObjective else objective.of_text
+        return self.language is not None if objective is MissingObjective else objective.is_plain_text
 
     def describe(self) -> str:
         """The corpus in a few words."""

@@ -41,7 +41,9 @@ def report_changes(old: Config, new: Config, folder: RunFolder) -> None:
 
 def part_facts(config: Config) -> dict[str, str]:
     """Digests of the files that parts of a training read."""
-    return build_loss(config.train).facts() | {key: digest(file) for key, file in part_files(config).items()}
+    return build_loss(config.train).facts() | {
+        key: digest(*files) for key, files in part_files(config).items()
+    }
 
 
 def refuse_other_files(before: Mapping[str, str], now: Mapping[str, str], folder: RunFolder) -> None:

@@ -1,11 +1,11 @@
-"""The objectives of corpora: what a text or a pair teaches the model. Light, because every config asks them;
-noise and masks stand in data/changes/objectives.py.
+"""The objectives of corpora: what a text or a pair teaches the model. Every config asks them, so nothing slow
+is imported here; noise and masks stand in data/changes/objectives.py.
 """
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from transformer_mt.errors import InputError
-from transformer_mt.parts import load_part, names_of
+from transformer_mt.parts import every_name, load_part
 from transformer_mt.settings.part import PartName
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class TextObjective:
     """The values of `model.kind` that can be trained for it."""
     translates: ClassVar[bool] = False
     """True if the target is a translation of the source."""
-    of_text: ClassVar[bool] = False
+    is_plain_text: ClassVar[bool] = False
     """True for plain text, in one language: the text itself is predicted."""
     has_labels: ClassVar[bool] = False
     """True if the target is one of `data.labels`."""
@@ -53,7 +53,7 @@ class CausalLanguageModel(TextObjective):
 
     title = "language modelling"
     model_kinds = ("transformer", "recurrent", "decoder")
-    of_text = True
+    is_plain_text = True
 
     def source(self, ids: "np.ndarray", rng: "np.random.Generator") -> "np.ndarray":
         return ids[:0]
@@ -64,7 +64,7 @@ class MaskedLanguageModel(TextObjective):
 
     title = "masked language modelling"
     model_kinds = ("encoder",)
-    of_text = True
+    is_plain_text = True
     control_tokens = (MASK,)
 
 
@@ -77,14 +77,17 @@ class Classification(TextObjective):
 
 
 class MissingObjective(TextObjective):
-    """An objective of a run that is not installed here: to translate, it need not be."""
+    """Stands for an objective of a run whose package is not installed here: translating does not need it."""
 
+    title = "an objective that is not installed here"
     model_kinds = ("transformer", "recurrent", "encoder", "decoder")
 
 
 def objective_class(name: str) -> type[TextObjective]:
-    """The class of an objective. InputError if it is none."""
-    if not any(name in names for names in names_of("objective")):
+    """The class of an objective; MissingObjective for a name that nothing brings, as the config of a run may
+    have. InputError for a part that is no objective.
+    """
+    if name not in every_name("objective"):
         return MissingObjective
     part: type[TextObjective] = load_part("objective", name)
     if not (isinstance(part, type) and issubclass(part, TextObjective)):
@@ -96,5 +99,4 @@ def objective_class(name: str) -> type[TextObjective]:
 
 def objectives_of(model_kind: str) -> list[str]:
     """The objectives that a kind of model can be trained for."""
-    every = [name for names in names_of("objective") for name in names]
-    return [name for name in every if model_kind in objective_class(name).model_kinds]
+    return [name for name in every_name("objective") if model_kind in objective_class(name).model_kinds]

@@ -37,7 +37,7 @@ _A, _B = "lora_a", "lora_b"
 
 
 class LoraLinear(nn.Linear):
-    """A linear layer whose weight and bias stay as they are, with two thin matrices beside them.
+    """A linear layer whose weight and bias stay as they are, and two thin matrices that are trained.
 
     Letters: r rank, I inputs, O outputs.
     """

@@ -104,6 +104,8 @@ class Muon(torch.optim.Muon):
 
     found_inf: Tensor | None = None
     """Tensor on the device; if it is 1, the step changes nothing."""
+    iteration = staticmethod(orthogonal)
+    """Orthogonalises matrices (N, A, B)."""
     most_elements = 2**24
     """Elements of the matrices that are processed together: enough to use the device fully, while the extra
     memory stays bounded.
@@ -162,7 +164,7 @@ class Muon(torch.optim.Muon):
             return sharded_orthogonal(momenta, len(like), self._dtype, self._take_ranks(len(momenta)))
         if self._shared:
             return gathered_orthogonal(momenta, self._dtype, self._take_ranks(len(momenta)))
-        return orthogonal(momenta.to(self._dtype))
+        return self.iteration(momenta.to(self._dtype))
 
     def _take_ranks(self, matrices: int) -> int:
         """Assign `matrices` matrices to the next ranks in turn. Returns the first of these ranks."""

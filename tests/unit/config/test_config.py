@@ -229,7 +229,7 @@ def test_a_shown_config_reads_back_the_same(path, comments, tmp_path):
     shown = tmp_path / "shown.yaml"
     objective = load_config(path).data.main_objective
     kind = "" if objective == "translation" else f", objective: {objective}"
-    kind += ", language: en" if objective_class(objective).of_text else ""
+    kind += ", language: en" if objective_class(objective).is_plain_text else ""
     overrides = [f"data.train={{source: 'a: b, #c', target: 'true'{kind}}}"]
     shown.write_text(dump_config(load_config(path, overrides), comments), encoding="utf-8")
     assert load_config(shown) == load_config(path, overrides)

@@ -18,7 +18,7 @@ from transformer_mt.cli.translate import (
     begin_record,
     check_record,
     end_record,
-    open_records,
+    open_sinks,
     record_of,
 )
 from transformer_mt.companions.documents.formats import OFFICE
@@ -64,7 +64,7 @@ def translate(request: TranslateRequest, format: str) -> None:
     facts["the setting --attributes"] = str(request.others["attributes"])
     facts["the input"] = hashlib.sha256(raw).hexdigest()  # standard input, too
     with ExitStack() as files:
-        record = open_records(request, translator, files)
+        keep = open_sinks(request, translator, files)
         resumed, output = _open_output(request, facts, document, files)
         done = resumed or 0
         if resumed is not None:
@@ -80,7 +80,7 @@ def translate(request: TranslateRequest, format: str) -> None:
                 say(f"text {number}{text}: {problem}")
             output.write(part.written)
             for pair in part.pairs:
-                record(*pair)
+                keep(*pair)
             if request.json and part.results:
                 rows = [{key: vars(result)[key] for key in _SHOWN} for result in part.results]
                 _print({"text": number, "parts": rows, "problems": part.problems})

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from queue import SimpleQueue
@@ -237,7 +238,7 @@ def _other_files(config: Config) -> Iterator[Path]:
     if data.new_pieces.text is not None:
         yield Path(data.new_pieces.text)
     yield from config.train.guided_alignment.files
-    yield from part_files(config).values()
+    yield from chain.from_iterable(part_files(config).values())
 
 
 def _files(paths: Iterable[Path]) -> str:

@@ -1,4 +1,4 @@
-"""A model's translations of test sets, made once and kept with it; the origin of a file, kept beside it."""
+"""A model's translations of test sets, made once and kept with it; the record of where a file comes from."""
 
 import itertools
 import json

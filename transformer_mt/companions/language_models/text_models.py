@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from transformer_mt.cli.arguments import given
 from transformer_mt.cli.evaluate import print_scores, update_report
-from transformer_mt.cli.model_options import resource_names
+from transformer_mt.cli.model_options import RESOURCE
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.corpora.held_out import AnySet, EvaluationSet, read_set
 from transformer_mt.data.batches.batching import validation_batches
@@ -259,14 +259,10 @@ def _predicted(loaded: TextModel, texts: EncodedPairs, objective: PartName) -> t
 
 def evaluate_text(arguments: argparse.Namespace, folder: RunFolder, config: Config) -> None:
     """Print and save the test scores of an encoder-only or decoder-only model, which cannot translate."""
-    of_translations = [
-        name for name in (*_OF_TRANSLATIONS, *resource_names()) if vars(arguments).get(name) not in _NOT_GIVEN
-    ]
-    of_translations += [f"decode.{key}" for key in given(arguments, "decode.")]
-    if of_translations:
-        raise InputError(
-            f"{folder}: ", Setting(of_translations[0]), " must be left out: it translates nothing"
-        )
+    options = [name for name in _OF_TRANSLATIONS if vars(arguments).get(name) not in _NOT_GIVEN]
+    options += [f"{prefix}{key}" for prefix in (RESOURCE, "decode.") for key in given(arguments, prefix)]
+    if options:
+        raise InputError(f"{folder}: ", Setting(options[0]), " must be left out: it translates nothing")
     if not config.data.test:
         raise InputError(f"{folder}: its config must have data.test to be evaluated, but has none")
     loaded = TextModel.load(folder.path, (config.model.kind,), arguments.device)

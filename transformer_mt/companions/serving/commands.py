@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transformer_mt.cli.arguments import Parser, positive
+from transformer_mt.cli.arguments import Parser, given, positive
 from transformer_mt.cli.model_options import (
+    RESOURCE,
     FileOf,
     ModelRequest,
     add_engine,
@@ -19,8 +20,6 @@ from transformer_mt.cli.model_options import (
     add_search,
     direction_of,
     load_translator,
-    resource_flags,
-    resource_names,
 )
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say
@@ -102,7 +101,6 @@ def add_arguments(parser: Parser) -> None:
         "--direction", metavar="FROM:TO", action="append", default=[], type=direction_of,
         help="serve only these directions of multilingual models; repeatable",
     )  # fmt: skip
-    add_resources_by_direction(parser)
     parser.add_argument(
         "--watch", metavar="FOLDER",
         help="serve each model in FOLDER; follow additions, changes and removals",
@@ -145,9 +143,11 @@ def add_arguments(parser: Parser) -> None:
         help="trust X-Forwarded-For of a proxy in this network, such as 10.0.0.0/8; repeatable",
     )  # fmt: skip
     add_search(parser)
+    # Last, so that of two options with one name the resource is left out.
+    resources = add_resources_by_direction(parser)
     parser.show(
         address=("--host", "--port", "--api-keys", "--cors"),
-        models=("--direction", "--watch", "--unload-after", *resource_flags(), "--engine", "--device"),
+        models=("--direction", "--watch", "--unload-after", *resources, "--engine", "--device"),
         limits=("--characters", "--requests-per-minute"),
         others=("--set", "--help-all"),
     )
@@ -202,7 +202,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         keys=ApiKeys.read(Path(arguments.api_keys)) if arguments.api_keys else None,
         origins=arguments.cors,
         proxies=[*arguments.trusted_proxy, *_LOCAL * arguments.behind_proxy],
-        equip=_Equipment({name: getattr(arguments, name) for name in resource_names()}, known),
+        equip=_Equipment(given(arguments, RESOURCE), known),
         suggestions=Path(arguments.suggestions) if arguments.suggestions else None,
         metrics=arguments.metrics,
         watched=Path(arguments.watch) if arguments.watch else None,
@@ -266,22 +266,22 @@ class _Equipment:
         self, resources: Mapping[str, Sequence[FileOf]], served: list[tuple[str, str]] | None
     ) -> None:
         """InputError if a file is not for one of the directions that are `served`; None may be any."""
-        self._files = {name: dict(given) for name, given in resources.items()}
-        for name, given in resources.items():
-            files = [direction for direction, _ in given]
+        self._files = {name: dict(named) for name, named in resources.items()}
+        for name, named in resources.items():
+            setting = Setting(f"{RESOURCE}{name}")
+            files = [direction for direction, _ in named]
             if len(set(files)) < len(files):
-                raise InputError(Setting(name), " must be one file per direction, but there are more")
+                raise InputError(setting, " must be one file per direction, but there are more")
             if served is None and None in files:
                 raise InputError(
-                    Setting(name),
-                    " must be FROM:TO=FILE with --watch, as models may come, but names no direction",
+                    setting, " must be FROM:TO=FILE with --watch, as models may come, but names no direction"
                 )
             if not files or served is None or (len(served) == 1 and files == [None]):
                 continue
             if (wrong := next((direction for direction in files if direction not in served), ())) != ():
                 known = ", ".join(map(":".join, served))
                 raise InputError(
-                    Setting(name),
+                    setting,
                     f" must be FROM:TO=FILE with a direction that is served ({known}), but names "
                     f"{'none' if wrong is None else ':'.join(wrong)}",
                 )

@@ -1,6 +1,6 @@
 """Terms and translation memories: what translations must have, or already are.
 
-In: a glossary or a memory beside the lines. Out: translations that follow it. Begin with `glossary.py`;
+In: lines, and a glossary or a memory. Out: translations that follow it. Begin with `glossary.py`;
 `required_terms.py` is the stage of a translation, `constrained.py` its search, `annotation.py` the training.
 """
 
@@ -17,5 +17,5 @@ companion = Companion(
         "selection": {"phrases": f"{_HERE}.constrained:select_phrases"},
     },
     options={"translate": f"{_HERE}.memory:add_memory_out"},
-    hooks={"record_translations": f"{_HERE}.memory:record_of"},
+    hooks={"translation_sink": f"{_HERE}.memory:memory_out"},
 )

@@ -1,18 +1,25 @@
 """`data.changes: [terms]`: training sources with the translations of terms in them, other ones in each epoch.
 
-What a row gets is a function of the seed, the epoch and the row. Letters: R rows.
+The terms of a row are a function of the seed, the epoch and the row. Letters: R rows.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
 
 from transformer_mt.companions.terms.glossary import Glossary, read_glossary, stems_of
+from transformer_mt.companions.terms.required_terms import (
+    AS,
+    TERM,
+    TERM_END,
+    TermTokens,
+    TokenTerm,
+    tokens_of_span,
+)
 from transformer_mt.config import Config
 from transformer_mt.data.batches.batch import Rows, Sides
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
@@ -28,10 +35,6 @@ _SHOWN = 5
 """The most terms that `inspect` names."""
 _CHOSEN, _DETAILS = 2_000, 2_001
 """Numbers of the random streams of a row; smaller ones are those of the other changes."""
-
-
-TERM, AS, TERM_END = "<term>", "<as>", "</term>"
-"""The control tokens around a term and its translation: `<term> source words <as> target words </term>`."""
 
 
 class TermAnnotation(ChangeOfSome):
@@ -54,7 +57,7 @@ class TermAnnotation(ChangeOfSome):
         super().__init__(before)
         tokens = TermTokens.of(tokenizer)
         if tokens is None or not tokenizer.shared:
-            raise InputError("data.changes must be without terms with two vocabularies, one for each side")
+            raise InputError("leave `terms` out of data.changes: the sides have two vocabularies")
         data = config.data
         self._tokens, self._share = tokens, settings.share
         if settings.file is not None:
@@ -85,7 +88,7 @@ class TermAnnotation(ChangeOfSome):
         if not (config.tokenizer.shared or config.init_from):
             yield "tokenizer.shared must be true with data.changes: terms, but is false"
         if not config.data.directions:
-            yield "data.changes must be without terms if no training corpus has translations"
+            yield "leave `terms` out of data.changes: no training corpus has translations"
 
     @classmethod
     def check(cls, config: Config, settings: Any = None) -> None:
@@ -110,63 +113,6 @@ class TermAnnotation(ChangeOfSome):
             whole = self._tokens.inserted(src[i].tolist(), terms)
             if terms and len(whole) < self._most:
                 src[i] = np.array(whole, np.int32)
-
-
-TokenTerm = tuple[int, int, Sequence[int]]
-"""A term's first token, the one after its last, and the tokens of its translation."""
-
-
-@dataclass(frozen=True)
-class TermTokens:
-    """The control tokens of terms, as ids of a vocabulary."""
-
-    term: int
-    as_: int
-    end: int
-
-    @classmethod
-    def of(cls, tokenizer: Tokenizer) -> "TermTokens | None":
-        """None where the vocabulary does not have them."""
-        ids = tokenizer.control_ids
-        return cls(ids[TERM], ids[AS], ids[TERM_END]) if ids.keys() >= {TERM, AS, TERM_END} else None
-
-    def inserted(self, ids: Sequence[int], terms: Iterable[TokenTerm]) -> list[int]:
-        """A source with its terms, which follow one another without overlaps."""
-        whole: list[int] = []
-        done = 0
-        for begin, end, target in terms:
-            whole += [*ids[done:begin], self.term, *ids[begin:end], self.as_, *target, self.end]
-            done = end
-        return [*whole, *ids[done:]]
-
-    def text_positions(self, ids: Sequence[int]) -> list[list[int]]:
-        """For each token of the source without its terms the positions that stand for it: its own and, in a
-        term, those of the translation.
-        """
-        positions: list[list[int]] = []
-        first: int | None = None
-        is_target = False
-        for i, token in enumerate(ids):
-            if token == self.term:
-                first = len(positions)
-            elif token == self.as_:
-                is_target = True
-            elif token == self.end:
-                first, is_target = None, False
-            elif not is_target:
-                positions.append([i])
-            elif first is not None:
-                for same in positions[first:]:
-                    same.append(i)
-        return positions
-
-
-def tokens_of_span(spans: Sequence[tuple[int, int]], begin: int, end: int) -> tuple[int, int]:
-    """First token with characters from `begin` to before `end`, and the token after the last one; `spans` are
-    the characters of each token. (0, 0) if there is none.
-    """
-    inside = [i for i, (first, last) in enumerate(spans) if last > begin and first < end]
-    return (inside[0], inside[-1] + 1) if inside else (0, 0)
 
 
 class GlossaryTerms:

@@ -6,7 +6,7 @@ sentence, P tokens of the longest phrase, K candidates of a sentence.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as F
@@ -24,12 +24,17 @@ def select_phrases(
     return Allotted(wanted, beam, EOS, _continuing(tokenizer), device)
 
 
-@lru_cache(maxsize=4)
+_CONTINUING: WeakKeyDictionary[Tokenizer, list[int]] = WeakKeyDictionary()
+"""Weak: a server that unloads a model forgets its vocabulary."""
+
+
 def _continuing(tokenizer: Tokenizer) -> list[int]:
     """Ids of the target tokens that continue a word."""
-    never = {PAD, UNK, BOS, EOS, *tokenizer.never_written}
-    pieces = enumerate(tokenizer.all_pieces_tgt)
-    return [i for i, piece in pieces if LETTER.match(piece) and i not in never]
+    if tokenizer not in _CONTINUING:
+        never = {PAD, UNK, BOS, EOS, *tokenizer.never_written}
+        pieces = enumerate(tokenizer.all_pieces_tgt)
+        _CONTINUING[tokenizer] = [i for i, piece in pieces if LETTER.match(piece) and i not in never]
+    return _CONTINUING[tokenizer]
 
 
 class Allotted:

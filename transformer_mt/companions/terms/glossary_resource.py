@@ -1,13 +1,13 @@
-"""A glossary beside the lines of a translation: `translate --glossary FILE`."""
+"""The glossary of a translation: `translate --glossary FILE`. Light: its class is loaded for `--help`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transformer_mt.companions.terms.glossary import Glossary, Term, read_glossary
 from transformer_mt.translation.stages.call import Call, Resource
 
 if TYPE_CHECKING:
+    from transformer_mt.companions.terms.glossary import Glossary
     from transformer_mt.translation.stages.stage import Stage
 
 
@@ -18,11 +18,13 @@ class GlossaryResource(Resource):
     before = "ends"
     needs_selection = True
 
-    def __init__(self, glossary: Glossary) -> None:
+    def __init__(self, glossary: "Glossary") -> None:
         self.glossary, self.languages = glossary, glossary.languages
 
     @classmethod
     def read(cls, file: str | Path, languages: tuple[str, str]) -> "GlossaryResource":
+        from transformer_mt.companions.terms.glossary import read_glossary
+
         return cls(read_glossary(file, languages))
 
     @classmethod
@@ -30,6 +32,8 @@ class GlossaryResource(Resource):
         cls, terms: Mapping[str, Sequence[str]], languages: tuple[str, str], behind: Resource | None
     ) -> "GlossaryResource":
         """The terms of one request to a server, with those of the server `behind` them."""
+        from transformer_mt.companions.terms.glossary import Glossary, Term
+
         rows = [Term(source, tuple(targets)) for source, targets in terms.items()]
         assert behind is None or isinstance(behind, GlossaryResource)
         return cls(Glossary(rows, languages, behind.glossary if behind else None))

@@ -7,16 +7,17 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
-from transformer_mt.cli.model_options import has_ranks
-from transformer_mt.cli.translate import TranslateRequest
-from transformer_mt.corpora.file import FileCorpus
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.text.lines import Pair, read_lines, without_compression
 from transformer_mt.translation.stages.call import Call, Resource
 from transformer_mt.translation.stages.stage import Stage
 from transformer_mt.translation.units import Segment, SourceLine
+
+if TYPE_CHECKING:
+    from transformer_mt.cli.translate import TranslateRequest
 
 
 class TranslationMemory(Resource):
@@ -87,6 +88,8 @@ def read_memory(file: str | Path, languages: tuple[str, str]) -> TranslationMemo
 
 
 def _pairs(file: str | Path, languages: tuple[str, str]) -> Iterable[Pair]:
+    from transformer_mt.corpora.file import FileCorpus  # takes time to import
+
     corpus = FileCorpus(file=str(file), columns=[1, 2] if _has_no_header(str(file), languages) else None)
     return corpus.read(languages)
 
@@ -163,8 +166,8 @@ def add_memory_out(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def record_of(request: TranslateRequest) -> "MemoryOut | None":
-    """The hook `record_translations`: the memory that --memory-out names."""
+def memory_out(request: "TranslateRequest") -> "MemoryOut | None":
+    """The hook `translation_sink`: the memory that --memory-out names."""
     return MemoryOut(file) if (file := request.others.get("memory_out")) else None
 
 
@@ -174,7 +177,9 @@ class MemoryOut:
 
     file: str
 
-    def check(self, request: TranslateRequest) -> None:
+    def check(self, request: "TranslateRequest") -> None:
+        from transformer_mt.cli.model_options import has_ranks
+
         if not self.file.endswith(".tmx"):
             raise InputError(f"--memory-out must end in .tmx, but is {self.file}")
         if request.resume or has_ranks():

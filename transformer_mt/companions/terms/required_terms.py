@@ -5,15 +5,14 @@ come first; if there are none, further searches write what is missing.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from transformer_mt.companions.terms.annotation import TermTokens, TokenTerm, tokens_of_span
 from transformer_mt.companions.terms.glossary import Glossary, Match
 from transformer_mt.config import DecodeConfig
-from transformer_mt.data.vocabulary.tokenizer import UNK
+from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
 from transformer_mt.text.languages import count_unsegmented
 from transformer_mt.text.lines import as_read
 from transformer_mt.translation.alignment import AlignedSegment, align_segment
@@ -25,6 +24,67 @@ from transformer_mt.translation.units import TranslatedLine, TranslatedUnit, Uni
 
 _MOST_REPLACED = 4
 """Terms of a sentence that are written where the words stood that they replace."""
+
+
+TERM, AS, TERM_END = "<term>", "<as>", "</term>"
+"""The control tokens around a term and its translation: `<term> source words <as> target words </term>`."""
+
+
+TokenTerm = tuple[int, int, Sequence[int]]
+"""A term's first token, the one after its last, and the tokens of its translation."""
+
+
+@dataclass(frozen=True)
+class TermTokens:
+    """The control tokens of terms, as ids of a vocabulary."""
+
+    term: int
+    as_: int
+    end: int
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> "TermTokens | None":
+        """None where the vocabulary does not have them."""
+        ids = tokenizer.control_ids
+        return cls(ids[TERM], ids[AS], ids[TERM_END]) if ids.keys() >= {TERM, AS, TERM_END} else None
+
+    def inserted(self, ids: Sequence[int], terms: Iterable[TokenTerm]) -> list[int]:
+        """A source with its terms, which follow one another without overlaps."""
+        whole: list[int] = []
+        done = 0
+        for begin, end, target in terms:
+            whole += [*ids[done:begin], self.term, *ids[begin:end], self.as_, *target, self.end]
+            done = end
+        return [*whole, *ids[done:]]
+
+    def text_positions(self, ids: Sequence[int]) -> list[list[int]]:
+        """For each token of the source without its terms the positions that stand for it: its own and, in a
+        term, those of the translation.
+        """
+        positions: list[list[int]] = []
+        first: int | None = None
+        is_target = False
+        for i, token in enumerate(ids):
+            if token == self.term:
+                first = len(positions)
+            elif token == self.as_:
+                is_target = True
+            elif token == self.end:
+                first, is_target = None, False
+            elif not is_target:
+                positions.append([i])
+            elif first is not None:
+                for same in positions[first:]:
+                    same.append(i)
+        return positions
+
+
+def tokens_of_span(spans: Sequence[tuple[int, int]], begin: int, end: int) -> tuple[int, int]:
+    """First token with characters from `begin` to before `end`, and the token after the last one; `spans` are
+    the characters of each token. (0, 0) if there is none.
+    """
+    inside = [i for i, (first, last) in enumerate(spans) if last > begin and first < end]
+    return (inside[0], inside[-1] + 1) if inside else (0, 0)
 
 
 class Terms(Stage):

@@ -65,7 +65,7 @@ class Denoising(TextObjective):
 
     title = "denoising"
     model_kinds = ("transformer", "recurrent")
-    of_text = True
+    is_plain_text = True
     control_tokens = (MASK,)
 
     def __init__(self, tokenizer: Tokenizer, config: Config) -> None:
@@ -193,7 +193,9 @@ class EncoderRows(_ObjectiveRows):
     def __init__(self, before: Rows, config: Config, *corpora: Any) -> None:
         super().__init__(before, config, *corpora)
         settings, self._most = self._config.data.masked_lm, self._config.data.max_length - 2
-        self._is_masked = np.array([objective_class(objective).of_text for objective in self._objectives])
+        self._is_masked = np.array(
+            [objective_class(objective).is_plain_text for objective in self._objectives]
+        )
         self._has_next = settings.next_sentence and self._is_masked.any()
         if self._is_masked.any():
             self._masking = Masking(self._tokenizer, self._tokenizer.control_id(MASK), settings.mask)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from transformer_mt.translation.planner import Planner
     from transformer_mt.translation.result import Options
     from transformer_mt.translation.stages.confidence import Calibration
-    from transformer_mt.translation.stages.stage import Stage
 
 Direction = tuple[str, str]
 """Source and target language."""
@@ -44,7 +43,7 @@ class Resource:
         """InputError names what cannot be read."""
         raise NotImplementedError
 
-    def stage(self, call: "Call") -> "Stage":
+    def stage(self, call: "Call") -> Stage:
         """The stage that makes translations follow it."""
         raise NotImplementedError
 
@@ -122,20 +121,22 @@ class Call:
 
 
 def build_stages(call: Call) -> list[Stage]:
-    """Ours say themselves whether they have something to do. What is protected comes first: the others keep
-    it whole. What has no words is not searched for. The last ones see results: ends before flags, which judge
-    them.
+    """The stages of a call in their order: ours, each behind those of the resources that come before it, then
+    the stages that `decode.stages` names. Ours say themselves whether they have something to do. InputError
+    for a resource whose stage has no place.
     """
     ours, _ = names_of("stage")
+    before: dict[str, list[Stage]] = {name: [] for name in ours}
+    for name, resource in call.resources.by_name.items():
+        if resource.before not in before:
+            raise InputError(
+                f"the resource {name}: `before` must be a stage ({', '.join(ours)}), but is {resource.before}"
+            )
+        before[resource.before].append(BroughtStage(resource.stage(call), name))
     stages: list[Stage] = []
     for name in ours:
-        for resource in call.resources.by_name.values():
-            if resource.before not in ours:
-                raise InputError(f"{type(resource).__name__}.before must be a stage ({', '.join(ours)})")
-            if resource.before == name:
-                stages.append(BroughtStage(resource.stage(call), type(resource).__name__))
-        if (stage := load_part("stage", name).of_call(call)) is not None:
-            stages.append(stage)
+        own = load_part("stage", name).of_call(call)
+        stages += [*before[name], *([] if own is None else [own])]
     return [*stages, *map(brought_stage, call.settings.stages)]
 
 

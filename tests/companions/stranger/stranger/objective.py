@@ -8,7 +8,7 @@ class Reverse(TextObjective):
 
     title = "putting words in order"
     model_kinds = ("transformer", "recurrent")
-    of_text = True
+    is_plain_text = True
 
     def source(self, ids, rng):
         return ids[::-1]

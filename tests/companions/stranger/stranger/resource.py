@@ -35,6 +35,6 @@ class Longer(Stage):
 
     def search_again(self, units, search):
         wanted = Wanted("at_least", self.tokens)
-        again = [replace(one.unit.request, wanted=wanted) for _, one in units]
-        found = dict(search.again([one.unit for _, one in units], again))
-        return [(number, found.get(i, before)) for i, (number, before) in enumerate(units)]
+        requests = [replace(one.unit.request, wanted=wanted) for _, one in units]
+        longer = dict(search.again([one.unit for _, one in units], requests))
+        return [(number, longer.get(i, before)) for i, (number, before) in enumerate(units)]

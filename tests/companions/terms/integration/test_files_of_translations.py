@@ -1,10 +1,15 @@
 """Glossaries and memories on the command line, and the training for glossaries."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.helpers.companions import needs
+from transformer_mt.cli.model_options import ModelRequest
+from transformer_mt.cli.parsers import build_parser
 
 
 @pytest.fixture
@@ -96,3 +101,24 @@ def test_a_glossary_that_changed_is_told_when_a_training_is_resumed(tmp_path, cl
     (tmp_path / "terms.tsv").write_text("bird\tVogel\n", encoding="utf-8")
     status, _, err = cli(*words, "train.max_updates=6")
     assert status == 2 and "data.changes.terms.file have changed since this run began" in err
+
+
+@needs("exchange")
+def test_an_export_follows_a_glossary_without_torch(tiny_run, terms, cli, tmp_path):
+    pytest.importorskip("ctranslate2")
+    assert cli("export", tiny_run, tmp_path / "ct2")[0] == 0
+    words = ["translate", str(tmp_path / "ct2"), "--glossary", str(terms), "The dog sleeps."]
+    code = (
+        f"import sys\nfrom transformer_mt.cli import main\nassert main({words!r}) == 0\n"
+        "print('torch' in sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert "Zebra" in result.stdout and result.stdout.splitlines()[-1] == "False", result.stderr
+
+
+@needs("serving")
+def test_a_server_with_a_glossary_searches_with_torch_as_translate_does():
+    parse = build_parser("serve").parse_args
+    request = ModelRequest.of(parse(["serve", "run", "--glossary", "en:de=terms.tsv"]), "run")
+    assert request.engine.has_rules and not request.resources
+    assert not ModelRequest.of(parse(["serve", "run", "--memory", "m.tsv"]), "run").engine.has_rules

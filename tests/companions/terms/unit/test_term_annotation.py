@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 
-from transformer_mt.companions.terms.annotation import TermTokens, tokens_of_span
+from tests.conftest import TINY
+from transformer_mt.companions.terms.required_terms import TermTokens, tokens_of_span
 from transformer_mt.config import Config
 from transformer_mt.preparation import prepare
+from transformer_mt.run.config_changes import changed_keys
 
 ROWS = np.arange(300)
+BEFORE = {**TINY["data"], "changes": [{"terms": {"share": 0.2, "file": "a.tsv"}}]}
 
 
 @pytest.fixture(scope="module")
@@ -151,3 +154,15 @@ def test_a_vocabulary_with_the_pieces_of_terms_is_another_one(prepared):
     _, with_terms, _ = prepared(**tagged)
     _, without, _ = prepared(share=0.0, file=False, **tagged)
     assert TermTokens.of(with_terms.tokenizer) is not None and TermTokens.of(without.tokenizer) is None
+
+
+def test_a_glossary_may_lie_elsewhere():
+    """Its content is compared when a run is resumed, and the location is not."""
+
+    def changed(**terms):
+        data = {**TINY["data"], "changes": [{"terms": {"share": 0.2, "file": "a.tsv", **terms}}]}
+        return changed_keys(
+            *(Config.model_validate({"name": "terms", **TINY, "data": d}) for d in (BEFORE, data))
+        )
+
+    assert changed(file="b.tsv") == [] and changed(share=0.3) == ["data.changes.0.terms.share"]

@@ -8,9 +8,9 @@ import pytest
 from tests.conftest import TINY
 from tests.helpers.engines import TableEngine
 from transformer_mt import Translator
-from transformer_mt.companions.terms.annotation import AS, TERM, TERM_END, TermTokens, tokens_of_span
 from transformer_mt.companions.terms.glossary import Glossary, Term
 from transformer_mt.companions.terms.glossary_resource import GlossaryResource
+from transformer_mt.companions.terms.required_terms import AS, TERM, TERM_END, TermTokens, tokens_of_span
 from transformer_mt.config import Config, TokenizerConfig
 from transformer_mt.corpora import toy
 from transformer_mt.data.vocabulary.tokenizer import EOS, Tokenizer

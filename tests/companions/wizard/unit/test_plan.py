@@ -97,10 +97,10 @@ def test_a_gpu_is_planned_with_as_gpus_compute(batch_tokens):
     unpacked = config(batch_tokens=batch_tokens, packed=False)
     assert not plan_of(unpacked, lengths(), free=2e9, kind="cuda").packed
     # With less memory than the weights need, the peaks are computed, not measured.
-    of_gpu, of_cpu = (
+    gpu_peak, cpu_peak = (
         plan_of(config(packed=True), lengths(), free=1e6, kind=kind).peak_bytes for kind in ("cuda", "cpu")
     )
-    assert of_gpu > of_cpu
+    assert gpu_peak > cpu_peak
 
 
 def test_random_packed_batches_are_as_full_as_those_of_a_training():

@@ -28,7 +28,7 @@ from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import check_is_new, write_text
 from transformer_mt.run_folder import RunFolder
-from transformer_mt.settings.objectives import MASK
+from transformer_mt.settings.objectives import MASK, objective_class
 from transformer_mt.text.languages import base_code, is_natural
 from transformer_mt.text.lines import read_lines
 from transformer_mt.translation.engines.torch_engine import load_model
@@ -210,7 +210,7 @@ def _card(config: Config, proof: str, name: str, license: str | None) -> str:
     task, example = "fill-mask", "A <mask> text."
     if config.model.kind == "decoder":
         task, example = "text-generation", "A text"
-    has_masks = MASK in config.data.control_pieces
+    has_masks = any(MASK in objective_class(name).control_tokens for name in config.data.objectives)
     in_pipeline = task == "text-generation" or (has_masks and name_there in _FILL_MASKS)
     use = (
         f'from transformers import pipeline\n\nprint(pipeline("{task}", model="{name}")("{example}"))'

@@ -38,7 +38,7 @@ from transformer_mt.messages import say
 from transformer_mt.run_folder import RunFolder, UnknownLanguageError
 from transformer_mt.version import __version__
 
-# The files of a model: the key in the cache changes with them, and with nothing else beside them.
+# The files of a model: the key in the cache depends on them alone.
 _READ = re.compile(r".*\.(json|spm|model|safetensors|npz|yml|bin)|.*vocabulary\.txt")
 
 
