@@ -235,7 +235,7 @@ DAMAGED = {
     "another kind": (random_file("xlsx", 1)[0], "must be a .docx document with word/document"),
     "macros": (broken(**{"word/vbaProject.bin": "x"}), "must not have macros, but has word/vbaProject.bin"),
     "entities": (broken(**{"word/document.xml": ENTITY}), "must not define XML entities, but does"),
-    "broken XML": (broken(**{"word/document.xml": "<w:document>"}), "document.xml:1: must be well-formed"),
+    "broken XML": (broken(**{"word/document.xml": "<w:document>"}), "document.xml:1: is not well-formed"),
     "too much text": (
         broken(**{"word/header1.xml": " " * 50_000_001}, compress=zipfile.ZIP_STORED),
         "f: must have at most 50,000,000 bytes of XML, but has 50,00",
