@@ -33,8 +33,8 @@ GROUP = "transformer_mt.companions"
 
 Kind = Literal[
     "attention_score", "position", "norm", "feed_forward", "residual", "loss", "optimizer", "schedule",
-    "objective", "change", "corpus", "stage", "resource", "selection", "rule", "metric", "logger",
-    "preparation_engine", "export_format", "document_format",
+    "objective", "change", "corpus", "stage", "resource", "engine", "selection", "rule", "metric",
+    "logger", "preparation_engine", "export_format", "document_format",
 ]  # fmt: skip
 """Kinds of things that the YAML or an option names and a companion may bring."""
 Hook = Literal[

@@ -100,6 +100,7 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "flags": "transformer_mt.translation.stages.text_stages:Flags",
         "confidence": "transformer_mt.translation.stages.text_stages:Confidence",
     },
+    "engine": {"torch": "transformer_mt.translation.engines.torch_engine:TorchEngine"},
     "logger": {
         "tensorboard": "transformer_mt.run.loggers:TensorBoard",
         "wandb": "transformer_mt.run.loggers:WeightsAndBiases",
@@ -147,6 +148,11 @@ KINDS: Mapping[Kind, KindFacts] = {
     ),
     "selection": KindFacts(
         "Request.wanted", "wanted, beam, tokenizer, device", "transformer_mt.search.beam:Selection"
+    ),
+    "engine": KindFacts(
+        "engine (of a translation)",
+        "run, config, request",
+        "transformer_mt.translation.engines.engine:Engine",
     ),
     "rule": KindFacts("decode.rules", "tokenizer, device", "transformer_mt.search.rules:Rule"),
     "metric": KindFacts(

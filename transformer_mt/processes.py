@@ -167,14 +167,3 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def has_exact_int8_products(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """True if CTranslate2's int8 products do not overflow: False for an AMD CPU without VNNI. On Intel's it
-    uses MKL, whose products are exact. True where the CPU is not known.
-    """
-    try:
-        words = set(cpuinfo.read_text(encoding="utf-8").split())
-    except OSError:
-        return True
-    return "AuthenticAMD" not in words or "avx2" not in words or bool({"avx512_vnni", "avx_vnni"} & words)

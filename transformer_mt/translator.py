@@ -18,14 +18,15 @@ from transformer_mt.errors import InputError
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.search.hypothesis import Hypothesis, ranked
 from transformer_mt.text.lines import CONTROL, control_characters
-from transformer_mt.translation.engines.choice import Check, load_model_to_search
 from transformer_mt.translation.engines.divided_engine import num_workers, translate_in_workers
 from transformer_mt.translation.engines.engine import (
+    Check,
     Engine,
     EngineRequest,
     Ids,
     Request,
     cross_attention,
+    load_model_to_search,
     token_log_probs,
 )
 from transformer_mt.translation.planner import (

@@ -19,7 +19,7 @@ import sacrebleu
 from translate import measure, whole
 
 from transformer_mt import Translator
-from transformer_mt.processes import has_exact_int8_products
+from transformer_mt.companions.exchange.ctranslate2_engine import has_exact_int8_products
 from transformer_mt.text.lines import read_lines
 
 KINDS = ("float32", "int8")

@@ -91,12 +91,14 @@ def test_its_parts_are_used_from_yaml(installation, trained):
     assert "vowels         count the vowels" in installation.run("--help").out
 
 
-def test_its_resource_changes_the_search(installation, tiny_run, tmp_path):
+def test_its_resource_and_its_engine_change_the_search(installation, tiny_run, tmp_path):
     (tmp_path / "least").write_text("14")
     words = "translate", tiny_run, "The dog sleeps.", "--json"
-    usual, longer = installation.run_all(words, (*words, "--least", tmp_path / "least"), cwd=tmp_path)
+    options = (), ("--least", tmp_path / "least"), ("--engine", "copy")
+    usual, longer, copied = installation.run_all(*((*words, *more) for more in options), cwd=tmp_path)
     assert longer.status == 0, longer.err
     assert len(json.loads(longer.out)["tokens"]) >= 14 > len(json.loads(usual.out)["tokens"])
+    assert json.loads(copied.out)["translation"] == "The dog sleeps."
 
 
 def test_a_killed_run_with_them_ends_with_equal_bytes(installation, trained, tmp_path):

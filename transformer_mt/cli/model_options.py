@@ -83,7 +83,8 @@ def join_ranks(translator: "Translator") -> "Ranks":
 
     if not isinstance(translator.engine, TorchEngine):
         raise InputError(
-            "torchrun must have a run's folder and --engine torch; CTranslate2 uses all cores by itself"
+            f"torchrun must have a run's folder and --engine torch; {translator.engine.name} uses all cores "
+            "by itself"
         )
     return Ranks.join(translator.engine.device, LONG_TIMEOUT)  # the input may be a person
 
@@ -208,7 +209,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--engine",
-        choices=["auto", "torch", "ctranslate2"],
+        choices=["auto", *every_name("engine")],
         default="auto",
         help="inference engine (default: ctranslate2 for exports and, on a CPU, for runs that contain one; "
         "else torch)",

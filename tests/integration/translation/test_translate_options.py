@@ -271,7 +271,7 @@ def test_an_export_in_an_ensemble_is_refused(tiny_run, tmp_path, cli):
     shutil.copytree(tiny_run, tmp_path / "ct2")
     (tmp_path / "ct2" / "model.bin").touch()
     status, _, err = cli("translate", tiny_run, "--ensemble", tmp_path / "ct2", "The dog sleeps.")
-    assert status == 2 and "ct2: must be a run's folder to translate in an ensemble, but is an export" in err
+    assert status == 2 and "ct2: is an export; an ensemble is searched in the folders of runs" in err
 
 
 def test_an_ensemble_of_runs(tiny_run, cli):

@@ -13,11 +13,12 @@ companion = Companion(
         "export": Command(f"{_HERE}.commands:add_export", "write a model for other software", "use"),
     },
     kinds={
+        "engine": {"ctranslate2": f"{_HERE}.ctranslate2_engine:CTranslate2Engine"},
         "export_format": {
             "ctranslate2": f"{_HERE}.export.to_ctranslate2:ToCTranslate2",
             "huggingface": f"{_HERE}.export.to_huggingface:ToHuggingFace",
             "argos": f"{_HERE}.export.to_argos:ToArgos",
-        }
+        },
     },
     public_names={"pipeline": f"{_HERE}.pipeline:pipeline"},
     hooks={

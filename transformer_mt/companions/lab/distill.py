@@ -13,6 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
+from transformer_mt.companions.exchange.ctranslate2_engine import import_ctranslate2
 from transformer_mt.companions.exchange.export.export import export
 from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2, reasons_against
 from transformer_mt.companions.lab.synthetic import (
@@ -45,7 +46,6 @@ from transformer_mt.ranks import LONG_TIMEOUT, Ranks
 from transformer_mt.run_folder import RunFolder, after_training, facts_of
 from transformer_mt.settings.corpus_keys import FilterConfig
 from transformer_mt.training import train
-from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2
 from transformer_mt.translation.result import Options
 from transformer_mt.translator import Translator
 

@@ -1,12 +1,16 @@
-"""The interface of engines: source ids in, hypotheses out; engines in other processes, and of several ranks.
-Needs no torch.
+"""Engines: source ids in, hypotheses out. The choice of one for a model, and those in other processes. Needs
+no torch.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
-from transformer_mt.config import DecodeConfig
+from transformer_mt.config import Config, DecodeConfig
+from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+from transformer_mt.errors import InputError, Setting
+from transformer_mt.parts import every_name, load_part
+from transformer_mt.run_folder import RunFolder, check_translates
 from transformer_mt.search.hypothesis import Hypothesis
 
 Ids = list[int]
@@ -17,7 +21,7 @@ class EngineRequest:
     """The engine that a call asks for, and what it asks of it."""
 
     engine: str = "auto"
-    """auto, torch or ctranslate2."""
+    """auto, or the name of an engine (parts.py)."""
     device: str = "auto"
     dtype: str | None = None
     """None is float32 for a run, and an export's own type."""
@@ -61,21 +65,30 @@ class Wanted(NamedTuple):
     """What it needs to know of this sentence."""
 
 
-class Engine(Protocol):
+class Engine:
     """A model that can be searched."""
 
     name: str
+    always: ClassVar[Mapping[str, Any]] = {}
+    """The keys of `decode` that its search of a run cannot change, with their values."""
     dtype: str
     """The type of its arithmetic: float32, bfloat16, int8, or default, as exported."""
-    max_positions: int | None
+    max_positions: int | None = None
     """Most positions the engine has; None if only the model limits them."""
-    is_on_cpu: bool
-    selects: bool
+    is_on_cpu: bool = True
+    selects: bool = False
     """Whether requests may want a selection of hypotheses."""
+
+    @classmethod
+    def open(cls, run: RunFolder, config: Config, request: EngineRequest) -> "Engine | None":
+        """The engine for a run or an export. If the request's engine is `auto`, None leaves the folder to the
+        next engine, and a run at last to torch: an engine takes a run only if it is faster and its
+        translations are the same. InputError for a folder or settings that it does not support.
+        """
+        raise NotImplementedError
 
     def check(self, settings: DecodeConfig) -> None:
         """InputError if the engine does not support the settings."""
-        ...
 
     def search(
         self, requests: Sequence[Request], settings: DecodeConfig, n_best: int
@@ -83,19 +96,72 @@ class Engine(Protocol):
         """(index, the `n_best` best hypotheses) of each request, as they are done. No request's result
         depends on the others.
         """
-        ...
+        raise NotImplementedError
 
     def token_log_probs(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
         """For each (source, target), without EOS, the log-probability of each target token and of EOS after
         them.
         """
-        ...
+        raise NotImplementedError
 
     def cross_attention(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[list[float]]]:
         """For each (source, target), without EOS, how much each target token attends to each source token.
         The layer is the model's `alignment_attention`, read by its `as_alignment`.
         """
-        ...
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model that can be searched."""
+
+    engine: Engine
+    tokenizer: Tokenizer
+    configs: list[Config]
+    """Its config; of an ensemble one for each model."""
+    run: RunFolder
+
+
+Check = Callable[[DecodeConfig], None]
+"""Raises InputError for settings of the search that do not go together with a request."""
+
+
+def load_model_to_search(
+    run: RunFolder,
+    request: EngineRequest,
+    decode: Mapping[str, Any] | None = None,
+    ensemble: Sequence[RunFolder] = (),
+    check: Check | None = None,
+) -> LoadedModel:
+    """Load the model of a run or an export with its engine. By default that is the first engine that opens
+    the folder, and torch for a run that no other one takes. Ensembles are searched by torch.
+
+    Raises InputError for what does not go together, and what `check` refuses, before the model is read.
+    """
+    asked = request.engine
+    others = [name for name in every_name("engine") if name != "torch" and asked in (name, "auto")]
+    if asked in others and not run.is_export:
+        decode = {**load_part("engine", asked).always, **(decode or {})}
+    config = run.config(dict(decode or {}))
+    if check is not None:
+        check(config.decode)
+    check_translates(config, run.path)
+    if ensemble and asked in others:
+        raise InputError(
+            Setting("ensemble"), " requires ", Setting("engine", "torch"), f", but the engine is {asked}"
+        )
+    if wrong := next((other for other in (run, *ensemble) if ensemble and other.is_export), None):
+        raise InputError(f"{wrong}: is an export; an ensemble is searched in the folders of runs")
+    for name in [] if ensemble else others:
+        if (engine := load_part("engine", name).open(run, config, request)) is not None:
+            return LoadedModel(engine, run.tokenizer(), [config], run)
+    if run.is_export:
+        way = ("leave out ", Setting("engine")) if asked == "torch" else ("no other engine is installed",)
+        raise InputError(f"{run}: is an export, which torch cannot search; ", *way)
+    configs = [config, *(other.config() for other in ensemble)]
+    torch_engine = load_part("engine", "torch")
+    engine = torch_engine.load([run, *ensemble], configs, request.device, request.dtype or "float32")
+    return LoadedModel(engine, engine.tokenizer, configs, run)
 
 
 def batches(lengths: Sequence[int], width: int, budget: int) -> Iterator[list[int]]:
@@ -128,8 +194,8 @@ def _with_prompt(prompt: Ids, pairs: Sequence[tuple[Ids, Ids]]) -> Sequence[tupl
     return [(src, [*prompt, *tgt]) for src, tgt in pairs] if prompt else pairs
 
 
-class RemoteEngine:
-    """The base of such engines."""
+class RemoteEngine(Engine):
+    """The base of engines whose model is in other processes."""
 
     def __init__(self, engine: Engine) -> None:
         """`engine` is the one that answers, or one like it."""

@@ -26,7 +26,7 @@ from transformer_mt.search.beam import BeamSettings, SpecialIds, Step, beam_sear
 from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty, NotFiniteError
 from transformer_mt.search.rules import BannedText, MinLength, NoRepeatNgram, Prefix, Rule
 from transformer_mt.search.sampling import Distribution, Ensemble, sample
-from transformer_mt.translation.engines.engine import Ids, Request, batches
+from transformer_mt.translation.engines.engine import Engine, Ids, Request, batches
 
 
 class PackedLinear(nn.Module):
@@ -71,12 +71,11 @@ Work = Callable[[list[int]], Done]
 _GPU_CHECKS_EVERY = 8
 
 
-class TorchEngine:
+class TorchEngine(Engine):
     """A model, or an ensemble, on a device."""
 
     name = "torch"
     selects = True
-    max_positions: int | None = None
 
     def __init__(self, model: TranslationModel | Ensemble, tokenizer: Tokenizer) -> None:
         self.model, self.tokenizer = model, tokenizer

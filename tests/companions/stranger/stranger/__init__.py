@@ -17,6 +17,7 @@ companion = Companion(
         "change": {"swap": "stranger.change:SwappedNeighbours"},
         "stage": {"vowels": "stranger.stage:Vowels"},
         "resource": {"least": "stranger.resource:Least"},
+        "engine": {"copy": "stranger.engine:Copy"},
         "selection": {"at_least": "stranger.selection:AtLeast"},
         "rule": {"no_digits": "stranger.rule:NoDigits"},
         "metric": {"first word": "stranger.metric:FirstWord"},

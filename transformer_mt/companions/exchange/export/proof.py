@@ -14,6 +14,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from transformer_mt.companions.exchange.ctranslate2_engine import has_exact_int8_products
 from transformer_mt.companions.exchange.export.format import (
     ExportFormat,
     Output,
@@ -31,7 +32,6 @@ from transformer_mt.evaluation.metrics import build_bleu
 from transformer_mt.evaluation.scoring import Pair, score
 from transformer_mt.evaluation.set_evaluation import UNKNOWN, is_of_search
 from transformer_mt.messages import say, show_progress, table
-from transformer_mt.processes import has_exact_int8_products
 from transformer_mt.run.report import facts_table, test_scores, tests_table
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.text.languages import base_code, has_no_word_spaces, is_natural

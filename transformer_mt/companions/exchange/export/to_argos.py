@@ -11,6 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
 
+from transformer_mt.companions.exchange.ctranslate2_engine import import_ctranslate2
 from transformer_mt.companions.exchange.export.format import (
     OURS_ALONE,
     Output,
@@ -22,7 +23,6 @@ from transformer_mt.companions.exchange.export.to_ctranslate2 import reasons_aga
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.errors import InputError
 from transformer_mt.text.languages import base_code, hyphenated, language_name
-from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2
 from transformer_mt.translation.result import Translation
 
 # What Argos searches with, whatever the model: the length penalty and the longest translation are fixed, the

@@ -12,6 +12,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from transformer_mt.companions.exchange.ctranslate2_engine import (
+    SAME_SEARCH,
+    import_ctranslate2,
+    supported_settings,
+)
 from transformer_mt.companions.exchange.export.format import (
     Output,
     TrainedRun,
@@ -39,8 +44,6 @@ from transformer_mt.model.transformer import (
 from transformer_mt.model.variants.position_bias import Relative
 from transformer_mt.model.variants.variants import VariantAttention
 from transformer_mt.run_folder import RunFolder
-from transformer_mt.translation.engines.choice import SAME_SEARCH
-from transformer_mt.translation.engines.ctranslate2_engine import import_ctranslate2, supported_settings
 from transformer_mt.translation.result import Translation
 from transformer_mt.translator import Translator
 

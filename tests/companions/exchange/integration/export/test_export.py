@@ -113,11 +113,11 @@ def test_the_probe_without_the_validation_set_is_what_the_run_was_scored_on(tiny
     [
         (
             ["translate", "EXPORT", "x", "--engine", "torch"],
-            "an exported model must have --engine ctranslate2",
+            "is an export, which torch cannot search; leave out --engine",
         ),
         (
             ["translate", "EXPORT", "x", "--ensemble", "RUN"],
-            "must be a run's folder to translate in an ensemble, but is an export",
+            "is an export; an ensemble is searched in the folders of runs",
         ),
         (
             ["translate", "EXPORT", "x", "--search", "sample"],

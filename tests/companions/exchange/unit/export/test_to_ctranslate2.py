@@ -9,6 +9,7 @@ import torch
 
 pytest.importorskip("ctranslate2")
 
+from transformer_mt.companions.exchange.ctranslate2_engine import CTranslate2Engine, has_exact_int8_products
 from transformer_mt.companions.exchange.export import proof
 from transformer_mt.companions.exchange.export.export import export
 from transformer_mt.companions.exchange.export.format import Output
@@ -24,9 +25,7 @@ from transformer_mt.corpora import toy
 from transformer_mt.data.vocabulary.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.model.build_model import build_model
-from transformer_mt.processes import has_exact_int8_products
 from transformer_mt.run_folder import RunFolder
-from transformer_mt.translation.engines.ctranslate2_engine import CTranslate2Engine
 from transformer_mt.translation.engines.engine import Request
 from transformer_mt.translation.engines.torch_engine import TorchEngine, load_model
 

@@ -3,11 +3,11 @@
 import ctranslate2
 import pytest
 
+from transformer_mt.companions.exchange import ctranslate2_engine
+from transformer_mt.companions.exchange.ctranslate2_engine import choose_device_name
 from transformer_mt.config import DecodeConfig
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say_once
-from transformer_mt.translation.engines import ctranslate2_engine
-from transformer_mt.translation.engines.ctranslate2_engine import choose_device_name
 
 
 @pytest.fixture

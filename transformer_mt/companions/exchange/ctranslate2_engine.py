@@ -5,19 +5,28 @@ translating a sentence.
 import ctypes
 import importlib.util
 import json
+import os
+import shlex
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from transformer_mt.config import DecodeConfig
+from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.messages import say_once
 from transformer_mt.processes import usable_cores
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.search.hypothesis import Hypothesis, LengthPenalty, ranked
-from transformer_mt.translation.engines.engine import Ids, Request
+from transformer_mt.translation.engines.engine import Engine, EngineRequest, Ids, Request
+
+# Settings with which CTranslate2's beam may keep other hypotheses than torch's.
+_KEEP_OTHERS = ("min_length", "max_length", "no_repeat_ngram")
+SAME_SEARCH = {key: getattr(DecodeConfig(), key) for key in (*_KEEP_OTHERS, "max_length_ratio")}
+"""Values with which both engines keep the same hypotheses."""
 
 # Settings of which CTranslate2 supports one value only.
 _ONLY = {"search": "beam", "length_penalty_form": "plain", "banned": [], "rules": []}
@@ -125,13 +134,13 @@ def _load_cublas() -> bool:
     return False
 
 
-class CTranslate2Engine:
+class CTranslate2Engine(Engine):
     """An exported model. Each core runs one single-threaded worker: synchronising several threads in a step
     takes longer than it saves (docs/measurements/performance.md).
     """
 
     name = "ctranslate2"
-    selects = False
+    always: ClassVar[dict[str, Any]] = {"stop_early": True}
 
     def __init__(
         self,
@@ -147,7 +156,7 @@ class CTranslate2Engine:
         tokens the model has, where the vocabulary has others that it never writes.
         """
         self._end = end
-        self.max_positions: int | None = max_positions
+        self.max_positions = max_positions
         self.folder, self.device, self.dtype = folder, device, dtype
         self.is_on_cpu = device == "cpu"
         self.src_pieces = tokenizer.all_pieces_src
@@ -159,6 +168,28 @@ class CTranslate2Engine:
             self._never = tuple(i for i in self._never if foreign[i] < target_pieces)
         self._library_model: Any = None
         self._workers = 0
+
+    @classmethod
+    def open(cls, run: RunFolder, config: Config, request: EngineRequest) -> "CTranslate2Engine | None":
+        """The engine of an export, or of a run that contains one. With `auto` None if the run translates
+        faster, or could translate otherwise, by torch.
+        """
+        device, dtype = request.device, request.dtype
+        export: RunFolder | None = run
+        if not run.is_export and request.engine == "auto":
+            if (export := _faster_export(run, config.decode, request)) is None:
+                return None
+            device, dtype = "cpu", None
+        elif not run.is_export:
+            check_settings(config.decode)
+            choose_device_name(device, dtype)
+            export = run.own_export
+        if export is None:
+            raise InputError(
+                f"{run}: is a run without an export for CTranslate2; export it with: "
+                f"transformer-mt export {shlex.quote(str(run))} DIR"
+            )
+        return cls.load(export.path, run.tokenizer(), device, dtype)
 
     @classmethod
     def load(
@@ -353,6 +384,34 @@ class CTranslate2Engine:
         return self._library_model
 
 
+def _faster_export(run: RunFolder, settings: DecodeConfig, request: EngineRequest) -> RunFolder | None:
+    """The export in a run's folder, if the search runs on a CPU, where it is faster. None if there is none,
+    or if its translations could differ from the run's.
+    """
+    usual = DecodeConfig()
+    if request.device not in ("auto", "cpu") or request.dtype not in (None, "float32"):
+        return None
+    # After a prefix CTranslate2's beam may keep other hypotheses than torch's.
+    if request.has_rules or (request.has_prefixes and settings.beam > 1):
+        return None
+    if not (settings.stop_early or settings.beam == 1) or supported_settings(settings)[1]:
+        return None
+    if any(getattr(settings, key) != getattr(usual, key) for key in _KEEP_OTHERS):
+        return None
+    if settings.max_length_ratio < usual.max_length_ratio:
+        return None
+    is_one_of_several = int(os.environ.get("WORLD_SIZE", 1)) > 1  # each would use all cores
+    if is_one_of_several or importlib.util.find_spec("ctranslate2") is None:
+        return None
+    export = run.own_export
+    # On a Mac torch may find a GPU, too.
+    if export is not None and request.device == "auto" and sys.platform == "darwin":
+        return None
+    if export is not None and request.device == "auto" and import_ctranslate2().get_cuda_device_count():
+        return None
+    return export
+
+
 def _ranked(outputs: Sequence[Ids], log_probs: Sequence[float], penalty: LengthPenalty) -> list[Hypothesis]:
     return ranked(
         [
@@ -377,3 +436,14 @@ def _within(ids: Sequence[Ids], limit: int) -> list[Ids]:
     """The outputs; those that do not end within `limit` tokens are cut there and ended with EOS."""
     ended = [len(tokens) <= limit and tokens[-1:] == [EOS] for tokens in ids]
     return [tokens if end else [*tokens[: limit - 1], EOS] for tokens, end in zip(ids, ended)]
+
+
+def has_exact_int8_products(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+    """True if CTranslate2's int8 products do not overflow: False for an AMD CPU without VNNI. On Intel's it
+    uses MKL, whose products are exact. True where the CPU is not known.
+    """
+    try:
+        words = set(cpuinfo.read_text(encoding="utf-8").split())
+    except OSError:
+        return True
+    return "AuthenticAMD" not in words or "avx2" not in words or bool({"avx512_vnni", "avx_vnni"} & words)
