@@ -215,7 +215,7 @@ def free_memory(device: torch.device) -> int:
             free = int(line.split()[1]) * 1024
     for most, used in _limits():
         free = min(free, max(0, most - used))
-    return int(_SHARE * (free / ranks_here + _resident()))
+    return int(_SHARE * (free / ranks_here + _of_status("VmRSS")))
 
 
 def reset_peak(device: torch.device) -> None:
@@ -235,11 +235,6 @@ def peak_memory(device: torch.device) -> int:
 
     unit = 1 if sys.platform == "darwin" else 1024
     return _of_status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def _resident() -> int:
-    """The resident memory of this process in bytes; 0 without /proc, as the peak may be outdated."""
-    return _of_status("VmRSS")
 
 
 def _of_status(key: str) -> int:

@@ -186,7 +186,10 @@ def register(kind: Kind, name: str, part: Callable[..., Any], origin: str = "") 
     base = KINDS[kind].base
     if not (callable(part) or (base and isinstance(part, resolve(base)))):
         raise InputError(f"the {_in_words(kind)} {name} must be a class, but is {part!r}")
-    _REGISTERED.setdefault(kind, {})[name] = part, origin or _place_of(part)
+    _REGISTERED.setdefault(kind, {})[name] = (
+        part,
+        origin or f"{part.__module__}.{getattr(part, '__qualname__', type(part).__qualname__)}",
+    )
 
 
 def unregister(kind: Kind, name: str) -> None:
@@ -196,10 +199,6 @@ def unregister(kind: Kind, name: str) -> None:
 
 def _in_words(kind: Kind) -> str:
     return kind.replace("_", " ")
-
-
-def _place_of(part: Any) -> str:
-    return f"{part.__module__}.{getattr(part, '__qualname__', type(part).__qualname__)}"
 
 
 def names_of(kind: Kind) -> tuple[list[str], list[str]]:

@@ -3,8 +3,7 @@
 import argparse
 import inspect
 import textwrap
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic_core import PydanticUndefined
 
@@ -70,25 +69,24 @@ def _parts(arguments: argparse.Namespace) -> int:
 
 def members(kind: Kind) -> list[tuple[str, str, str, str, str]]:
     """(name, meaning, settings, what it goes with, where it comes from) of each part of a kind."""
-    return [(name, *_facts(kind, name)) for name in every_name(kind)]
-
-
-def _facts(kind: Kind, name: str) -> tuple[str, str, str, str]:
-    owner = next((one for one, each in companions().items() if name in each.kinds.get(kind, {})), "")
-    origin = f"companion {owner}" if owner and not origin_of(kind, name) else origin_of(kind, name)
-    try:
-        part = load_part(kind, name)
-    except UserError as error:  # a package that is broken, or lacks an extra
-        return f"cannot be loaded: {error}", "", "", origin
-    meaning = (inspect.getdoc(part) or "").split("\n\n")[0]
-    return " ".join(meaning.split()), "; ".join(_settings(part)), ", ".join(_goes_with(kind, part)), origin
-
-
-def _settings(part: Any) -> Iterator[str]:
-    section = getattr(part, "Settings", None)
-    for name, field in section.model_fields.items() if section else ():
-        default = "" if field.default is PydanticUndefined else f" ({field.default})"
-        yield f"{name}{default}: {' '.join((field.description or '').split()).rstrip('.')}"
+    rows = []
+    for name in every_name(kind):
+        owner = next((one for one, each in companions().items() if name in each.kinds.get(kind, {})), "")
+        origin = f"companion {owner}" if owner and not origin_of(kind, name) else origin_of(kind, name)
+        try:
+            part = load_part(kind, name)
+        except UserError as error:  # a package that is broken, or lacks an extra
+            rows.append((name, f"cannot be loaded: {error}", "", "", origin))
+            continue
+        meaning = (inspect.getdoc(part) or "").split("\n\n")[0]
+        settings = []
+        for key, field in part.Settings.model_fields.items() if hasattr(part, "Settings") else ():
+            default = "" if field.default is PydanticUndefined else f" ({field.default})"
+            settings.append(f"{key}{default}: {' '.join((field.description or '').split()).rstrip('.')}")
+        facts = {fact: getattr(part, fact, None) for fact in class_attributes(kind)}
+        goes_with = [fact if value is True else f"{fact} {value}" for fact, value in facts.items() if value]
+        rows.append((name, " ".join(meaning.split()), "; ".join(settings), ", ".join(goes_with), origin))
+    return rows
 
 
 def class_attributes(kind: Kind) -> list[str]:
@@ -98,13 +96,6 @@ def class_attributes(kind: Kind) -> list[str]:
     own = inspect.get_annotations(resolve(KINDS[kind].base))
     flags = (ClassVar[bool], ClassVar[str])
     return [name for name, annotation in own.items() if annotation in flags and name.islower()]
-
-
-def _goes_with(kind: Kind, part: Any) -> Iterator[str]:
-    """The attributes that are true of the part, or name something."""
-    for name in class_attributes(kind):
-        if value := getattr(part, name, None):
-            yield name if value is True else f"{name} {value}"
 
 
 _ABOUT = """\

@@ -303,9 +303,13 @@ def _when_stopped(arguments: argparse.Namespace) -> str:
 
 
 def _translate_lines(request: TranslateRequest) -> None:
+    from transformer_mt.translation.result import Options
+
     with ExitStack() as files:
         chunks = _chunks(request, files)
-        options = _options(request)
+        options = Options(
+            request.n_best, align=request.align, protect=request.protect, tag=request.tag, retry=request.retry
+        )
         loaded = load_translator(request.model, options)
         loaded.check(options)
         with translating_together(loaded) as translator:
@@ -333,7 +337,9 @@ def _translate_chunks(
     for task in chain([first_task] if first_task else [], work):
         results = translator.stream(task.lines, task.options(options))
         for number, result in enumerate(results, start=task.first):
-            _write(_format(number, result, request), number, result.problems, output, end)
+            for problem in result.problems:
+                say(f"line {number}: {problem}")
+            output.write(_format(number, result, request).encode() + end)
             output.flush()  # a caller may wait for this line
             quality.add(result)
             if "unchanged" not in result.flags:
@@ -345,14 +351,6 @@ def _translate_chunks(
         say(quality.withheld)
     if request.output:
         end_record(Path(request.output))
-
-
-def _options(request: TranslateRequest) -> "Options":
-    from transformer_mt.translation.result import Options
-
-    return Options(
-        request.n_best, align=request.align, protect=request.protect, tag=request.tag, retry=request.retry
-    )
 
 
 def _chunks(request: TranslateRequest, files: ExitStack) -> Iterator[list[bytes]]:
@@ -493,12 +491,6 @@ def _line_end(request: TranslateRequest) -> bytes:
         return b"\n"
     with open_bytes(request.input) as file:
         return b"\r\n" if file.readline().endswith(b"\r\n") else b"\n"
-
-
-def _write(text: str, number: int, problems: list[str], output: IO[bytes], end: bytes) -> None:
-    for problem in problems:
-        say(f"line {number}: {problem}")
-    output.write(text.encode() + end)
 
 
 def _format(number: int, result: "Translation", request: TranslateRequest) -> str:

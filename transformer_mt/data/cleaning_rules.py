@@ -158,11 +158,8 @@ def _may_be_same(number: str, other: str) -> bool:
     """True if the digits are equal apart from final zeros (1.50), one number contains the other (1990s and
     90er), or both are the same time on 12- and 24-hour clocks (10 and 22, 8:30 and 20:30).
     """
-    is_part = number in other or other in number
-    return is_part or number.rstrip("0") == other.rstrip("0") or _is_same_hour(number, other)
-
-
-def _is_same_hour(number: str, other: str) -> bool:
+    if number in other or other in number or number.rstrip("0") == other.rstrip("0"):
+        return True
     if max(len(number), len(other)) > 4:
         return False
     first, second = sorted((int(number), int(other)))

@@ -184,9 +184,7 @@ def _logistic(x: Values, y: Values) -> tuple[float, float]:
         if np.abs(step).max() < 1e-9:
             break
     # A likelier translation is never called worse.
-    return (float(weights[0]), float(weights[1])) if weights[1] > 0 else (_logit(float(y.mean())), 0.0)
-
-
-def _logit(share: float) -> float:
-    share = min(1 - 1e-6, max(1e-6, share))
-    return float(np.log(share / (1 - share)))
+    if weights[1] > 0:
+        return float(weights[0]), float(weights[1])
+    share = min(1 - 1e-6, max(1e-6, float(y.mean())))
+    return float(np.log(share / (1 - share))), 0.0

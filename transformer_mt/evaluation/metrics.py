@@ -303,7 +303,10 @@ class ErrorRate(MeanMetric):
         """(errors, words or characters of the reference) of each sentence."""
         return np.array(
             [
-                min((self._errors(output, reference) for reference in expected), key=_rate)
+                min(
+                    (self._errors(output, reference) for reference in expected),
+                    key=lambda errors: errors[0] / max(1, errors[1]),
+                )
                 for output, expected in zip(translations, references)
             ],
             np.float64,
@@ -336,10 +339,6 @@ def cer(rules: EvaluateConfig, target_lang: str) -> ErrorRate:
     return ErrorRate("CER", rules.lowercase)
 
 
-def _rate(errors: tuple[int, int]) -> float:
-    return errors[0] / max(1, errors[1])
-
-
 def _signature(references: References, lowercase: bool) -> str:
     counts = {len(sentence) for sentence in references}
     number = counts.pop() if len(counts) == 1 else "var"
@@ -348,7 +347,12 @@ def _signature(references: References, lowercase: bool) -> str:
 
 def build_metrics(rules: EvaluateConfig, target_lang: str, names: Sequence[str] = ()) -> list[Metric]:
     """The metrics of the names, or else of the rules. InputError names the extra that one needs."""
-    return [_build(name, rules, target_lang) for name in names or metric_names(rules, target_lang)]
+    metrics = []
+    for name in names or metric_names(rules, target_lang):
+        kind = load_part("metric", name)
+        metric = kind(rules, target_lang, **part_settings(kind, name, "evaluate.metrics"))
+        metrics.append(checked_metric(metric, f"the metric {name}"))
+    return metrics
 
 
 def metric_names(rules: EvaluateConfig, target_lang: str) -> list[str]:
@@ -371,12 +375,6 @@ def metrics_by_test(
         return [*build_metrics(rules, target, names), *others]
 
     return of_test
-
-
-def _build(name: str, rules: EvaluateConfig, target_lang: str) -> Metric:
-    kind = load_part("metric", name)
-    metric = kind(rules, target_lang, **part_settings(kind, name, "evaluate.metrics"))
-    return checked_metric(metric, f"the metric {name}")
 
 
 def corpus_scores(

@@ -168,12 +168,9 @@ class MultiHeadAttention(nn.Module):
         B, T, D = x_BTD.shape
         return x_BTD.view(B, T, num_heads, D // num_heads).transpose(1, 2)
 
-    def _join(self, x_BHTK: Tensor) -> Tensor:
-        # (B, H, T, K) -> (B, T, H, K) -> (B, T, D)
-        B, H, T, K = x_BHTK.shape
-        return x_BHTK.transpose(1, 2).reshape(B, T, H * K)
-
     def _project(self, heads_BHTK: Tensor, x_BTD: Tensor) -> Tensor:
         """Concat(head_1 .. head_H) W^O in x's dtype; a search may keep keys in a wider one."""
-        is_wider = heads_BHTK.dtype.itemsize > x_BTD.dtype.itemsize
-        return self.output(self._join(heads_BHTK.to(x_BTD.dtype) if is_wider else heads_BHTK))
+        if heads_BHTK.dtype.itemsize > x_BTD.dtype.itemsize:
+            heads_BHTK = heads_BHTK.to(x_BTD.dtype)
+        # (B, H, T, K) -> (B, T, H, K) -> (B, T, D)
+        return self.output(heads_BHTK.transpose(1, 2).flatten(2))

@@ -12,7 +12,6 @@ import torch
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.build_part import part_settings, parts_of
 from transformer_mt.corpora.corpus import Corpus
-from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.changes.augmentation import unchanged_by
 from transformer_mt.data.preparation.clean import training_pairs
 from transformer_mt.data.preparation.prepared_data import PreparedData
@@ -210,8 +209,11 @@ def notes_on(written: Config, config: Config, data: PreparedData) -> Iterator[st
             "note: the validation references have fewer than four of BLEU's tokens on average; "
             "train.monitor is chrF instead of BLEU"
         )
+    train = data.train
+    rows = range(0, len(train), -(-len(train) // _ROWS) or 1)
+    has_unknown = any(UNK in train.src(row) or UNK in train.tgt(row) for row in rows)
     is_given = bool(config.init_from or config.tokenizer.file)
-    if config.tokenizer.normalization not in (COMPOSE, "identity") or (is_given and _has_unknown(data.train)):
+    if config.tokenizer.normalization not in (COMPOSE, "identity") or (is_given and has_unknown):
         looked_at = [pair for entry in config.data.entries for pair in _pairs_of(entry, config.data)]
         yield from lost_letters_notes(data.tokenizer, looked_at, is_given)
     if config.data.augment.is_on:
@@ -225,11 +227,6 @@ def notes_on(written: Config, config: Config, data: PreparedData) -> Iterator[st
                 f"note: the validation loss uses {len(valid.pairs):,} of {pairs:,} pairs of {valid.name}; "
                 "others have an empty side, or are longer than data.max_length or max_length_ratio allow"
             )
-
-
-def _has_unknown(train: EncodedPairs) -> bool:
-    rows = range(0, len(train), -(-len(train) // _ROWS) or 1)
-    return any(UNK in train.src(row) or UNK in train.tgt(row) for row in rows)
 
 
 def _pairs_of(entry: Corpus, settings: DataConfig) -> list[Pair]:

@@ -173,7 +173,7 @@ def report(
         _validations(entries),
         _samples(entries),
         _data(corpora),
-        _settings(config),
+        f"## Settings that differ from the defaults\n\n```yaml\n{changed_settings(config)}```",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -343,10 +343,6 @@ def _samples(entries: Sequence[dict[str, Any]]) -> str:
     for src, reference, translation in published[-1]["samples"]:
         lines += [f"- {src}", f"  - reference: {reference}", f"  - translation: {translation}"]
     return "\n".join(lines)
-
-
-def _settings(config: Config) -> str:
-    return f"## Settings that differ from the defaults\n\n```yaml\n{changed_settings(config)}```"
 
 
 def diagnosis(config: Config, entries: Sequence[dict[str, Any]]) -> str:

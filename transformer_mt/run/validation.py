@@ -24,7 +24,7 @@ from transformer_mt.data.preparation.prepared_data import PreparedData, Validati
 from transformer_mt.errors import WorkError
 from transformer_mt.evaluation.calibration import calibrate, fit_familiarity
 from transformer_mt.evaluation.classifier import Classifier
-from transformer_mt.evaluation.metrics import Metric, Score, build_metrics, corpus_scores, metric_names
+from transformer_mt.evaluation.metrics import Score, build_metrics, corpus_scores, metric_names
 from transformer_mt.files import to_json, write_text
 from transformer_mt.messages import say, show_progress
 from transformer_mt.model.interface import TranslationModel
@@ -112,7 +112,12 @@ def validate(
             labelled: list[Score] = []
             if objective_class(valid.objective).has_labels:
                 metrics = build_metrics(config.evaluate, config.data.target_lang, _OF_LABELS)
-                labelled = _label_scores(model, valid, data, config, metrics)
+                texts, labels = (
+                    [src for src, _ in valid.sentences],
+                    [targets for _, targets in valid.sentences],
+                )
+                predicted = list(Classifier(model, data.tokenizer, config).labels(texts))
+                labelled = corpus_scores(metrics, texts, predicted, labels)
             of_sets.append(SetScores(valid.name, loss, labelled))
             samples.append([])
             continue
@@ -122,8 +127,11 @@ def validate(
         metrics = build_metrics(config.evaluate, of_set.target_lang, validation_metrics(config))
         loss = _loss(model, valid, data, config, device, ranks, micro_batch_tokens)
         translations = _translate(of_set, sources, Options(tag=valid.tag), ranks)
-        scores = _scores(metrics, sources, translations, references, ranks)
-        of_sets.append(SetScores(valid.name, loss, scores))
+        # Rank 0 scores for all: a metric of others may give another number in another process, and ranks that
+        # disagree on the best checkpoint would wait for each other.
+        scores = corpus_scores(metrics, sources, translations, references) if ranks.is_rank_zero else []
+        shared = ranks.broadcast([vars(score) for score in scores])
+        of_sets.append(SetScores(valid.name, loss, [Score(**facts) for facts in shared]))
         rows = [(src, targets[0], got) for src, targets, got in zip(sources, references, translations)]
         samples.append(evenly_spaced(rows, 3))
     model.train()
@@ -153,33 +161,6 @@ def _loss(
     if len(valid.pairs) and not math.isfinite(loss):
         raise NotFinite(f"the validation loss is {loss}")
     return loss
-
-
-def _scores(
-    metrics: Sequence[Metric],
-    sources: Sequence[str],
-    translations: Sequence[str],
-    references: Sequence[Sequence[str]],
-    ranks: Ranks,
-) -> list[Score]:
-    """The scores by rank 0, on each rank: a metric of others may give another number in another process, and
-    ranks that disagree on the best checkpoint would wait for each other.
-    """
-    scores = corpus_scores(metrics, sources, translations, references) if ranks.is_rank_zero else []
-    return [Score(**facts) for facts in ranks.broadcast([vars(score) for score in scores])]
-
-
-def _label_scores(
-    model: TranslationModel,
-    valid: ValidationSet,
-    data: PreparedData,
-    config: Config,
-    metrics: Sequence[Metric],
-) -> list[Score]:
-    """The share of the texts that get their label."""
-    texts, labels = [src for src, _ in valid.sentences], [targets for _, targets in valid.sentences]
-    predicted = list(Classifier(model, data.tokenizer, config).labels(texts))
-    return corpus_scores(metrics, texts, predicted, labels)
 
 
 def validation_metrics(config: Config) -> list[str]:

@@ -222,8 +222,4 @@ def checkpoint_activations(layers: Iterable[nn.Module]) -> None:
     layer happens outside.
     """
     for layer in layers:
-        layer.forward = partial(_recomputed, layer.forward)
-
-
-def _recomputed(forward, *args):  # type: ignore[no-untyped-def]
-    return checkpoint(forward, *args, use_reentrant=False)
+        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)

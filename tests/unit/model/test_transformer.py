@@ -69,7 +69,7 @@ def test_weights_are_those_the_values_were_mixed_with():
     assert torch.allclose(weights.sum(-1), torch.ones(2, 2, 3))
     assert (weights[1, :, :, 3:] == 0).all()
     assert torch.allclose(
-        attention.output(attention._join(weights @ values)), attention(x, keys, values, mask), atol=1e-6
+        attention._project(weights @ values, x), attention(x, keys, values, mask), atol=1e-6
     )
 
 

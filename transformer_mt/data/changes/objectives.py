@@ -79,16 +79,7 @@ class Denoising(TextObjective):
         self._ends_sentence = np.array([piece.endswith(_ENDS) for piece in pieces])
 
     def source(self, ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        return self._infilled(self._permuted(ids, rng), rng)
-
-    def _permuted(self, ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        begins = np.flatnonzero(self._ends_sentence[ids[:-1]] & self._opens_word[ids[1:]]) + 1
-        if not len(begins):
-            return ids
-        sentences = np.split(ids, begins)
-        return np.concatenate([sentences[i] for i in rng.permutation(len(sentences))])
-
-    def _infilled(self, ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        ids = self._permuted(ids, rng)
         words = self._words(ids)
         to_hide = int(self._config.mask * len(words) + rng.random())  # rounded up or down at random
         spans = self._spans(to_hide, len(words), rng)
@@ -102,6 +93,13 @@ class Denoising(TextObjective):
             parts += [*words[word : word + begin], np.array([self._mask_id], ids.dtype)]
             word += begin + span
         return np.concatenate([*parts, *words[word:]])
+
+    def _permuted(self, ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        begins = np.flatnonzero(self._ends_sentence[ids[:-1]] & self._opens_word[ids[1:]]) + 1
+        if not len(begins):
+            return ids
+        sentences = np.split(ids, begins)
+        return np.concatenate([sentences[i] for i in rng.permutation(len(sentences))])
 
     def _words(self, ids: np.ndarray) -> list[np.ndarray]:
         begins = np.flatnonzero(self._opens_word[ids[1:]]) + 1

@@ -6,7 +6,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +116,7 @@ def _missing(tokenizer: Tokenizer, pairs: Sequence[Pair]) -> Iterator[str]:
     for side, encode in enumerate((tokenizer.encode_src, tokenizer.encode_tgt)):
         texts = [pair[side] for pair in pairs]
         hits = [number for number, ids in enumerate(encode(texts)) if UNK in ids]
-        is_known = cache(partial(_is_known, encode))
+        is_known = cache(lambda character, encode=encode: UNK not in encode([character])[0])
         for number in hits:
             is_hit[number] = True
             letters.update({c for c in texts[number] if not is_known(c)})
@@ -158,10 +158,6 @@ def _most_frequent(letters: Counter[str]) -> str:
 
 def _share(is_hit: Sequence[bool]) -> str:
     return f"{sum(is_hit) / len(is_hit):.1%}"
-
-
-def _is_known(encode: Callable[[list[str]], list[list[int]]], character: str) -> bool:
-    return UNK not in encode([character])[0]
 
 
 _NORMAL = 1

@@ -205,7 +205,8 @@ class TorchEngine(Engine):
         check_every = 1 if self.is_on_cpu else _GPU_CHECKS_EVERY
         if settings.search != "beam":
             generators = [
-                [_random_numbers(settings.seed, r.src, k) for k in range(settings.samples)] for r in requests
+                [random.Random(f"{settings.seed} {k} {r.src}") for k in range(settings.samples)]
+                for r in requests
             ]
             part = Distribution(settings.temperature, settings.top_k, settings.top_p)
             return sample(
@@ -268,11 +269,6 @@ def load_model(run: RunFolder, config: Config) -> tuple[TranslationModel, Tokeni
     except CheckpointError as error:
         raise WorkError(f"{error}; copy the run's folder again, or resume the training") from None
     return model, tokenizer
-
-
-def _random_numbers(seed: int, src: Ids, number: int) -> random.Random:
-    """The random numbers of one sample: a function of the seed, the source and the sample's number only."""
-    return random.Random(f"{seed} {number} {src}")
 
 
 def _prompted(
