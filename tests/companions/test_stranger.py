@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -103,10 +104,11 @@ def test_its_resource_and_its_engine_change_the_search(installation, tiny_run, t
 
 def test_a_killed_run_with_them_ends_with_equal_bytes(installation, trained, tmp_path):
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
-    with installation.start("train", "tiny.yaml", cwd=tmp_path) as process:
-        while process.poll() is None and not (tmp_path / "runs/tiny/checkpoints/step-00000012").exists():
-            time.sleep(0.01)
-        process.kill()
+    killed = installation.start("train", "tiny.yaml", cwd=tmp_path)
+    while killed.runs and not (tmp_path / "runs/tiny/checkpoints/step-00000012").exists():
+        time.sleep(0.01)
+    killed.send_signal(signal.SIGKILL)
+    assert killed.wait().status == -signal.SIGKILL
     resumed = installation.run("train", "tiny.yaml", cwd=tmp_path)
     assert resumed.status == 0 and "resuming from" in resumed.err, resumed.err
     weights = [folder / "runs/tiny/model.safetensors" for folder in (trained, tmp_path)]

@@ -65,6 +65,10 @@ class WarmProcess:
         file = self._files / "err"
         return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
 
+    @property
+    def runs(self) -> bool:
+        return self._process.is_alive()
+
     def send_signal(self, number: int) -> None:
         os.kill(self._process.pid, number)
 
