@@ -1,4 +1,4 @@
-"""Checkpoints: written atomically, checked when read, rotated, averaged. Independent of the trainer.
+"""Files of checkpoints: written atomically, checked when read, old ones deleted, weights of several averaged.
 
 A checkpoint is a folder `step-00001000` of .safetensors files, `state.json`, and `manifest.json` with a hash
 of each. It is written under another name, flushed to the disk, and only then renamed.

@@ -289,7 +289,7 @@ def public_names() -> dict[str, str]:
 
 
 def resolve(value: str, companion: str = "") -> Any:
-    """The object that `module:attribute` names. WorkError if a package of others has none."""
+    """The object that `module:attribute` names. WorkError if another package lacks it."""
     module, _, attribute = value.partition(":")
     found = _imported(module, companion)
     if not (hasattr(found, attribute) or _is_ours(value)):

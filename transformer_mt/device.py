@@ -249,19 +249,19 @@ def _limits() -> Iterator[tuple[int, int]]:
     service.
     """
     for line in _lines("/proc/self/cgroup"):
-        _, kinds, path = [*line.split(":", 2), "", ""][:3]
-        if kinds and "memory" not in kinds.split(","):
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if controllers and "memory" not in controllers.split(","):
             continue
         root, names = "/sys/fs/cgroup", ("memory.max", "memory.current")
-        if kinds:  # the first version of control groups
+        if controllers:  # the first version of control groups
             root, names = f"{root}/memory", ("memory.limit_in_bytes", "memory.usage_in_bytes")
         folder = Path(f"{root}{path}")
         for parent in (folder, *folder.parents):
             most, used = ("".join(_lines(f"{parent}/{name}")) for name in names)
             if most.isdecimal() and used.isdecimal():
-                of_kind = dict(line.split(" ", 1) for line in _lines(f"{parent}/memory.stat") if " " in line)
-                cached = of_kind.get("total_inactive_file", of_kind.get("inactive_file", "0"))
-                # The system gives up copies of files before anything else
+                stat = dict(line.split(" ", 1) for line in _lines(f"{parent}/memory.stat") if " " in line)
+                cached = stat.get("total_inactive_file", stat.get("inactive_file", "0"))
+                # The kernel frees cached files first: they do not count as used.
                 yield (int(most), max(0, int(used) - int(cached)))
 
 

@@ -144,15 +144,15 @@ class FolderLock:
 
 
 def lock_folder(folder: Path) -> FolderLock:
-    """Keep others from training in the folder. InputError if another process, or another run in this one,
-    does.
+    """Keep others from training in the folder. InputError if another process, or another run in this process,
+    trains there.
     """
     lock = _file_lock(folder)
     try:
         lock.acquire(blocking=False)
     except Timeout:
         raise InputError(
-            f"{folder}: another process trains here; wait for it, or choose another folder with ",
+            f"{folder}: another training runs here; wait for it, or choose another folder with ",
             Setting("out"),
         ) from None
     return FolderLock(lock)

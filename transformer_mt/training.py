@@ -40,8 +40,8 @@ from transformer_mt.ranks import Ranks
 from transformer_mt.run import log
 from transformer_mt.run.batch_budget import find_budget
 from transformer_mt.run.config_changes import (
-    is_other_update_size,
-    note_other_update_size,
+    has_update_size_changed,
+    note_changed_update_size,
     part_facts,
     refuse_other_files,
 )
@@ -169,8 +169,8 @@ def _open_run(written: Config, folder: RunFolder, fresh: bool, ranks: Ranks, hel
                 "to resume"
             )
     # 6. The objects, and last the checkpoint's state in them.
-    is_stale = 0 < config.train.patience <= progress.stale
-    left = 0 if is_stale else config.train.max_updates - progress.step
+    has_ended = progress.is_out_of_patience(config.train.patience)
+    left = 0 if has_ended else config.train.max_updates - progress.step
     model, updater = _network(config, data, device, dtype, ranks, parent, left)
     run = Run(
         config=config,
@@ -295,12 +295,12 @@ def fitting_tokens(config: Config, data: PreparedData, device: torch.device, ran
 def open_batches(
     config: Config, data: PreparedData, saved: Checkpoint | None, device: torch.device, ranks: Ranks
 ) -> tuple[BatchPrefetcher, Progress]:
-    """The batches, and how far the training is: at the checkpoint `saved`, or at the beginning."""
+    """The batches of the training and its progress, as in the checkpoint `saved` if there is one."""
     train, mixture, progress = config.train, data.mixture(config), Progress()
     rows = data.rows(config, mixture)
     shape = None
     if train.packed is True:
-        # In other epochs other pairs may be the longest.
+        # A change makes other rows in each epoch, so that the longest of one epoch is no limit for the next.
         longest = config.data.max_length if isinstance(rows, Change) else data.longest
         shape = data.shape(train.update_tokens or int(train.batch_tokens), longest)
     plan = TrainingBatches(
@@ -318,9 +318,9 @@ def open_batches(
     if saved is not None:
         batches.load_state_dict(saved.state["batches"])
         progress.load_state_dict(saved.state["progress"])
-        before = saved.state.get("batches_per_update")
-        if before is not None and is_other_update_size(before, train, ranks):
-            note_other_update_size(before, train, ranks)
+        saved_batches = saved.state.get("batches_per_update")
+        if saved_batches is not None and has_update_size_changed(saved_batches, train, ranks):
+            note_changed_update_size(saved_batches, train, ranks)
             progress.resized_at_step, progress.resized_at_epoch = progress.step, batches.epochs
     return batches, progress
 
@@ -462,12 +462,9 @@ def _collect_results(run: Run) -> None:
     run.estimate.updated(len(results), seconds)
     for line in run.estimate.announcement(progress.step, run.config.train, run.device.type == "cpu"):
         say(line)
-    last = run.newest_result = results[-1]
-    ppl = math.exp(min(100.0, last.nll / last.num_tokens)) if not last.skipped else math.nan
-    speed, left = sum(result.num_tokens for result in results) / seconds, log.time_remaining(run)
-    run.metrics_log.advance(
-        progress.step, f"loss {last.loss / last.num_tokens:.3f}, ppl {ppl:.2f}, {speed:,.0f} tok/s{left}"
-    )
+    run.newest_result = results[-1]
+    speed = sum(result.num_tokens for result in results) / seconds
+    run.metrics_log.advance(progress.step, log.beside_bar(run, run.newest_result, speed))
 
 
 def _due(run: Run, every: int) -> bool:

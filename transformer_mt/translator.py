@@ -300,7 +300,7 @@ class Translator:
         self.planner.plan_lines(sources, plan)
         units = [unit for line in sources for unit in line.units]
         in_order = LinesInOrder(sources)
-        yield from self._results(in_order, options, stages)  # first lines that are blank are already done
+        yield from self._results(in_order, options, stages)  # blank lines at the beginning need no search
         for number, unit in UnitSearch(self.engine, self.planner, plan, options.n_best).results(units):
             in_order.add(number, unit)
             yield from self._results(in_order, options, stages)

@@ -86,10 +86,10 @@ USED = {
                        {"train": {"loss": "odd"}}, "must give a loss for each target token"),
     "loss of nothing": (kinds(loss="Odd"), loss("import torch; return torch.zeros((), requires_grad=True), "
                                                 "torch.zeros(())"),
-                        {"train": {"loss": "odd"}}, "odd_parts.Odd must give (loss, nll), two tensors of one number "
-                        "of the model, but never calls `forward`"),
+                        {"train": {"loss": "odd"}}, "odd_parts.Odd must return (loss, nll), two tensors of one "
+                        "number each, computed by `forward`, but never calls it"),
     "loss of one": (kinds(loss="Odd"), loss("return forward(batch).cross_entropy(0.1)[0]"),
-                    {"train": {"loss": "odd"}}, "but gives Tensor"),
+                    {"train": {"loss": "odd"}}, "but returns Tensor"),
     "loss detached": (kinds(loss="Odd"), loss("return tuple(x.detach() for x in forward(batch).cross_entropy(0.1))"),
                       {"train": {"loss": "odd"}}, "it has none (is it detached?)"),
     "loss a function": (kinds(loss="odd"), "def odd(batch, forward): pass\n", {"train": {"loss": "odd"}},

@@ -148,8 +148,8 @@ def record_of(
     names: Sequence[str] = (),
     files: Mapping[str, str | None] | None = None,
 ) -> dict[str, str]:
-    """The settings and files that the output of `translate` depends on; `names` are options that only lines
-    of text have, `files` those it reads besides the input.
+    """The settings and files that the output of `translate` depends on. `names` are options that only the
+    translation of plain text has, `files` are the files that are read besides the input.
     """
     model = replace(request.model, source_lang=translator.source_lang, target_lang=translator.target_lang)
     decode = translator.decode.model_dump(exclude={"batch_tokens"})

@@ -29,7 +29,7 @@ def part_class(kind: Kind, name: str, key: str, base: type[T] | tuple[type[T], .
 
 
 def part_settings(part: Any, name: PartName | str, key: str) -> dict[str, Any]:
-    """The argument `settings` of a part that has a section `Settings`; nothing for one without. InputError
+    """The argument `settings` for a part with a section `Settings`; an empty dict for other parts. InputError
     for settings that it does not have.
     """
     given = getattr(name, "settings", {})

@@ -266,22 +266,22 @@ def _lines(
 
 
 def _problem(error: Any, loc: list[str], section: type[BaseModel]) -> str:
-    """The mistake in the key at `loc`."""
+    """The end of the sentence that begins with the key at `loc`: what is wrong with it."""
     kind, value = error["type"], error["input"]
     if kind == "extra_forbidden":
         return f" is not a key{_nearest(loc, section)}"
     if kind == "invalid_key":
-        return " is not a key; a comma ends a value, so a number has a point: 0.001"
+        return " is not a key; a comma ends a value, so write decimals with a point: 0.001"
     if kind == "missing":
         return " must be given"
     if kind == "corpus_kind":
         word = str(next(iter(value), "")) if isinstance(value, dict) else ""
         match = difflib.get_close_matches(word, keys_of_kinds(), n=1)
-        near = OTHER_NAMES.get(word) or (f"did you mean `{match[0]}`?" if match else "")
-        return f" {error['msg']}, but is {value!r}{f'; {near}' if near else ''}"
+        hint = OTHER_NAMES.get(word) or (f"did you mean `{match[0]}`?" if match else "")
+        return f" {error['msg']}, but is {value!r}{f'; {hint}' if hint else ''}"
     if kind in ("must_be", "bool_type", "bool_parsing"):
-        near = f"; did you mean {str(value).lower()}?" if str(value).lower() in ("true", "false") else ""
-        return f" {error['msg'] if kind == 'must_be' else 'must be true or false'}, but is {value!r}{near}"
+        hint = f"; did you mean {str(value).lower()}?" if str(value).lower() in ("true", "false") else ""
+        return f" {error['msg'] if kind == 'must_be' else 'must be true or false'}, but is {value!r}{hint}"
     if kind == "model_type":
         return f" must be a section of keys, but is {'empty' if value is None else repr(value)}"
     if kind == "string_pattern_mismatch":
@@ -289,13 +289,13 @@ def _problem(error: Any, loc: list[str], section: type[BaseModel]) -> str:
     if kind in ("too_short", "too_long"):
         least, most = error["ctx"].get("min_length"), error["ctx"].get("max_length")
         limit = f"at least {least}" if kind == "too_short" else f"at most {most}"
-        return f" must have {limit} values, but is {value!r}"
+        return f" must have {limit} values, but has {len(value)}: {value!r}"
     must = _MUST.get(kind.partition("_")[0], error["msg"].replace("Input should be", "must be"))
     if value is None:
         return f" {must}, but is empty; leave the key out for its default"
-    near = ""
+    hint = ""
     if isinstance(value, str) and re.fullmatch(r"\d+,\d+", value) and must in _MUST.values():
-        near = f"; write {value.replace(',', '.')}"
+        hint = f"; write {value.replace(',', '.')}"
     if kind in ("literal_error", "unknown_part"):
         expected = error["ctx"].get("expected") or must.removeprefix("must be ")
         value = error["ctx"].get("name", value)
@@ -303,10 +303,10 @@ def _problem(error: Any, loc: list[str], section: type[BaseModel]) -> str:
         word = str(value).lower().replace("-", "_")
         right = word if word in options else OTHER_VALUES.get(word, "")
         if right.split(" ")[0] in options:
-            return f" {must}, but is {value!r}; here it is {right}"
+            return f" {must}, but is {value!r}; this project calls it {right}"
         match = difflib.get_close_matches(str(value), options, n=1)
-        near = f"; did you mean {match[0]!r}?" if match else ""
-    return f" {must}, but is {value!r}{near}"
+        hint = f"; did you mean {match[0]!r}?" if match else ""
+    return f" {must}, but is {value!r}{hint}"
 
 
 _MUST_BE = {

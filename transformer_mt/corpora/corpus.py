@@ -218,8 +218,8 @@ class Corpus(Section):
 
 
 def by_source(pairs: Iterable[Pair]) -> Iterator[EvaluationSentence]:
-    """Each source once, where it first stands, with all its targets. A blank one is no reference where there
-    is another.
+    """Each source once, in the order of first appearance, with all its targets. Blank targets are left out if
+    the source has one that is not blank.
     """
     references: dict[str, list[str]] = {}
     for src, tgt in pairs:

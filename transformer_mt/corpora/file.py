@@ -1,6 +1,11 @@
-"""Sentence pairs in TMX files (Translation Memory eXchange 1.4), read unit by unit in flat memory."""
+"""The corpus kind `file`: sentence pairs in one file, or in several that a pattern names. The ending says how
+a file is read: tables (.tsv, .csv, .jsonl, .parquet) here, .tmx in tmx.py, .zip in opus.py.
+"""
 
-import html
+import csv
+import itertools
+import json
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain
@@ -11,137 +16,316 @@ from pydantic import BeforeValidator, Field
 
 from transformer_mt.corpora.corpus import Corpus, Languages
 from transformer_mt.corpora.opus import read_moses_zip
-from transformer_mt.corpora.remote import facts_of, is_url, matching
-from transformer_mt.corpora.tables import (
-    TWO_COLUMNS,
-    Columns,
-    DamagedRows,
-    read_rows,
-    wrong_number_of_columns,
-)
+from transformer_mt.corpora.remote import facts_of, is_url, matching, open_file
+from transformer_mt.corpora.tmx import read_tmx
 from transformer_mt.errors import InputError
+from transformer_mt.files import missing
 from transformer_mt.messages import say, say_once
 from transformer_mt.settings.section import Conflict
-from transformer_mt.text.languages import base_code, hyphenated
-from transformer_mt.text.lines import COMPRESSED, DAMAGED, Pair, open_bytes, without_compression
+from transformer_mt.text.lines import COMPRESSED, Pair, read_lines, without_compression
 
-# Inline elements whose content is formatting code of the original document, not text.
-_CODES = {"bpt", "ept", "it", "ph", "ut"}
-_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+SEPARATORS = {".tsv": "\t", ".csv": ","}
+"""The endings of text tables, and what separates their columns by default."""
+TABLES = (*SEPARATORS, ".jsonl", ".json", ".parquet")
+"""The endings of all tables."""
+Columns = list[str] | list[int]
+"""Source and target column, by name or by number from 1 on."""
 
 
-def read_tmx(path: str, languages: list[str]) -> Iterator[tuple[str, str]]:
-    """(source, target) of each unit that has both languages, formatting codes left out.
+TWO_COLUMNS = "two names ([en, de]) or, for a table without header, two numbers from 1 on ([1, 2])"
 
-    A unit's language fits if it is the same (`de-AT` and `de_at`), or if it is but for script and country
-    (`deu` and `de-AT`). Units without them are counted in a note.
-    InputError for XML that is damaged or defines entities, and if no unit has both languages.
+_SHOWN = 3
+_MOST_LINES = 100
+"""Line breaks within a cell."""
+
+
+def wrong_number_of_columns(columns: Columns | list[str] | None, is_text: bool) -> Iterator[str]:
+    """A sentence unless they are two, or one of plain text."""
+    if columns is not None and len(columns) != 2 and not (is_text and len(columns) == 1):
+        must = "the column of the text, or those of pairs" if is_text else TWO_COLUMNS
+        yield f"columns must be {must}, but is {columns!r}"
+
+
+class DamagedRows:
+    """The rows of a table that hold no pair; their numbers count from 1 on."""
+
+    def __init__(self) -> None:
+        self.problems: dict[int, str] = {}
+        """Row number to its problem: `must have 2 columns, but has 3`."""
+
+    def add(self, number: int, problem: str) -> None:
+        self.problems[number] = problem
+
+    def summary(self) -> str:
+        """The number of damaged rows, and the problems of the first ones."""
+        first = [f"row {number} {problem}" for number, problem in list(self.problems.items())[:_SHOWN]]
+        count = len(self.problems)
+        return first[0] if count == 1 else f"{count:,} rows are damaged: {'; '.join(first)}"
+
+
+def read_rows(
+    path: str, columns: Columns, suffix: str, delimiter: str | None, damaged: DamagedRows
+) -> Iterator[Pair]:
+    """The pairs of a text table (.tsv, .csv) or of one with named values (.jsonl, .parquet). Rows without one
+    are left out and added to `damaged`.
     """
-    from lxml import etree
+    if suffix in SEPARATORS:
+        return _read_text_table(path, columns, text_rows(path, suffix, delimiter), damaged)
+    if delimiter:
+        raise InputError(f"{path}: delimiter requires a .tsv or .csv file, but is given")
+    names = [column for column in columns if isinstance(column, str)]
+    if len(names) < 2:
+        raise InputError(f"{path}: columns must be names, but are {columns}; numbers are for .tsv and .csv")
+    return _read_named(path, names, named_rows(path, suffix), damaged)
 
-    seen: dict[str, None] = {}
-    units_read = pairs = 0
-    with open_bytes(path) as file:
-        # No entities, no DTD, no network: a corpus must not read other files or grow without bound.
-        units = etree.iterparse(
-            file, events=("start", "end"), resolve_entities=False, load_dtd=False, no_network=True
-        )
+
+def text_rows(path: str, suffix: str, delimiter: str | None) -> Iterator[tuple[int, list[str]]]:
+    """(number, cells) of the rows of a .tsv or .csv file, without blank lines."""
+    if suffix == ".tsv":
+        rows = _tsv_rows(path, delimiter or SEPARATORS[suffix])
+    else:
+        lines = (line + "\n" for line in read_lines(path))
+        rows = csv.reader(lines, strict=True, delimiter=delimiter or SEPARATORS[suffix])
+    for number in itertools.count(1):
         try:
-            for event, element in units:
-                if event == "start":
-                    if element.getparent() is None:
-                        refuse_entities(element.getroottree(), path)
-                    continue
-                if _name(element) != "tu":
-                    continue
-                texts = _texts(element)
-                units_read += 1
-                pair = _of_languages(texts, languages)
-                forget(element)
-                if pair is not None:
-                    pairs += 1
-                    yield pair
-                else:
-                    seen |= dict.fromkeys(texts)
-        except etree.XMLSyntaxError as error:
-            raise InputError(f"{path}: must be a TMX file, but its XML is damaged: {error.msg}") from None
-        except DAMAGED as error:
-            raise InputError(f"{path}: cannot be read: {error}") from None
-    codes = ", ".join(list(seen)[:10]) or "no text"
-    if not pairs:
+            row = next(rows, None)
+        except csv.Error as error:
+            raise InputError(
+                f"{path}: row {number} is not CSV: {error}; is a quote left open, or does a line end in CR?"
+            ) from None
+        if row is None:
+            return
+        if row not in ([], [""]):
+            yield number, row
+
+
+def _tsv_rows(path: str, gap: str) -> Iterator[list[str]]:
+    """The cells of each row. Quotation marks belong to the text unless the file is quoted as by a spreadsheet
+    (`_is_of_spreadsheet`). One of these rules applies to the whole file.
+    """
+    lines = read_lines(path)
+    for line in lines:
+        if '"' in line:
+            break
+        yield line.split(gap)
+    else:
+        return
+    lines = itertools.chain([line], lines)
+    if not _is_of_spreadsheet(path, gap):
+        yield from (line.split(gap) for line in lines)
+        return
+    say_once(f"{path}: cells are quoted as spreadsheets do, and are read so")
+    yield from csv.reader((line + "\n" for line in lines), strict=True, delimiter=gap)
+
+
+def _is_of_spreadsheet(path: str, gap: str) -> bool:
+    """True if each cell with a quotation mark is quoted as in CSV (RFC 4180, 2.5 to 2.7), and the quotes are
+    not just part of the text: a quoted cell has doubled marks, a line break or the separator, or all cells
+    are quoted.
+    """
+    mark = re.escape(gap)
+    cell = f'(?:"(?:[^"]|"")*"|[^"{mark}]*)'
+    row = re.compile(f"{cell}(?:{mark}{cell})*")
+    unusual = re.compile(f'[^"{mark}]""|""[^"{mark}]|(?:^|{mark})"[^"]*{mark}[^"]*"')
+    is_unusual, are_all_quoted, begun = False, True, ""
+    for line in read_lines(path):
+        begun = f"{begun}\n{line}" if begun else line
+        if begun.count('"') % 2:
+            if begun.count("\n") > _MOST_LINES:
+                return False
+            continue  # a line break within a cell
+        if not row.fullmatch(begun):
+            return False
+        is_unusual = is_unusual or "\n" in begun or bool(unusual.search(begun))
+        count = len(re.findall(f'(?:^|{mark})"', begun))
+        are_all_quoted = are_all_quoted and (not begun or count > begun.count(gap))
+        begun = ""
+    return not begun and (is_unusual or are_all_quoted)
+
+
+def named_rows(path: str, suffix: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(number, values by column) of the rows of a .jsonl or .parquet file."""
+    if suffix == ".parquet":
+        yield from enumerate(parquet_rows(path), start=1)
+        return
+    for number, line in enumerate(read_lines(path), start=1):
+        if line.strip():
+            yield number, _json_row(line, f"{path}:{number}")
+
+
+def rows_by_name(path: str, suffix: str, delimiter: str | None) -> Iterator[dict[str, Any]]:
+    """The rows of a text file of any kind that the hub's library reads, as values by column. InputError for a
+    row that has not the columns of the first.
+    """
+    if suffix == ".txt":
+        yield from ({"text": line} for line in read_lines(path))
+    elif suffix in SEPARATORS:
+        rows = text_rows(path, suffix, delimiter)
+        header = next(rows, (0, []))[1]
+        _once([(name, None) for name in header], path)
+        for number, row in rows:
+            if len(row) != len(header):
+                raise InputError(f"{path}: row {number} must have {len(header)} columns, but has {len(row)}")
+            yield dict(zip(header, row))
+    elif _begins_with_bracket(path):
+        try:
+            rows_of_array = json.loads("\n".join(read_lines(path)))
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}: must be a JSON array of objects: {error}") from None
+        if other := next((row for row in rows_of_array if not isinstance(row, dict)), None):
+            raise InputError(f"{path}: must be a JSON array of objects, but has {str(other)[:40]!r}")
+        yield from rows_of_array
+    else:
+        yield from (row for _, row in named_rows(path, suffix))
+
+
+def _begins_with_bracket(path: str) -> bool:
+    first = next((line for line in read_lines(path) if line.strip()), "")
+    return first.lstrip().startswith("[")
+
+
+def _read_text_table(
+    path: str, columns: Columns, rows: Iterator[tuple[int, list[str]]], damaged: DamagedRows
+) -> Iterator[Pair]:
+    """The two columns of each row. Columns given by number, from 1 on, mean that there is no header."""
+    header: list[str] = []
+    for number, row in rows:
+        if not header:
+            header = row
+            src, tgt = (_column(column, header, path) for column in columns)
+            if isinstance(columns[0], str):
+                continue
+        if len(row) != len(header):
+            damaged.add(number, f"must have {len(header)} columns, but has {len(row)}")
+            continue
+        yield _sentence(row[src]), _sentence(row[tgt])
+
+
+def _column(name: str | int, columns: list[str], location: str) -> int:
+    """The index of a column, given by its name, or by its number, counting from 1."""
+    if isinstance(name, int):
+        if name > len(columns):
+            raise InputError(f"{location}: there is no column {name}; the table has {len(columns)}")
+        return name - 1
+    if name not in columns:
+        names = ", ".join(column if len(column) <= 40 else f"{column[:40]}…" for column in columns)
+        delimiter = next((one for one in ";|\t," if len(columns) == 1 and one in columns[0]), None)
+        if delimiter is not None:
+            raise InputError(
+                f"{location}: must have a column `{name}`, but its only column is {names}; if {delimiter!r} "
+                f"separates the columns, set `delimiter: {json.dumps(delimiter)}`"
+            )
         raise InputError(
-            f"{path}: must have units in {languages[0]} and {languages[1]}, but has {codes}; set `columns`"
+            f"{location}: no column `{name}`; the columns are {names}; set `columns: [source, target]`; "
+            "for a table without header give their numbers, `columns: [1, 2]`"
         )
-    if pairs < units_read:
-        say_once(
-            f"note: {path}: {units_read - pairs:,} of {units_read:,} units are not in {languages[0]} and "
-            f"{languages[1]}, but in {codes}"
+    if columns.count(name) > 1:
+        numbers = ", ".join(str(number) for number, one in enumerate(columns, 1) if one == name)
+        raise InputError(
+            f"{location}: must have one column `{name}`, but columns {numbers} have this name; rename all "
+            "but one"
         )
+    return columns.index(name)
 
 
-def _name(element: Any) -> str:
-    """The element's name without its namespace, which some programs write."""
-    return str(element.tag).rpartition("}")[2]
+def _read_named(
+    path: str, columns: list[str], rows: Iterator[tuple[int, dict[str, Any]]], damaged: DamagedRows
+) -> Iterator[Pair]:
+    is_first = True
+    for number, row in rows:
+        if not is_first and (lacking := _missing(row, columns)):
+            damaged.add(number, f"must have `{lacking}`, but has {', '.join(row) or 'nothing'}")
+            continue
+        pair = pair_of(row, columns, f"{path}:{number}")  # InputError if the first row lacks a column
+        try:
+            "".join(pair).encode()
+        except UnicodeEncodeError:  # JSON can encode half a surrogate pair: "\\ud800"
+            problem = "must be valid Unicode text, but holds half a surrogate pair"
+            if is_first:
+                raise InputError(f"{path}:{number}: {problem}") from None
+            damaged.add(number, problem)
+            continue
+        is_first = False
+        yield pair
 
 
-def _texts(unit: Any) -> dict[str, str]:
-    """The text of the unit in each language, the first one where there are several."""
-    texts: dict[str, str] = {}
-    for variant in unit.iterfind("{*}tuv"):
-        segment = variant.find("{*}seg")
-        language = variant.get(_LANG) or variant.get("lang") or ""
-        if segment is not None:
-            texts.setdefault(language, " ".join("".join(_pieces(segment)).split()))
-    return texts
+def _missing(row: dict[str, Any], columns: list[str]) -> str | None:
+    """The first column that the row lacks, or None."""
+    nested = row.get("translation")
+    fields = nested if isinstance(nested, dict) and not all(name in row for name in columns) else row
+    return next((name for name in columns if name not in fields), None)
 
 
-def _pieces(element: Any) -> Iterator[str]:
-    """The text inside an element, without formatting codes."""
-    yield element.text or ""
-    from lxml import etree
-
-    for child in element:
-        if child.tag is etree.Entity:  # from a DTD, which is not read: use HTML's
-            yield html.unescape(child.text)
-        elif isinstance(child.tag, str):  # a comment's tag is a function
-            if _name(child) not in _CODES:
-                yield from _pieces(child)
-            elif child.get("type") in ("lb", "pb") or "<br" in "".join(child.itertext()):
-                yield " "
-        yield child.tail or ""
-
-
-def _of_languages(texts: dict[str, str], languages: list[str]) -> tuple[str, str] | None:
-    """The texts in two languages. Each language is found by its exact code, else by another code of the same
-    language (en for en-US). None if one is missing.
-    """
-    codes = {hyphenated(code): text for code, text in texts.items()}
-    wanted = [hyphenated(language) for language in languages]
-    code_of = {code: code for code in wanted if code in codes}
-    for code in wanted:
-        if code not in code_of:
-            left = (other for other in codes if other not in code_of.values())
-            alike = next((other for other in left if base_code(other) == base_code(code)), None)
-            if alike is None:
-                return None
-            code_of[code] = alike
-    return codes[code_of[wanted[0]]], codes[code_of[wanted[1]]]
+def _json_row(line: str, location: str) -> dict[str, Any]:
+    """The JSON object in a line of a .jsonl file; InputError if there is none."""
+    must = f"{location}: must be a JSON object a line"
+    if line.lstrip().startswith("["):
+        raise InputError(f"{must}, but is a JSON array; `jq -c '.[]' FILE` writes its objects as lines")
+    try:
+        row = json.loads(line, object_pairs_hook=lambda pairs: _once(pairs, location))
+    except RecursionError:
+        raise InputError(f"{location}: is nested too deeply") from None
+    except ValueError as error:  # also for a number with thousands of digits
+        raise InputError(f"{must}: {getattr(error, 'msg', error)}") from None
+    if not isinstance(row, dict):
+        raise InputError(f"{must}, but is {line[:40]!r}")
+    return row
 
 
-def refuse_entities(tree: Any, path: str) -> None:
-    """InputError for a document that defines entities: they would be left out of its text, or expand without
-    end.
-    """
-    dtd = tree.docinfo.internalDTD
-    if dtd is not None and any(True for _ in dtd.iterentities()):
-        raise InputError(f"{path}: must not define XML entities, but does; write the characters themselves")
+def _once(pairs: list[tuple[str, Any]], location: str) -> dict[str, Any]:
+    """A dict of the keys and values of a JSON object. InputError for a duplicate key."""
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise InputError(f"{location}: must have each key once, but has `{twice}` twice; rename one of them")
+    return row
 
 
-def forget(unit: Any) -> None:
-    """Free the unit and those before it: the tree would grow with the file."""
-    unit.clear(keep_tail=False)
-    while unit.getprevious() is not None:
-        del unit.getparent()[0]
+def parquet_rows(path: str, *wanted: list[str]) -> Iterator[dict[str, Any]]:
+    """The rows of a parquet file, with the first of these lists of columns that it has; else with all."""
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        table = pyarrow.parquet.ParquetFile(open_file(path) if is_url(path) else path)
+    except FileNotFoundError:
+        raise InputError(missing(path)) from None
+    except (OSError, pyarrow.ArrowException) as error:
+        raise InputError(f"{path}: must be a parquet file: {error}") from None
+    _once([(name, None) for name in table.schema_arrow.names], path)
+    names = set(table.schema_arrow.names)
+    columns = next((some for some in wanted if set(some) <= names), None)
+    batches = table.iter_batches(batch_size=10_000, columns=columns)
+    while True:
+        try:
+            rows = next(batches).to_pylist()
+        except StopIteration:
+            return
+        except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: is damaged or holds text that is not UTF-8: {error}") from None
+        yield from rows
+
+
+def pair_of(row: dict[str, Any], columns: list[str], location: str) -> Pair:
+    """The two columns of a row, which may stand inside a `translation` column, as the WMT sets have it."""
+    nested = row.get("translation")
+    if isinstance(nested, dict) and not all(name in row for name in columns):
+        row = nested
+    for name in columns:
+        _column(name, list(row), location)
+    src, tgt = (row[name] for name in columns)
+    if not (isinstance(src, str | None) and isinstance(tgt, str | None)):
+        raise InputError(
+            f"{location}: columns `{columns[0]}` and `{columns[1]}` must hold text, but hold {src!r} "
+            f"and {tgt!r}"
+        )
+    return _sentence(src or ""), _sentence(tgt or "")
+
+
+def _sentence(text: str) -> str:
+    """The text with newlines replaced by spaces: a sentence must be one line."""
+    return " ".join(text.split("\n"))
 
 
 def _check_columns(columns: Any) -> Any:
@@ -151,9 +335,6 @@ def _check_columns(columns: Any) -> Any:
     if kinds != {str} and not (kinds == {int} and min(columns) > 0):
         raise ValueError(f"columns must be {TWO_COLUMNS}, but is {columns!r}")
     return columns
-
-
-_TABLES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
 
 
 class FileCorpus(Corpus):
@@ -217,7 +398,7 @@ class FileCorpus(Corpus):
         if self.is_remote and suffix != ".parquet":
             raise InputError(f"{self.file}: a file by its URL must be .parquet; copy others to this machine")
         columns = self._both_columns(languages)
-        if suffix in _TABLES:
+        if suffix in TABLES:
             return self._rows(columns, suffix)
         names = [str(column) for column in columns]
         if suffix == ".tmx":
@@ -233,11 +414,11 @@ class FileCorpus(Corpus):
         suffix = Path(without_compression(self.file)).suffix.lower()
         problems: dict[int, str] = {}
         before = 0
-        for file in matching(self.file) if suffix in _TABLES else ():
+        for file in matching(self.file) if suffix in TABLES else ():
             columns, rows = self._both_columns(self.stored_languages(languages)), DamagedRows()
             count = sum(1 for _ in read_rows(file, columns, suffix, self.delimiter, rows))
             problems |= {before + number: problem for number, problem in rows.problems.items()}
-            has_header = suffix in (".tsv", ".csv") and isinstance(columns[0], str)
+            has_header = suffix in SEPARATORS and isinstance(columns[0], str)
             before += has_header + count + len(rows.problems)
         return problems
 

@@ -20,7 +20,14 @@ from urllib.request import getproxies
 from pydantic import Field
 
 from transformer_mt.corpora.corpus import Corpus, Languages
-from transformer_mt.corpora.tables import pair_of, parquet_rows, rows_by_name, wrong_number_of_columns
+from transformer_mt.corpora.file import (
+    SEPARATORS,
+    TABLES,
+    pair_of,
+    parquet_rows,
+    rows_by_name,
+    wrong_number_of_columns,
+)
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import cache_root, write_text
 from transformer_mt.settings.section import Conflict, pattern
@@ -71,7 +78,7 @@ def is_network_error(error: BaseException) -> bool:
 
 
 _ADDRESS = re.compile(r"hf://datasets/(?P<repo>[^@]+)@(?P<commit>[^/]+)/(?P<path>.+)$")
-_READ_HERE = (".parquet", ".tsv", ".csv", ".json", ".jsonl", ".txt")
+_READ_HERE = {*TABLES, ".txt"}
 """Endings of files; text is read by the rules that hold for it as a file."""
 _FORMAT = 2  # of the cached lists; raise it when they change
 _OF_TEXT = ("sep", "delimiter")
@@ -101,12 +108,11 @@ def file_lists(hub: str, config: str | None, revision: str | None) -> tuple[File
         raise
     files = {str(split): list(map(str, urls)) for split, urls in (builder.config.data_files or {}).items()}
     endings = {_ending(url) for urls in files.values() for url in urls}
-    if not files or not endings <= set(_READ_HERE) or _has_other_settings(builder.config):
+    if not files or not endings <= _READ_HERE or _has_other_settings(builder.config):
         return None
-    marks = {".tsv": "\t", ".csv": ","}
     given = [getattr(builder.config, key, None) for key in reversed(_OF_TEXT)]
     mark = next(filter(None, given), None)
-    mark = None if mark in {marks.get(ending) for ending in endings} else mark
+    mark = None if mark in {SEPARATORS.get(ending) for ending in endings} else mark
     if not Path(hub).is_dir():
         kept.parent.mkdir(parents=True, exist_ok=True)
         write_text(kept, json.dumps([files, mark]))

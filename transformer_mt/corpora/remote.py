@@ -127,7 +127,9 @@ def download(url: str, file: Path, what: str, is_whole: Callable[[Path], bool]) 
         _fetch_all(url, part, what)
         if not is_whole(part):
             part.unlink()
-            raise WorkError(f"{what}: data from {url} is damaged; run it again, or report it to its owners")
+            raise WorkError(
+                f"{what}: the data from {url} are damaged; run the command again, or tell who offers them"
+            )
         fsync(part)
         part.rename(file)
         _mark(part).unlink(missing_ok=True)

@@ -109,8 +109,7 @@ class LanguageRule:
         for language in languages:
             if not self._identifier.knows(language):
                 raise InputError(
-                    f"data.filter.language must be false for {language}, which py3langid does not know, but "
-                    "is true"
+                    f"py3langid does not know the language {language}; set data.filter.language to false"
                 )
 
     def drops(self, src: str, tgt: str) -> bool:

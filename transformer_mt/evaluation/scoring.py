@@ -162,7 +162,7 @@ class Expected:
         return f"expected chrF {self.chrf:.1f} [{self.low:.1f}, {self.high:.1f}]"
 
 
-_FAR, _OF_FEW_LINES = 0.5, 2.0
+_MAX_DISTANCE, _MORE_FOR_FEW_LINES = 0.5, 2.0
 """No estimate for a text whose lines are on average so many standard deviations from the usual ones: the
 first for a long text, and the second over the root of the number of lines, as the mean of a few varies.
 """
@@ -209,18 +209,18 @@ class ExpectedQuality:
 
     @property
     def withheld(self) -> str | None:
-        """Why there is no estimate of lines that have a confidence; None if there is one."""
+        """The reason why no chrF is estimated although lines have a confidence; None if there is none."""
         if not self._length or self._calibration is None:
             return None
         if self._calibration.is_saturated:
             return (
-                "no chrF is expected: nearly all translations of the validation set are right, so that the "
-                "model's confidence says nothing of other texts"
+                "chrF cannot be estimated: nearly all translations of the validation set are right, so the "
+                "model's confidence says nothing about other texts"
             )
-        lines = self._length**2 / self._squares
-        if self._distance / self._length <= _FAR + _OF_FEW_LINES / lines**0.5:
+        lines = self._length**2 / self._squares  # fewer than there are, if some are much longer
+        if self._distance / self._length <= _MAX_DISTANCE + _MORE_FOR_FEW_LINES / lines**0.5:
             return None
         return (
-            f"no chrF is expected: the text is unlike what the model was trained on ({self._unfamiliar:,} of "
-            f"{self._sentences:,} lines are unfamiliar)"
+            "chrF cannot be estimated: the text is unlike what the model was trained on "
+            f"({self._unfamiliar:,} of {self._sentences:,} lines are unfamiliar)"
         )

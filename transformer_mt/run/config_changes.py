@@ -107,12 +107,12 @@ def refuse_different_ranks(config: Config, saved: dict[str, Any], ranks: Ranks) 
             )
 
 
-def is_other_update_size(batches: int, train: TrainConfig, ranks: Ranks) -> bool:
+def has_update_size_changed(batches: int, train: TrainConfig, ranks: Ranks) -> bool:
     """True if an update has another number of batches than the `batches` at the checkpoint."""
     return not train.update_tokens and batches != ranks.size * train.accumulate
 
 
-def note_other_update_size(batches: int, train: TrainConfig, ranks: Ranks) -> None:
+def note_changed_update_size(batches: int, train: TrainConfig, ranks: Ranks) -> None:
     """Say that an update has another number of batches than at the checkpoint, and how to keep it."""
     now = ranks.size * train.accumulate
     keeps, rest = divmod(batches, ranks.size)

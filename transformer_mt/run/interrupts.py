@@ -1,5 +1,5 @@
-"""What may stop a training from outside: signals, after which it saves, and errors of the machine, which
-become sentences.
+"""What may stop a training from outside: signals (Ctrl-C), after which it saves, and errors of the machine,
+which become sentences.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""What a training says and logs: lines on the screen and in metrics.jsonl, the time that is left, and the
-end of a training that diverges.
+"""What a training says and logs: the lines of metrics.jsonl and of the screen, the text beside the progress
+bar, and the error that ends a training that diverges.
 """
 
 import math
@@ -17,6 +17,7 @@ from transformer_mt.run.report import environment, what_to_raise
 from transformer_mt.run.run import Run
 from transformer_mt.update.schedule import learning_rate
 from transformer_mt.update.sharding import local_rows
+from transformer_mt.update.step import UpdateResult
 
 _TIMES = 4
 """A loss of so many times that of a uniform guess is out of all bounds."""
@@ -201,6 +202,13 @@ def updates(run: Run) -> None:
         f"tokens/s{time_remaining(run)}"
     )
     progress.window = LogWindow()
+
+
+def beside_bar(run: Run, last: UpdateResult, tokens_per_second: float) -> str:
+    """The text beside the progress bar after the update `last`."""
+    ppl = math.exp(min(100.0, last.nll / last.num_tokens)) if not last.skipped else math.nan
+    loss, left = last.loss / last.num_tokens, time_remaining(run)
+    return f"loss {loss:.3f}, ppl {ppl:.2f}, {tokens_per_second:,.0f} tok/s{left}"
 
 
 def time_remaining(run: Run) -> str:

@@ -1,5 +1,5 @@
 """Where the numbers of a training go: metrics.jsonl, the progress bar, TensorBoard, Weights & Biases; and the
-estimate of the time that is left. The lines themselves are made in log.py.
+estimate of the time that is left. What the lines and the bar say is made in log.py.
 """
 
 import importlib.util
@@ -182,11 +182,11 @@ class TimeEstimate:
     def __init__(self) -> None:
         self._warm = False
         self._updates, self._seconds = 0, 0.0
-        self._validation: float | None = None
+        self._validation_seconds: float | None = None
         self._announced = False
         self._all_updates, self._all_seconds = 0, 0.0  # the first ones, too
-        self.of_updates: float | None = None
-        """The announced seconds of all updates of a training that began in this process."""
+        self.estimated_seconds: float | None = None
+        """Estimated seconds of all updates; None until they are announced, and after a resume."""
         self._others = OtherPrograms()
 
     def updated(self, updates: int, seconds: float) -> None:
@@ -200,7 +200,7 @@ class TimeEstimate:
 
     def validated(self, seconds: float) -> None:
         """Keep the time of the newest validation."""
-        self._validation = seconds
+        self._validation_seconds = seconds
 
     def left(self, step: int, train: TrainConfig) -> float | None:
         """Seconds from `step` to the last update, validations counted once one was measured; None until
@@ -212,7 +212,7 @@ class TimeEstimate:
         updates = time_left(self._updates, self._updates + train.max_updates - step, self._seconds)
         # There is one after the last update, too.
         validations = -(-train.max_updates // train.validate_every) - step // train.validate_every
-        return updates + max(0, validations) * (self._validation or 0.0)
+        return updates + max(0, validations) * (self._validation_seconds or 0.0)
 
     def announcement(self, step: int, train: TrainConfig, on_cpu: bool) -> list[str]:
         """The lines about the time, once; an empty list before enough is measured and after it was said."""
@@ -222,10 +222,10 @@ class TimeEstimate:
         self._announced = True
         per_update = self._seconds / self._updates
         if step == self._all_updates:
-            self.of_updates = self._all_seconds + per_update * (train.max_updates - step)
+            self.estimated_seconds = self._all_seconds + per_update * (train.max_updates - step)
         lines = [
             f"about {duration(left)} for {train.max_updates - step:,} more updates of {per_update:.2f} s"
-            + ("" if self._validation else ", without the validations")
+            + ("" if self._validation_seconds else ", without the validations")
             + (self._others.note(left) if on_cpu and "WORLD_SIZE" not in os.environ else "")
         ]
         if on_cpu and left > _DAY:

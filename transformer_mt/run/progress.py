@@ -1,4 +1,4 @@
-"""Counters of a run, saved in its checkpoints."""
+"""Counters of a run, saved in its checkpoints: updates, the best validation, and when patience ends."""
 
 import math
 from dataclasses import asdict, dataclass, field
@@ -73,6 +73,10 @@ class Progress:
     resized_at_epoch: float = 0.0
     """Where the run was last resumed with another number of batches per update."""
     window: LogWindow = field(default_factory=LogWindow)
+
+    def is_out_of_patience(self, patience: int) -> bool:
+        """True after `train.patience` validations without a new best; never if it is 0."""
+        return 0 < patience <= self.stale
 
     def spend(self, seconds: float) -> None:
         """Add the time of some updates."""

@@ -1,6 +1,5 @@
-"""A run: its folder and all that changes in training, built from a config, saved and restored as one.
-
-Averages of the weights stand here, too.
+"""A run: its folder and all that changes in training, saved and restored as one; which checkpoints are kept
+and averaged, and when a training has ended.
 """
 
 import math
@@ -212,7 +211,7 @@ class Run:
     @property
     def is_out_of_patience(self) -> bool:
         """True after `train.patience` validations without a new best."""
-        return 0 < self.config.train.patience <= self.progress.stale
+        return self.progress.is_out_of_patience(self.config.train.patience)
 
     @property
     def is_done(self) -> bool:

@@ -1,4 +1,4 @@
-"""Validation, and the choice of the model to publish: the best checkpoint, or the average at the end."""
+"""Validation, and the choice between the best checkpoint and the average (run.py) as the published model."""
 
 import json
 import math
@@ -376,7 +376,7 @@ def finish(run: Run) -> None:
         tokens=progress.tokens,
         skipped=progress.skipped,
         seconds=progress.seconds,
-        estimated=run.estimate.of_updates,
+        estimated=run.estimate.estimated_seconds,
         model=chosen,
     )
     if ranks.is_rank_zero:

@@ -1,4 +1,4 @@
-"""Beam search over any model: a pure function of a step and a state; hypotheses and their length penalty.
+"""Beam search over any model: a pure function of a step and a state.
 
 Letters: B sentences still searched, W hypotheses of each (the beam), N = B x W rows, V vocabulary, L most
 tokens.

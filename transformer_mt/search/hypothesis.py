@@ -1,4 +1,6 @@
-"""The result of every search, and its rank. Needs no torch: engines without it use this too."""
+"""A hypothesis, and the length penalty by which hypotheses are ranked. Needs no torch: engines without it use
+this too.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -84,8 +84,8 @@ class MissingObjective(TextObjective):
 
 
 def objective_class(name: str) -> type[TextObjective]:
-    """The class of an objective; MissingObjective for a name that nothing brings, as the config of a run may
-    have. InputError for a part that is no objective.
+    """The class of an objective; MissingObjective if no installed package has the name, which can happen with
+    the config of an old run. InputError for a part that is no objective.
     """
     if name not in every_name("objective"):
         return MissingObjective

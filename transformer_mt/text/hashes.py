@@ -1,4 +1,6 @@
-"""Numbers that stand for texts, by which duplicates and leaks are found in little memory."""
+"""Keys of sentences and pairs: what counts as the same text when duplicates and leaks are looked for. After a
+change, raise FORMAT in preparation.py: prepared data are cached.
+"""
 
 import hashlib
 import unicodedata

@@ -171,8 +171,8 @@ class LinesInOrder:
         """
         if self._waiting:
             raise WorkError(
-                f"an engine or a stage must answer for each unit, but left {len(self._waiting):,} lines "
-                f"without one, the first of them: {self._waiting[0].source[:80]!r}"
+                f"an engine or a stage gave no result for some units, so {len(self._waiting):,} lines have "
+                f"no translation; the first is {self._waiting[0].source[:80]!r}"
             )
 
     def done(self) -> Iterator[TranslatedLine]:

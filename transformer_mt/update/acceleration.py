@@ -198,15 +198,15 @@ class WeightCopies:
 
     @contextmanager
     def in_dtype(self, dtype: torch.dtype) -> Iterator[None]:
-        """Within it the layers compute with copies in `dtype`."""
+        """In this context the layers compute with copies of their weights in `dtype`."""
         weights = [module.get_parameter(name) for module, name in self._weights]
         trained = tuple(weight for weight in weights if weight.requires_grad)
         frozen = tuple(weight.detach() for weight in weights if not weight.requires_grad)
-        copies = iter(_Copies.apply(dtype, *trained) if trained else ())
-        others = iter(_cast(frozen, dtype) if frozen else ())
-        # An attribute of the object itself hides the parameter of this name.
+        trained_copies = iter(_Copies.apply(dtype, *trained) if trained else ())
+        frozen_copies = iter(_cast(frozen, dtype) if frozen else ())
+        # What stands in a module's __dict__ is found before its parameter of the same name.
         for (module, name), weight in zip(self._weights, weights):
-            module.__dict__[name] = next(copies if weight.requires_grad else others)
+            module.__dict__[name] = next(trained_copies if weight.requires_grad else frozen_copies)
         try:
             yield
         finally:

@@ -142,10 +142,10 @@ class _Graphs:
 
 
 def _recording(
-    graph: torch.cuda.CUDAGraph, other: torch.cuda.CUDAGraph | None = None
+    graph: torch.cuda.CUDAGraph, previous: torch.cuda.CUDAGraph | None = None
 ) -> AbstractContextManager[None]:
-    """Record this thread's work in `graph`, but not that of the thread that makes batches. `other` is a graph
-    that is always replayed before this one; both share memory.
+    """Record the GPU's work of this thread in `graph`; the thread that makes batches may use the GPU
+    meanwhile. The graph `previous` is always replayed just before this one; both share memory.
     """
-    pool = None if other is None else other.pool()
+    pool = None if previous is None else previous.pool()
     return torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local")

@@ -1,5 +1,5 @@
-"""Losses of many target tokens without all logits in memory at a time: cross-entropy with its own backward
-pass, and formulas of others by autograd, some tokens at a time.
+"""Losses of many target tokens without all logits in memory at a time: label-smoothed cross-entropy with its
+own backward pass, and other formulas by autograd, a chunk of tokens at a time.
 
 Letters: R target tokens, C target tokens of a chunk, D width, V vocabulary.
 """

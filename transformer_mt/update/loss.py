@@ -1,4 +1,5 @@
-"""The losses of `train.loss`: sums over the target tokens of a batch.
+"""The losses of `train.loss`: sums over the target tokens of a batch. The label-smoothed cross-entropy of
+most trainings is computed in chunked_loss.py.
 
 Letters: R target tokens, C target tokens of a chunk, D width, V vocabulary.
 """
@@ -113,8 +114,8 @@ class Loss:
         return cls(config, settings)
 
     def facts(self) -> dict[str, str]:
-        """Digests of the files that it reads, by words that name them; those that are not there have none. A
-        run is not resumed with others.
+        """Digests of the files that the loss reads, by words that name them; a missing file has none. A run
+        is not resumed with other files.
         """
         return {}
 
@@ -137,15 +138,15 @@ def check_result(loss: Loss, result: Any, has_computed: bool) -> None:
     """InputError unless the result of a loss is (loss, nll), two numbers computed by its `forward`, of which
     the first has a gradient.
     """
-    must = f"{shown(type(loss))} must give (loss, nll), two tensors of one number"
+    must = f"{shown(type(loss))} must return (loss, nll), two tensors of one number each"
     if not (isinstance(result, tuple) and len(result) == 2 and all(isinstance(x, Tensor) for x in result)):
-        raise InputError(f"{must}, but gives {type(result).__name__}")
+        raise InputError(f"{must}, but returns {type(result).__name__}")
     if any(tensor.dim() for tensor in result):
-        raise InputError(f"{must} each, but gives shapes {[list(tensor.shape) for tensor in result]}")
+        raise InputError(f"{must}, but returns shapes {[list(tensor.shape) for tensor in result]}")
     if not has_computed:
-        raise InputError(f"{must} of the model, but never calls `forward`, which computes it")
+        raise InputError(f"{must}, computed by `forward`, but never calls it")
     if torch.is_grad_enabled() and not result[0].requires_grad:
-        raise InputError(f"{must} of which the loss has a gradient, but it has none (is it detached?)")
+        raise InputError(f"{must}; the loss must have a gradient, but has none (is it detached?)")
 
 
 class CrossEntropy(Loss):

@@ -1,4 +1,6 @@
-"""One update of the weights. Its arithmetic: the sum of all losses over the number of all target tokens."""
+"""One update of the weights: the sum of all losses over the number of all target tokens, in halved batches if
+memory is not enough.
+"""
 
 import re
 from collections.abc import Sequence

@@ -303,9 +303,9 @@ def test_precision_can_change_on_the_way(run):
 def test_a_second_training_in_the_same_folder_is_refused(run, tmp_path):
     folder, _ = run("train.max_updates=2")
     held = lock_folder(folder)
-    with pytest.raises(InputError, match="another process trains here"):
+    with pytest.raises(InputError, match="another training runs here"):
         run("train.max_updates=4")
-    with pytest.raises(InputError, match="another process trains here"):
+    with pytest.raises(InputError, match="another training runs here"):
         train(load_config(tmp_path / "tiny.yaml", ["train.max_updates=4"]), fresh=True)
     held.release()
 

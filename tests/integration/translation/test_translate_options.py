@@ -454,7 +454,7 @@ def test_a_student_is_distilled_and_measured(tiny_run, write_config, tmp_path, m
     assert "int8: " in longer.err and "distilled.jsonl: is done already" in longer.err
     with lock_folder(tmp_path / "student"):
         beside = cli(*words, cwd=tmp_path)
-    assert beside.status == 2 and "another process trains here; wait for it" in beside.err
+    assert beside.status == 2 and "another training runs here; wait for it" in beside.err
     (tmp_path / "student/distilled.jsonl.origin.json").write_text('{"model": "x"}\n', encoding="utf-8")
     other = cli(*words, cwd=tmp_path)
     assert other.status == 2 and "was made with another model" in other.err

@@ -457,12 +457,12 @@ def test_keys_of_other_toolkits_are_known_by_their_meaning(write_config, overrid
 @pytest.mark.parametrize(
     "override, hint",
     [
-        ("model.position=rope", "but is 'rope'; here it is rotary"),
-        ("model.attention.score=sdpa", "here it is scaled_dot"),
-        ("train.schedule=noam", "here it is inverse_sqrt"),
-        ("train.optimizer=AdamW", "here it is adamw"),
-        ("model.norm=pre-norm", "here it is pre"),
-        ("decode.search=greedy", "here it is beam with `decode.beam: 1`"),
+        ("model.position=rope", "but is 'rope'; this project calls it rotary"),
+        ("model.attention.score=sdpa", "this project calls it scaled_dot"),
+        ("train.schedule=noam", "this project calls it inverse_sqrt"),
+        ("train.optimizer=AdamW", "this project calls it adamw"),
+        ("model.norm=pre-norm", "this project calls it pre"),
+        ("decode.search=greedy", "this project calls it beam with `decode.beam: 1`"),
         ("model.norm=rope", "but is 'rope'"),
     ],
 )

@@ -127,7 +127,7 @@ def test_a_table_with_another_delimiter_is_recognised(tmp_path):
         ("a.csv", '"en,de\nHello,Hallo\n', r"row 1 is not CSV: .*is a quote left open"),
         ("a.csv", "en,de\rHello,Hallo\r", r"its lines must end with LF or CR LF, but end with CR alone"),
         ("a.tsv", "Hello\tHallo\rWorld\tWelt\r", r"must end with LF or CR LF, but end with CR alone"),
-        ("a.jsonl", '{"a":' * 200_000, r"a.jsonl:1: must be a JSON object a line: it is nested too deeply"),
+        ("a.jsonl", '{"a":' * 200_000, r"a.jsonl:1: is nested too deeply"),
         ("a.jsonl", '[{"en": "x", "de": "y"}]\n', r"a.jsonl:1: must be .*, but is a JSON array; `jq -c"),
         ("a.jsonl", "3\n", r"a.jsonl:1: must be a JSON object a line, but is '3'"),
         ("a.tsv", "PK\3\4 and more", r"a.tsv: must be text in UTF-8, but is a zip file, as .docx, .xlsx"),
@@ -332,7 +332,7 @@ def test_columns_by_number_are_of_a_table_without_header(tmp_path, name, gap):
     file = str(tmp_path / name)
     assert read({"file": file, "columns": [2, 3]}) == [("Hello", "Hallo"), ("Yes", "Ja")]
     assert read({"file": file, "columns": [3, 2]}) == [("Hallo", "Hello"), ("Ja", "Yes")]
-    with pytest.raises(InputError, match=f"{name}: must have a column 4, but has 3"):
+    with pytest.raises(InputError, match=f"{name}: there is no column 4; the table has 3"):
         read({"file": file, "columns": [2, 4]})
     with pytest.raises(InputError, match=r"no column `en`; .* table without header .* `columns: \[1, 2\]`"):
         read({"file": file})

@@ -9,8 +9,8 @@ from transformer_mt.errors import InputError
 from transformer_mt.ranks import Ranks
 from transformer_mt.run import config_changes as changes
 from transformer_mt.run.config_changes import (
-    is_other_update_size,
-    note_other_update_size,
+    has_update_size_changed,
+    note_changed_update_size,
     refuse_different_ranks,
 )
 from transformer_mt.settings.section import Changeable, Mark, Section
@@ -93,8 +93,8 @@ def test_what_auto_is_and_a_fresh_start_are_the_same_on_all_machines(key, here, 
 )
 def test_another_size_of_the_updates_is_told(before, ranks, accumulate, told, said):
     now = config(accumulate=accumulate).train, Ranks(0, ranks)
-    if before is not None and is_other_update_size(before, *now):
-        note_other_update_size(before, *now)
+    if before is not None and has_update_size_changed(before, *now):
+        note_changed_update_size(before, *now)
     assert "".join(said).startswith(told) and bool(said) is bool(told)
 
 

@@ -109,7 +109,9 @@ def test_a_model_that_is_always_right_on_the_validation_set_promises_nothing():
     quality = ExpectedQuality(Calibration(0.0, 1.0, 0.2, TextErrors(0.0, 0.1, 0.02), is_saturated=True))
     quality.add(Translation("a", "b", 0.0, 0.0, ["b"], confidence=0.99))
     assert quality.expected is None
-    assert quality.withheld.startswith("no chrF is expected: nearly all translations of the validation set")
+    assert quality.withheld.startswith(
+        "chrF cannot be estimated: nearly all translations of the validation set"
+    )
 
 
 def test_texts_without_translations_have_no_errors():

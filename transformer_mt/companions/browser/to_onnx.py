@@ -472,7 +472,7 @@ def model_facts(run: TrainedRun) -> dict[str, Any]:
 
 
 def rules_of(source: str, target: str, decode: DecodeConfig) -> dict[str, Any]:
-    """The rules of a direction, without those that the settings turn off or its languages do not have."""
+    """The rules of text for one direction: those that the settings turn on and its languages have."""
     rules: dict[str, Any] = {"control": CONTROL.pattern, "invisible": INVISIBLE.pattern}
     if is_natural(source) and is_natural(target):
         rules |= {"before": before_words(source).pattern, "kept": USUAL.pattern}
@@ -492,11 +492,12 @@ def rules_of(source: str, target: str, decode: DecodeConfig) -> dict[str, Any]:
             "stops": OWN_STOPS.get(base_code(target), ""),
         }
     return {
-        key: in_javascript(value) if isinstance(value, str) else _below(value) for key, value in rules.items()
+        key: in_javascript(value) if isinstance(value, str) else _patterns_in_javascript(value)
+        for key, value in rules.items()
     }
 
 
-def _below(values: dict[str, Any]) -> dict[str, Any]:
+def _patterns_in_javascript(values: dict[str, Any]) -> dict[str, Any]:
     patterns = {"word", "source", "target"}
     return {
         key: in_javascript(value) if key in patterns and isinstance(value, str) else value

@@ -339,16 +339,16 @@ def parts_by_rarest_word(test: EvaluationSet, counts: Counter[str]) -> list[Scor
 
 
 def part_scores(comparison: Comparison, test: EvaluationSet, part: ScoredPart) -> dict[str, list[float]]:
-    """For each metric the score of each system on the part, the mean over its runs."""
-    of_parts = {}
+    """For each metric, the score of every system on the part, averaged over the system's runs."""
+    scores_by_metric = {}
     for metric in comparison.metrics:
         values = []
         for system in comparison.systems:
             runs = comparison.statistics[test.name, system.name, metric.name]
             scores = [metric.value(run[part.rows].sum(axis=0).tolist()) for run in runs]
             values.append(sum(scores) / len(scores))
-        of_parts[metric.name] = values
-    return of_parts
+        scores_by_metric[metric.name] = values
+    return scores_by_metric
 
 
 def length_ratio(test: EvaluationSet, translations: Sequence[str]) -> float:

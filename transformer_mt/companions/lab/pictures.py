@@ -130,11 +130,11 @@ def heat_maps(
     across = max(1, min(len(maps), math.ceil(math.sqrt(len(maps) * height / width))))
     across = heads if 1 < heads < len(maps) else across  # a row for each layer
     down = math.ceil(len(maps) / across)
-    dots = 130 if path.suffix == ".png" else 72  # an inch; .svg and .pdf have none
+    dots = 130 if path.suffix == ".png" else 72  # dots per inch; .svg and .pdf have no dots
     if width * across * height * down * dots**2 > _MOST_DOTS:
         raise InputError(
-            f"a picture of {len(maps)} maps of {len(rows)} x {len(columns)} tokens must be smaller; choose ",
-            "one ", Setting("layer"), " or ", Setting("head"),
+            f"{len(maps)} maps of {len(rows)} x {len(columns)} tokens make too large a picture; choose one ",
+             Setting("layer"), " or ", Setting("head"),
         )  # fmt: skip
     figure = new_figure(width * across + 0.6, height * down + 0.5)
     fonts, missing = _fonts([*rows, *columns, title])

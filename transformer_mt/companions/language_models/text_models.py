@@ -134,8 +134,9 @@ class MaskFiller:
         if not ids:
             return ids
         piece = self._tokenizer.pieces_src(ids[:1])[0].removeprefix("▁")
-        inside = [self._tokenizer.src.piece_to_id(piece)] if piece else []
-        return ids if inside == [UNK] else [*inside, *ids[1:]]
+        first = [self._tokenizer.src.piece_to_id(piece)] if piece else []
+        # A vocabulary may have the first token only with its space: then the space stays.
+        return ids if first == [UNK] else [*first, *ids[1:]]
 
 
 MOST = 50

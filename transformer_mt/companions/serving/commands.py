@@ -21,12 +21,15 @@ from transformer_mt.cli.model_options import (
     direction_of,
     load_translator,
 )
+from transformer_mt.companions.serving.http.limits import ApiKeys, Limits
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say
 from transformer_mt.run_folder import after_training
 
 if TYPE_CHECKING:
     from transformer_mt.translator import Translator
+
+_USUAL = Limits()
 
 _PREFIX = "TRANSFORMER_MT_"
 _OTHERS = ("CACHE", "OPUS")
@@ -116,16 +119,17 @@ def add_arguments(parser: Parser) -> None:
         "--api-keys", metavar="FILE", help="valid keys, one per line: KEY [REQUESTS PER MINUTE]"
     )
     limits = parser.add_argument_group("limits", "Limits for clients.")
-    limits.add_argument("--characters", metavar="N", type=_not_negative, default=20_000,
-                        help="characters per request; 0 is no limit (default: 20000)")  # fmt: skip
-    limits.add_argument("--requests-per-minute", metavar="N", type=_not_negative, default=0,
-                        help="requests per key or address; 0 is no limit (default: 0)")  # fmt: skip
-    limits.add_argument("--queue", metavar="N", type=positive, default=2000,
-                        help="lines that may wait for a model (default: 2000)")  # fmt: skip
-    limits.add_argument("--seconds", metavar="N", type=_not_negative, default=60,
-                        help="timeout of a request; 0 is no limit (default: 60)")  # fmt: skip
-    limits.add_argument("--file-bytes", metavar="N", type=_not_negative, default=10_000_000,
-                        help="bytes per file; 0 rejects all files (default: 10000000)")  # fmt: skip
+    limits.add_argument("--characters", metavar="N", type=_not_negative, default=_USUAL.characters,
+                        help="characters per request; 0 is no limit (default: %(default)s)")  # fmt: skip
+    limits.add_argument("--requests-per-minute", metavar="N", type=_not_negative,
+                        default=_USUAL.requests_per_minute,
+                        help="requests per key or address; 0 is no limit (default: %(default)s)")  # fmt: skip
+    limits.add_argument("--queue", metavar="N", type=positive, default=_USUAL.queue_lines,
+                        help="lines that may wait for a model (default: %(default)s)")  # fmt: skip
+    limits.add_argument("--seconds", metavar="N", type=_not_negative, default=_USUAL.seconds,
+                        help="timeout of a request; 0 is no limit (default: %(default)s)")  # fmt: skip
+    limits.add_argument("--file-bytes", metavar="N", type=_not_negative, default=_USUAL.file_bytes,
+                        help="bytes per file; 0 rejects all files (default: %(default)s)")  # fmt: skip
     parser.add_argument("--metrics", action="store_true", help="serve GET /metrics in Prometheus format")
     parser.add_argument(
         "--suggestions", metavar="FILE", help="append suggested translations to FILE, as JSON lines"
@@ -161,7 +165,6 @@ def _serve(arguments: argparse.Namespace) -> int:
         from transformer_mt.companions.serving.models import Offer
     except ImportError as error:
         raise InputError(f"this needs a web server: pip install 'transformer-mt[serve]' ({error})") from None
-    from transformer_mt.companions.serving.http.limits import ApiKeys, Limits
 
     limits = Limits(
         characters=arguments.characters,

@@ -261,10 +261,10 @@ class Directions:
         return max(probabilities, key=probabilities.__getitem__) if wanted < _UNLIKELY else None
 
     def chain(self, source: str, target: str) -> Chain:
-        """The model of this direction, or two with a language between: English if they allow it, else the
-        first. InputError if there are none.
+        """The model of this direction; if there is none, two models by way of a third language: English if
+        possible, else the first that works. InputError if there are none.
         """
-        models = self.models  # the same for all questions below, whatever comes or goes
+        models = self.models  # a watched folder may change them meanwhile
         if source == target and any(source in pair for pair in models):
             return Chain(())
         if (source, target) in models:
@@ -274,9 +274,9 @@ class Directions:
             pivot = min(between, key=lambda code: base_code(code) != "en")
             return Chain((models[source, pivot], models[pivot, target]), pivot)
         if source not in self.sources:
-            every = list(dict.fromkeys(target for _, target in self.models))
-            if target not in every:  # and `auto` found no source for it
-                raise InputError(f"target must be one of {', '.join(every)}, but is {target}")
+            all_targets = list(dict.fromkeys(target for _, target in models))
+            if target not in all_targets:  # so `auto` found no source either
+                raise InputError(f"target must be one of {', '.join(all_targets)}, but is {target}")
             raise InputError(f"source must be auto or one of {', '.join(self.sources)}, but is {source}")
         targets = self.targets_of(source)
         raise InputError(f"target must be one of {', '.join(targets)} with source {source}, but is {target}")

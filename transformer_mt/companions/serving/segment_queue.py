@@ -262,7 +262,7 @@ class QueuedEngine(RemoteEngine):
         self.segments.drop(self)
 
     def ask(self, method: str, *arguments: Any) -> Any:
-        """The results for pairs, in parts of which each is a task."""
+        """The results of a method of the engine for pairs, in order; parts of them are tasks."""
         compute, (pairs,) = getattr(self.segments.engine, method), arguments
         done: SimpleQueue[Any] = SimpleQueue()
         parts = [pairs[start : start + _PAIRS] for start in range(0, len(pairs), _PAIRS)]
@@ -347,7 +347,7 @@ class EnginePool(RemoteEngine):
             return self._pool.submit(_call, method, *arguments).result()
 
     def _end_processes(self) -> None:
-        """The others of a pool that lost one ignore SIGTERM, which is all it sends them."""
+        """Kill all processes. A pool that lost one sends the others only SIGTERM, which they ignore."""
         for process in self._processes:
             process.kill()
 

@@ -133,8 +133,8 @@ class Chat:
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return Reply(reason=NO_ANSWER, message=f"no chat completion: {self._message(content)}")
         self._has_answered = True
-        known = (n if type(n) is int and 0 <= n < 1 << 40 else None for n in tokens)
-        return Reply(text, _REASONS.get(str(finish)), "", 0.0, False, *known)
+        counts = (n if type(n) is int and 0 <= n < 1 << 40 else None for n in tokens)
+        return Reply(text, _REASONS.get(str(finish)), "", 0.0, False, *counts)
 
     def _message(self, content: bytes) -> str:
         """The message of an answer that is an error."""

@@ -57,7 +57,9 @@ class TermAnnotation(ChangeOfSome):
         super().__init__(before)
         tokens = TermTokens.of(tokenizer)
         if tokens is None or not tokenizer.shared:
-            raise InputError("leave `terms` out of data.changes: the sides have two vocabularies")
+            raise InputError(
+                "leave `terms` out of data.changes: source and target have separate vocabularies"
+            )
         data = config.data
         self._tokens, self._share = tokens, settings.share
         if settings.file is not None:

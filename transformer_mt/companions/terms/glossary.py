@@ -9,8 +9,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from transformer_mt.corpora.file import forget, refuse_entities
-from transformer_mt.corpora.tables import text_rows
+from transformer_mt.corpora.file import text_rows
+from transformer_mt.corpora.tmx import forget, refuse_entities
 from transformer_mt.errors import InputError
 from transformer_mt.text.languages import base_code, casefolded, hyphenated
 from transformer_mt.text.lines import read_lines
@@ -220,9 +220,10 @@ _HEADERS = ({"source", "src", "source term"}, {"target", "tgt", "target term"})
 
 
 def read_glossary(file: str | Path, languages: tuple[str, str]) -> Glossary:
-    """The terms of a file: .tbx (TermBase eXchange), .csv (commas or semicolons), else a term a line,
-    `source<tab>target`. A first row with the names of the languages, or source and target, chooses columns.
-    `a|b` are two targets, an empty one keeps the source. InputError names what cannot be read.
+    """The terms of a file: .tbx (TermBase eXchange), .csv (commas or semicolons), else one term per line,
+    `source<tab>target`. A first row with the names of the languages, or `source` and `target`, says which
+    columns to read. `a|b` allows two targets; a term with an empty target is not translated. InputError names
+    what cannot be read.
     """
     path = Path(file)
     if path.suffix.lower() == ".tbx":
@@ -241,10 +242,10 @@ def _of_table(path: Path, languages: tuple[str, str]) -> Iterator[Term]:
         if number == 1 and (named := _columns(row, languages)) is not None:
             columns, is_named = named, True
             continue
-        has_none = len(row) <= columns[0] or not row[columns[0]].strip()
-        if not any(cell.strip() for cell in row) or (has_none and is_named):
+        has_no_source = len(row) <= columns[0] or not row[columns[0]].strip()
+        if not any(cell.strip() for cell in row) or (has_no_source and is_named):
             continue
-        if has_none or (len(row) <= columns[1] and not is_named):
+        if has_no_source or (len(row) <= columns[1] and not is_named):
             separator = "a comma or semicolon" if path.suffix.lower() == ".csv" else "a tab"
             raise InputError(
                 f"{path}: each line must have a source term and a target term with {separator} between them, "
@@ -303,10 +304,10 @@ def _terms_of(entry: Any, language: str) -> list[str]:
     """The terms in the language: those with its exact code, else those of its variants."""
     terms: dict[bool, list[str]] = {True: [], False: []}
     for part in entry.iterfind("{*}langSet"), entry.iterfind("{*}langSec"):
-        for of_language in part:
-            code = of_language.get(_LANGUAGE, "")
+        for language_section in part:
+            code = language_section.get(_LANGUAGE, "")
             if base_code(code) == base_code(language):
                 is_same = hyphenated(code) == hyphenated(language)
-                texts = ("".join(term.xpath(".//text()")) for term in of_language.iter("{*}term"))
+                texts = ("".join(term.xpath(".//text()")) for term in language_section.iter("{*}term"))
                 terms[is_same] += [_normal(" ".join(text.split())) for text in texts if text.strip()]
     return terms[True] or terms[False]

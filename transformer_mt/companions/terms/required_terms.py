@@ -168,7 +168,7 @@ class Terms(Stage):
         for _ in range(_MOST_REPLACED):
             if not open_units:
                 break
-            better = self._better(open_units, self._written_again(open_units, forced, search), search)
+            better = self._better(open_units, self._requests_with_terms(open_units, forced, search), search)
             pairs, open_units = list(zip(open_units, better)), []
             for (number, before), after in pairs:
                 if not self._num_missing(after):
@@ -182,14 +182,16 @@ class Terms(Stage):
             stuck = [(number, after) for (number, _), after in zip(stuck, better)]
         yield from stuck
 
-    def _written_again(
+    def _requests_with_terms(
         self, units: Sequence[Numbered], forced: "ForcedTerms", search: Search
     ) -> list[Request | None]:
-        unit_ids: list[tuple[Unit, Ids]] = [(one.unit, search.ids_of(one.candidates[0])) for _, one in units]
-        attentions = search.cross_attention([(unit.src, ids) for unit, ids in unit_ids])
+        units_and_ids: list[tuple[Unit, Ids]] = [
+            (one.unit, search.ids_of(one.candidates[0])) for _, one in units
+        ]
+        attentions = search.cross_attention([(unit.src, ids) for unit, ids in units_and_ids])
         return [
             forced.written_again(unit, ids, attention, self._missing(self._terms(unit), one.candidates[0]))
-            for (unit, ids), attention, (_, one) in zip(unit_ids, attentions, units)
+            for (unit, ids), attention, (_, one) in zip(units_and_ids, attentions, units)
         ]
 
     def _better(

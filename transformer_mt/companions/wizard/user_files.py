@@ -10,10 +10,9 @@ from typing import Any
 import yaml
 
 from transformer_mt.config import DataConfig
-from transformer_mt.corpora.file import FileCorpus
+from transformer_mt.corpora.file import TABLES, FileCorpus, named_rows, text_rows
 from transformer_mt.corpora.held_out import BlockSample
 from transformer_mt.corpora.line_files import FilesCorpus
-from transformer_mt.corpora.tables import named_rows, text_rows
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError
 from transformer_mt.messages import say, show_progress
@@ -29,7 +28,6 @@ from transformer_mt.text.lines import read_lines, without_compression
 
 # The rows of a table that are examined: the first `_STRIDE`, then one in `_STRIDE`, `_ROWS` in all.
 _ROWS, _STRIDE = 300, 20
-_TABLES = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
 _NAMES = {"src": 0, "source": 0, "tgt": 1, "trg": 1, "target": 1}
 
 
@@ -69,7 +67,7 @@ def guess_corpora(files: Sequence[str], source_lang: str, target_lang: str) -> l
                 "split: train} into a config by hand"
             )
         suffix = Path(without_compression(path)).suffix.lower()
-        if suffix in _TABLES:
+        if suffix in TABLES:
             guesses[number] = _table(path, suffix, languages)
         elif suffix in (".tmx", ".zip"):
             guesses[number] = GuessedCorpora(

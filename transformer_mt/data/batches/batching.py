@@ -1,5 +1,5 @@
 """Batches of similar length under a budget of padded tokens, corpora mixed by weight, made ahead by a thread
-or a process; their order is a pure function of (seed, epoch).
+or a process. Their order is a pure function of (seed, epoch); for packed batches it is in packing.py.
 """
 
 import atexit
@@ -233,11 +233,11 @@ class TrainingBatches:
         present = self.epoch, self.window
         needed = present, self._after(*present)
         if self._plans.keys() - needed:
-            self._plans = {of: plan for of, plan in self._plans.items() if of in needed}
-            self._rows.pairs.close_all_but(part for of in needed for part in self._mixture.parts(*of))
-        for of in needed:
-            if of not in self._plans:
-                self._plans[of] = self._planner.submit(self._plan, *of)
+            self._plans = {window: plan for window, plan in self._plans.items() if window in needed}
+            self._rows.pairs.close_all_but(part for window in needed for part in self._mixture.parts(*window))
+        for window in needed:
+            if window not in self._plans:
+                self._plans[window] = self._planner.submit(self._plan, *window)
         return self._plans[present].result()
 
     def _plan(self, epoch: int, window: int) -> list[np.ndarray]:
@@ -250,8 +250,8 @@ class TrainingBatches:
         if rows is not None:
             src_lengths, tgt_lengths = src_lengths[rows], tgt_lengths[rows]
         if self._mixture.windows > 1:
-            of_data = np.concatenate([np.arange(part.start, part.stop, dtype=kind) for part in parts])
-            rows = of_data if rows is None else of_data[rows]
+            data_rows = np.concatenate([np.arange(part.start, part.stop, dtype=kind) for part in parts])
+            rows = data_rows if rows is None else data_rows[rows]
         if self.shape is not None:
             plan = plan_packed_epoch(src_lengths, tgt_lengths, self.shape, self._seed, epoch, window)
             if rows is not None:
@@ -272,7 +272,7 @@ class TrainingBatches:
             self._rows.pairs.close_all_but(())
 
     def updates_of_first_epoch(self, accumulate: int) -> float:
-        """The updates in which the first epoch is trained; of several windows about."""
+        """The number of updates in the first epoch; an estimate if it has several windows."""
         # A resumed run plans the first epoch only to count its batches.
         is_first = (self.epoch, self.window) == (0, 0)
         batches = len(self._batches if is_first else self._plan(0, 0)) * self._mixture.windows
@@ -281,20 +281,20 @@ class TrainingBatches:
     @property
     def epochs(self) -> float:
         """Epochs done, with the fraction of the present one."""
-        of_window = self.index / max(1, len(self._batches))
-        return self.epoch + (self.window + of_window) / self._mixture.windows
+        done_of_window = self.index / max(1, len(self._batches))
+        return self.epoch + (self.window + done_of_window) / self._mixture.windows
 
     def state_dict(self) -> dict[str, int]:
         windows = self._mixture.windows
         return {"epoch": self.epoch, "window": self.window, "windows": windows, "index": self.index}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """InputError if the position is one in other windows."""
+        """InputError if the saved position belongs to another division into windows."""
         before, windows = state.get("windows", 1), self._mixture.windows
         if before != windows:
             raise InputError(
-                f"data.window_pairs must divide an epoch into as many windows as when this run began, "
-                f"{before:,}, but gives {windows:,}; restore it and the size of batches, or start over with ",
+                f"this run began with {before:,} windows per epoch, but data.window_pairs and the batch size "
+                f"now give {windows:,}; set them as they were, or start over with ",
                 Setting("fresh", True),
             )
         self.epoch, self.window, self.index = state["epoch"], state.get("window", 0), state["index"]

@@ -1,5 +1,5 @@
-"""Packed batches: several sentences in each row, none cut, so that few positions are padding and all batches
-of a training have one shape.
+"""Packed batches and their order: several sentences in each row, none cut, so that few positions are padding
+and all batches of a training have one shape.
 
 The two sides of a pair stand in the same row, so attention to the source sees the right sentence by its
 number. Letters: R rows of a batch.

@@ -61,7 +61,7 @@ class Merges:
         sizes = np.array([len(word) for word in words])
         symbols = np.full((len(words), sizes.max() + 1), _NONE, np.int64)
         symbols[np.arange(symbols.shape[1]) < sizes[:, None]] = np.concatenate(words)
-        pairs, rows = self._pieces_of(symbols[:, :-1], symbols[:, 1:]), np.arange(len(words))
+        pairs, rows = self._merged_tokens(symbols[:, :-1], symbols[:, 1:]), np.arange(len(words))
         made: dict[int, np.ndarray] = {}
         for step in count():
             bits = splitmix64(keys_N + np.uint64(step * int(A) % 2**64))
@@ -93,14 +93,14 @@ class Merges:
         symbols = np.take_along_axis(symbols, source, 1)
         symbols[at, best] = merged
         pairs = np.take_along_axis(pairs, source[:, :-1], 1)
-        pairs[at, best] = self._pieces_of(merged, symbols[at, best + 1])
+        pairs[at, best] = self._merged_tokens(merged, symbols[at, best + 1])
         inner = best > 0
         before = at[inner], best[inner] - 1
-        pairs[before] = self._pieces_of(symbols[before], merged[inner])
+        pairs[before] = self._merged_tokens(symbols[before], merged[inner])
         return symbols, pairs
 
-    def _pieces_of(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """The token that each `left` and `right` merge into, or _NONE."""
+    def _merged_tokens(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """For each pair of neighbours the token that they merge into, or _NONE if they do not merge."""
         pair = left * self._size + right
         where = np.searchsorted(self._pairs, pair)
         is_pair = (self._pairs[where] == pair) & (left != _NONE) & (right != _NONE)

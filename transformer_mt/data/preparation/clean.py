@@ -1,5 +1,5 @@
-"""Blocks of text and the drop reason of each row, found block by block; duplicates and rows of validation and
-test sets are found later, from keys.
+"""Blocks of text and the drop reason of each row, found block by block. Duplicates, and rows of validation
+and test sets, are found later from the keys of texts (text/hashes.py).
 """
 
 import json

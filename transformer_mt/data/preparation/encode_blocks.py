@@ -53,7 +53,7 @@ def encoded_chunks(
         _encoded,
         tokenizer=tokenizer,
         data=data,
-        before=[[tokenizer.control_id(piece) for piece in pieces] for pieces in before],
+        control_tokens=[[tokenizer.control_id(piece) for piece in pieces] for pieces in before],
         labels=labels if objective_class(data.objective_of(corpus)).has_labels else None,
     )
     pairs, workers = iter(pairs), threads or usable_cores()
@@ -71,7 +71,7 @@ def _encoded(
     pairs: list[Pair],
     tokenizer: Tokenizer,
     data: DataConfig,
-    before: Sequence[list[int]],
+    control_tokens: Sequence[list[int]],
     labels: Mapping[str, int] | None,
 ) -> Encoded:
     reasons = np.empty(len(pairs), np.uint8)
@@ -84,7 +84,7 @@ def _encoded(
         tgt_rows = [[_label(tgt.strip(), labels)] for _, tgt in pairs]
         max_ratio = math.inf
     for row, sides in enumerate(zip(src_rows, tgt_rows)):
-        src, tgt = (control + ids if ids else ids for control, ids in zip(before, sides))
+        src, tgt = (control + ids if ids else ids for control, ids in zip(control_tokens, sides))
         reason = length_reason(len(src), len(tgt), data.max_length, max_ratio)
         reasons[row] = REASONS.index(reason or KEPT)
         if reason is None:

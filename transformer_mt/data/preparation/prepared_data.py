@@ -94,7 +94,9 @@ class BlockFiles:
         try:
             self._store.fetch(path.name, path)
         except OSError as error:
-            raise WorkError(f"{path}: cannot be fetched: {error}; start again: it resumes") from None
+            raise WorkError(
+                f"{path}: cannot be fetched ({error}); start the training again: it resumes"
+            ) from None
         self._check(number)
 
     def _release(self, number: int) -> None:

@@ -64,8 +64,8 @@ def with_control_pieces(model: bytes, wanted: Sequence[str]) -> bytes:
             proto.pieces.add(piece=name, score=0.0, type=_CONTROL)
         elif types[name] != _CONTROL and name.startswith(">>"):
             raise InputError(
-                f"a language's token must not be an ordinary token of `tokenizer.file`, which text could "
-                f"contain, but {name} is one; train the file with control_symbols={name}"
+                f"in `tokenizer.file` {name} is an ordinary token, which a text could contain; train that "
+                f"tokenizer with control_symbols={name}"
             )
         elif types[name] != _CONTROL:
             raise InputError(

@@ -389,7 +389,7 @@ def test_a_number_that_is_lost_is_reported(tiny_run, cli):
 
 
 def test_what_was_translated_is_a_memory_for_the_next_time(tiny_run, tmp_path, cli):
-    from transformer_mt.corpora.file import read_tmx
+    from transformer_mt.corpora.tmx import read_tmx
 
     page, memory = tmp_path / "a.html", tmp_path / "memory.tmx"
     page.write_text(

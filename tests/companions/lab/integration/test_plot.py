@@ -127,7 +127,7 @@ def test_pieces_are_drawn_as_they_are(tmp_path):
 
 def test_more_maps_than_a_picture_can_hold_are_told(tmp_path):
     with pytest.raises(
-        InputError, match=r"a picture of 48 maps of 250 x 250 tokens must be smaller; choose one `layer`"
+        InputError, match=r"48 maps of 250 x 250 tokens make too large a picture; choose one `layer`"
     ):
         heat_maps([("t", torch.zeros(250, 250))] * 48, ["a"] * 250, ["b"] * 250, tmp_path / "big.png")
 

@@ -322,7 +322,7 @@ def test_a_folder_in_which_somebody_trains_is_not_moved(write_sweep, tmp_path):
     )
     with lock_folder(job.folder):
         (failure,) = Runner(other, [None]).run(lambda: None)
-    assert failure.startswith("a, seed 1: ") and "another process trains here" in failure
+    assert failure.startswith("a, seed 1: ") and "another training runs here" in failure
     assert (job.folder / "model.safetensors").exists()
 
 

@@ -75,7 +75,7 @@ def test_language(src, tgt, is_dropped):
 
 
 def test_a_language_nothing_is_known_of_is_refused():
-    with pytest.raises(InputError, match="must be false for tlh, which py3langid does not know"):
+    with pytest.raises(InputError, match="py3langid does not know the language tlh; set"):
         rules_of(FilterConfig(language=True), ("en", "tlh"))
 
 

@@ -27,7 +27,7 @@ def parse_json(text: str, target_lang: str, name: str) -> list[Piece]:
     try:
         json.loads(text.removeprefix("\ufeff"))
     except RecursionError:
-        raise InputError(f"{name}: must be JSON: it is nested too deeply") from None
+        raise InputError(f"{name}: is nested too deeply to be read") from None
     except ValueError as error:
         raise InputError(f"{name}: must be JSON: {error}") from None
     text = _LOCALE.sub(lambda match: match[1] + target_lang.replace("-", "_") + match[2], text)

@@ -1,4 +1,4 @@
-"""The proof that an export translates like its run, and its card: README.md with the hub's header.
+"""The proof that an export translates like its run, and its model card: README.md with the hub's header.
 
 The card says what the run's folder knows, and nothing else.
 """

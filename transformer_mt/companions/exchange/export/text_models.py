@@ -1,5 +1,5 @@
 """Models of plain text for Hugging Face: encoders as BertForMaskedLM, decoders as GPT2LMHeadModel, denoisers
-as BART and its like, with a proof of the logits.
+as BART and its like, with a proof of the logits and a model card.
 """
 
 from pathlib import Path

@@ -98,8 +98,8 @@ class ToArgos:
     def usage(self, config: Config, out: str) -> str:
         source, target = _code(config.data.source_lang), _code(config.data.target_lang)
         return f"""\
-With [Argos Translate](https://github.com/argosopentech/argos-translate), or in LibreTranslate,
-which finds installed packages by itself:
+Install it and translate with [Argos Translate](https://github.com/argosopentech/argos-translate) as below;
+LibreTranslate finds installed packages by itself.
 
 ```python
 from argostranslate import package, translate

@@ -83,7 +83,7 @@ def reasons_against(model: ModelConfig) -> list[str]:
 def write_model(
     model: TranslationModel, tokenizer: Tokenizer, config: Config, folder: Path, quantization: str
 ) -> None:
-    """CTranslate2's files of the model into `folder`: model.bin, config.json, the vocabularies."""
+    """Write the model to `folder` as CTranslate2 has it: model.bin, config.json, the vocabularies."""
     if reasons := reasons_against(config.model):
         raise InputError("\n".join(f"CTranslate2 cannot run this model: {reason}" for reason in reasons))
     assert isinstance(model, Transformer)
@@ -114,7 +114,7 @@ def write_model(
             c.num_decoder_layers,
             c.num_heads,
             alignment_layer=alignment_layer(c.num_decoder_layers) if guided is None else guided,
-            alignment_heads=c.num_heads if guided is None else 1,  # of so many the mean is taken
+            alignment_heads=c.num_heads if guided is None else 1,  # the mean of this many heads is taken
             **shape,
         ),
     )
@@ -124,7 +124,7 @@ def write_model(
     ):
         theirs.weight = _array(ours.tokens.weight)
     for embedding, stack in ((model.src_embedding, spec.encoder), (model.tgt_embedding, spec.decoder)):
-        if c.position not in ("relative", "rotary"):  # theirs are inside attention
+        if c.position not in ("relative", "rotary"):  # these two are inside attention
             stack.position_encodings.encodings = _positions(embedding.positions, config)
         if c.embedding_norm:
             _set_norm(embedding.norm, stack.layernorm_embedding)

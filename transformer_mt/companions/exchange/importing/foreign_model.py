@@ -115,14 +115,14 @@ _OLD_GROUPS = {
 def languages_of(
     folder: Path, tokenizer: Tokenizer, source: str | None, target: str | None
 ) -> tuple[str | None, list[str]]:
-    """The source language and the target languages: those that the vocabulary has pieces for, else what the
-    model says or its folder is called; None and nothing where they are not known.
+    """The source language, as the model or its folder's name states it, and the target languages: all that
+    the vocabulary has tokens for, else the one that is stated. None and an empty list if they are not known.
     """
     if named := _NAMED.fullmatch(folder.resolve().name):
         source, target = source or named[1], target or named[2]
     source, target = (code and _OLD_GROUPS.get(code, code) for code in (source, target))
     codes = [match[1] for piece in tokenizer.control_ids if (match := _LANGUAGE_PIECE.fullmatch(piece))]
-    if codes:  # the usual one first
+    if codes:  # the stated one first
         return source, sorted(codes, key=lambda code: (code != target, code))
     return source and short_code(source), [short_code(target)] if target else []
 

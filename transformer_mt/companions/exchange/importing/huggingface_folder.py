@@ -27,7 +27,7 @@ _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
 
 
 def read_huggingface_folder(folder: Path) -> ForeignModel:
-    """The model in the folder. InputError, with all reasons, where it is not one that can be held exactly."""
+    """The model in the folder. InputError with all reasons if this project cannot represent it exactly."""
     config = read_json(folder / "config.json")
     kind = config.get("model_type")
     if kind not in _NORMS:
@@ -41,11 +41,11 @@ def read_huggingface_folder(folder: Path) -> ForeignModel:
     has_bias = special["bos"] == special["pad"] or (BIAS in tensors and bool(tensors[BIAS].any()))
     model = _model(folder, config, tokenizer.shared, has_bias)
     generation = config | read_json(folder / "generation_config.json", {})
-    said = (
+    stated = (
         facts.get("source_lang") or facts.get("src_lang"),
         facts.get("target_lang") or facts.get("tgt_lang"),
     )
-    source, targets = languages_of(folder, tokenizer, *said)
+    source, targets = languages_of(folder, tokenizer, *stated)
     pieces: bool | str = "both" if is_m2m else any(piece.startswith(">>") for piece in tokenizer.control_ids)
     return ForeignModel(
         architecture=str(kind),

@@ -1,4 +1,4 @@
-"""The admission of requests: keys, rates and sizes."""
+"""The check of each request against the limits (limits.py): 400, 403 or 429."""
 
 from collections.abc import Sequence
 from typing import Any

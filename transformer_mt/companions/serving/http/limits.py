@@ -1,4 +1,4 @@
-"""API keys, and how many requests a client may make in a minute."""
+"""What the server accepts, with the defaults: sizes, waiting lines, seconds; API keys, requests a minute."""
 
 import hashlib
 import hmac
@@ -29,7 +29,7 @@ class Limits:
     """Requests of one key, or without keys of one address; 0 is no limit."""
     queue_lines: int = 2000
     """Lines that may wait for a model."""
-    seconds: float = 60.0
+    seconds: float = 60
     """Seconds for one request, from its last byte to its answer; 0 is no limit."""
     file_bytes: int = 10_000_000
     """Bytes of a file that is translated; 0 takes none."""
