@@ -96,14 +96,23 @@ def said() -> Iterator[list[str]]:
         yield messages
 
 
-def no_learning_curves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trainings in this process draw no learning curve: that takes as long as a tiny training."""
-    monkeypatch.setattr("transformer_mt.run.report.learning_curve", lambda entries, path: None)
+@pytest.fixture(scope="session", autouse=True)
+def learning_curve() -> Iterator[Callable[..., Any]]:
+    """Trainings in this process draw no learning curve: that takes as long as a tiny training. The value is
+    the function that draws it.
+    """
+    from transformer_mt.run import report
+
+    drawing = report.learning_curve
+    report.learning_curve = lambda entries, path: None
+    yield drawing
+    report.learning_curve = drawing
 
 
 @pytest.fixture
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    no_learning_curves(monkeypatch)
+def pictures(learning_curve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this test they are drawn."""
+    monkeypatch.setattr("transformer_mt.run.report.learning_curve", learning_curve)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ and resumed.
 import pytest
 import torch
 
-from tests.conftest import no_learning_curves
 from tests.helpers.updates import batch_of, packed_batch_of, pairs, tiny_model
 from tests.unit.update.test_muon import jordans_iteration
 from transformer_mt import train
@@ -131,7 +130,6 @@ def test_muon_steps_as_torchs_does(device, monkeypatch):
 def config(write_config, tmp_path, monkeypatch, device):
     """A function: TINY on the device, with overrides."""
     monkeypatch.chdir(tmp_path)
-    no_learning_curves(monkeypatch)
     path = write_config()
     return lambda *words: load_config(path, [f"train.device={device}", *words])
 

@@ -14,17 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# Modules the server imports once. It runs no tensor operation: OpenMP's threads do not survive a fork.
-_PRELOADED = [
-    "torch",
-    "datasets",
-    "sacrebleu.metrics.bleu",
-    "transformer_mt.training",
-    "transformer_mt.cli",
-    "pytest",
-]
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(_PRELOADED)
+_CONTEXT.set_forkserver_preload(["tests.helpers.warm"])
 
 Before = Callable[..., None]
 

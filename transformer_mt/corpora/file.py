@@ -81,11 +81,12 @@ def read_rows(
 
 def text_rows(path: str, suffix: str, delimiter: str | None) -> Iterator[tuple[int, list[str]]]:
     """(number, cells) of the rows of a .tsv or .csv file, without blank lines."""
-    if suffix == ".tsv":
-        rows = _tsv_rows(path, delimiter or SEPARATORS[suffix])
+    usual = SEPARATORS[suffix]
+    if usual == "\t":
+        rows = _tsv_rows(path, delimiter or usual)
     else:
         lines = (line + "\n" for line in read_lines(path))
-        rows = csv.reader(lines, strict=True, delimiter=delimiter or SEPARATORS[suffix])
+        rows = csv.reader(lines, strict=True, delimiter=delimiter or usual)
     for number in itertools.count(1):
         try:
             row = next(rows, None)

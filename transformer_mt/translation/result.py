@@ -1,4 +1,6 @@
-"""The options of a translation, its result, and whether a result is to be translated again."""
+"""The options of a translation, its result (the fields that `--json` prints), and whether it is to be
+translated again.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace

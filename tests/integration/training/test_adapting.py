@@ -37,7 +37,7 @@ def child(tiny_run, write_config):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_frozen_stays_and_the_rest_is_trained(kind, child, tiny_run, tmp_path, no_pictures):
+def test_what_is_frozen_stays_and_the_rest_is_trained(kind, child, tiny_run, tmp_path):
     config = child(KINDS[kind])
     run = RunFolder(tmp_path / "run")
     train(config, run.path)
@@ -57,7 +57,7 @@ def test_what_is_frozen_stays_and_the_rest_is_trained(kind, child, tiny_run, tmp
 
 
 @pytest.mark.parametrize("kind", ["lora", "encoder and embeddings"])
-def test_checkpoints_are_small_and_a_killed_training_ends_the_same(kind, child, tmp_path, no_pictures):
+def test_checkpoints_are_small_and_a_killed_training_ends_the_same(kind, child, tmp_path):
     config = child(KINDS[kind])
     straight, killed = RunFolder(tmp_path / "straight"), RunFolder(tmp_path / "killed")
     train(config, straight.path)
@@ -75,7 +75,7 @@ def test_checkpoints_are_small_and_a_killed_training_ends_the_same(kind, child, 
         assert all(name.endswith(("lora_a", "lora_b")) for name in trained)
 
 
-def test_the_published_model_translates_as_the_one_that_was_trained(child, tmp_path, no_pictures):
+def test_the_published_model_translates_as_the_one_that_was_trained(child, tmp_path):
     from transformer_mt.training import open_run
 
     folder = RunFolder(tmp_path / "run")
@@ -103,7 +103,7 @@ def test_plans_count_what_is_not_trained(child):
     assert frozen.parameters == full.parameters < lora.parameters
 
 
-def test_lora_leaves_frozen_parts_as_they_are(child, tiny_run, tmp_path, no_pictures):
+def test_lora_leaves_frozen_parts_as_they_are(child, tiny_run, tmp_path):
     run = RunFolder(tmp_path / "run")
     train(child({**LORA, "freeze": ["encoder"]}), run.path)
     before, after = RunFolder(tiny_run).weights(), run.weights()
@@ -111,9 +111,7 @@ def test_lora_leaves_frozen_parts_as_they_are(child, tiny_run, tmp_path, no_pict
     assert moved == {"decoder"}
 
 
-def test_layers_that_are_all_frozen_leave_the_embeddings_to_be_trained(
-    child, tiny_run, tmp_path, no_pictures
-):
+def test_layers_that_are_all_frozen_leave_the_embeddings_to_be_trained(child, tiny_run, tmp_path):
     run = RunFolder(tmp_path / "run")
     train(child({"freeze": ["encoder", "decoder"], "optimizer": "muon"}), run.path)
     before, after = RunFolder(tiny_run).weights(), run.weights()
@@ -122,7 +120,7 @@ def test_layers_that_are_all_frozen_leave_the_embeddings_to_be_trained(
     ]
 
 
-def test_the_average_of_lora_is_that_of_whole_weights(child, tmp_path, no_pictures):
+def test_the_average_of_lora_is_that_of_whole_weights(child, tmp_path):
     from transformer_mt.checkpoint import load_weights
     from transformer_mt.update.build_updater import averaged, whole
 
@@ -136,7 +134,7 @@ def test_the_average_of_lora_is_that_of_whole_weights(child, tmp_path, no_pictur
         torch.testing.assert_close(tensor, sum(part[name] for part in parts) / len(parts))
 
 
-def test_mistakes_are_told(child, write_config, tiny_run, tmp_path, no_pictures):
+def test_mistakes_are_told(child, write_config, tiny_run, tmp_path):
     with pytest.raises(InputError, match="train.lora.rank must be left out without init_from"):
         load_config(write_config(train=LORA))
     with pytest.raises(InputError, match="train.freeze must be left out without init_from"):

@@ -12,8 +12,6 @@ from transformer_mt.errors import WorkError
 from transformer_mt.files import read_objects
 from transformer_mt.training import train
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
-
 
 def diverged(write_config, tmp_path, **keys):
     """The message of a training that diverges, and its validations."""

@@ -21,8 +21,6 @@ from transformer_mt.run.early_checks import notes_on
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.training import train
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
-
 CHILD = {
     "data": {**TINY["data"], "train": {"toy": "train", "size": 300}},
     "train": {

@@ -10,7 +10,6 @@ from tests.helpers.golden_losses import FOLDER, NAMES, UPDATES, kind, losses
 TOLERANCE = 2e-4
 
 
-@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("name", NAMES)
 def test_the_first_losses_are_those_of_before(name, tmp_path):
     file = FOLDER / f"{kind()}.json"

@@ -6,7 +6,6 @@ from importlib.machinery import ModuleSpec
 
 import pytest
 
-from tests.conftest import no_learning_curves
 from transformer_mt.config import load_config
 from transformer_mt.errors import InputError
 from transformer_mt.files import read_objects
@@ -18,7 +17,6 @@ SHORT = {"max_updates": 12, "validate_every": 6, "save_every": 6, "average_check
 
 @pytest.fixture
 def run(write_config, tmp_path, monkeypatch):
-    no_learning_curves(monkeypatch)
 
     def run(*names, words=()):
         path = write_config(train={**SHORT, "loggers": list(names)})

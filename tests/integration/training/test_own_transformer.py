@@ -15,8 +15,6 @@ from transformer_mt.files import read_objects
 from transformer_mt.preparation import prepare
 from transformer_mt.training import train
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
-
 HEADS, EOS, BOS, SMOOTHING, WARMUP, PEAK = 2, 3, 2, 0.1, 3, 0.01
 
 

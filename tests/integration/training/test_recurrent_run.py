@@ -6,7 +6,7 @@ import pytest
 import yaml
 from safetensors.torch import load_file
 
-from tests.conftest import TINY, no_learning_curves
+from tests.conftest import TINY
 from tests.helpers.companions import needs
 from transformer_mt.config.load import load_config
 from transformer_mt.training import train
@@ -25,10 +25,8 @@ def recurrent_run(request, tmp_path_factory):
     config.write_text(yaml.safe_dump(TINY), encoding="utf-8")
     words = ["model.kind=recurrent", f"model.recurrent.decoder={request.param}", *CHANGES[request.param]]
     words.append("train.schedule=constant")
-    with pytest.MonkeyPatch.context() as patch:
-        no_learning_curves(patch)
-        for out, *more in (("straight",), ("resumed", "train.max_updates=12"), ("resumed",)):
-            train(load_config(config, [*words, *more]), folder / out)
+    for out, *more in (("straight",), ("resumed", "train.max_updates=12"), ("resumed",)):
+        train(load_config(config, [*words, *more]), folder / out)
     return folder / "straight", folder / "resumed"
 
 

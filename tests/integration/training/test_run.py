@@ -38,7 +38,7 @@ def little_memory():
 
 
 @pytest.fixture
-def run(write_config, tmp_path, monkeypatch, no_pictures):
+def run(write_config, tmp_path, monkeypatch):
     """Trains TINY with overrides in this process: (folder, entries of metrics.jsonl)."""
     monkeypatch.chdir(tmp_path)
 

@@ -18,8 +18,6 @@ from transformer_mt.run.run import Averaging
 from transformer_mt.training import train
 from transformer_mt.update.schedule import learning_rate
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
-
 
 @pytest.fixture
 def config(write_config):

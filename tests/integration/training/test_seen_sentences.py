@@ -17,8 +17,6 @@ from transformer_mt.run.validation import publish
 from transformer_mt.run_folder import RunFolder, origin_of
 from transformer_mt.training import open_run
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
-
 WORDS = {"dog": "Hund", "cat": "Kater", "bird": "Vogel", "sees": "sieht", "eats": "isst", "red": "rot"}
 
 

@@ -26,8 +26,6 @@ from transformer_mt.run_folder import RunFolder
 from transformer_mt.training import train
 from transformer_mt.translation.planner import can_translate
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
-
 THERE, BACK = {"toy": "train", "size": 400}, {"toy": "train", "size": 300, "reverse": True, "name": "back"}
 BOTH = {
     "train": [THERE, BACK],
@@ -43,16 +41,13 @@ SHORT = {**TINY["train"], "max_updates": 12, "validate_every": 6, "save_every": 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     """The folder of a run from English to German and back."""
-    from tests.conftest import no_learning_curves
 
     folder = tmp_path_factory.mktemp("both")
     path = folder / "both.yaml"
     path.write_text(
         yaml.safe_dump({**TINY, "name": "both", "data": {**TINY["data"], **BOTH}, "train": SHORT})
     )
-    with pytest.MonkeyPatch.context() as patch:
-        no_learning_curves(patch)
-        return train(load_config(path), folder / "run")
+    return train(load_config(path), folder / "run")
 
 
 def test_confidence_is_fitted_on_the_validation_sets_of_all_languages(both):

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from tests.conftest import no_learning_curves
 from transformer_mt.config import load_config
 from transformer_mt.corpora.held_out import read_set
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
@@ -19,7 +18,6 @@ SETS = [{"toy": "valid", "size": 20, "name": "small"}, {"toy": "test", "size": 3
 
 @pytest.fixture
 def run(write_config, tmp_path, monkeypatch):
-    no_learning_curves(monkeypatch)
 
     def run(valid=SETS, words=(), **sections):
         path = write_config(data={"valid": valid}, train=SHORT, **sections)

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from tests.conftest import no_learning_curves, train_interrupted
+from tests.conftest import train_interrupted
 from tests.helpers.companions import needs
 from transformer_mt.config import load_config
 from transformer_mt.corpora import toy
@@ -27,7 +27,6 @@ def calibrated(tmp_path_factory, request):
 
     (folder / "tiny.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
     patch = pytest.MonkeyPatch()
-    no_learning_curves(patch)
     train(load_config(folder / "tiny.yaml"), folder / "run")
     patch.undo()
     return folder / "run"
@@ -107,7 +106,6 @@ def test_other_weights_have_no_confidence_until_they_are_calibrated(calibrated, 
     run = shutil.copytree(calibrated, tmp_path / "run")
     before = (run / "calibration.json").read_text(encoding="utf-8")
     config = load_config(run / "config.yaml", ["train.max_updates=90", "train.validate_every=12"])
-    no_learning_curves(monkeypatch)
     train_interrupted(config, run, 50)
     is_new = (run / "model.safetensors").read_bytes() != (calibrated / "model.safetensors").read_bytes()
     assert is_new and not (run / "calibration.json").exists() and before

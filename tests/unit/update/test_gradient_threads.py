@@ -22,8 +22,6 @@ from transformer_mt.update.loss import CrossEntropy
 from transformer_mt.update.optimizer import build_optimizer
 from transformer_mt.update.step import Objective, Updater
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
-
 
 @pytest.fixture(autouse=True)
 def three_threads(monkeypatch):

@@ -28,8 +28,6 @@ from transformer_mt.files import read_objects
 from transformer_mt.messages import messages_to
 from transformer_mt.settings.corpus_keys import FilterConfig
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
-
 ENGLISH = [english for english, _ in toy.generate("test", 40)]
 ALL = PairSelection(FilterConfig())
 

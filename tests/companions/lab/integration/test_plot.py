@@ -140,7 +140,7 @@ def figures(monkeypatch):
     return drawn
 
 
-def test_both_losses_of_the_learning_curve_are_without_label_smoothing(tmp_path, figures):
+def test_both_losses_of_the_learning_curve_are_without_label_smoothing(tmp_path, figures, pictures):
     train = {"event": "train", "step": 1, "loss": 9.0, "ppl": math.exp(2.0)}
     valid = {"event": "valid", "step": 1, "loss": 3.0, "scores": [{"name": "BLEU", "value": 1.0}]}
     report.learning_curve([train, valid], tmp_path / "a.png")

@@ -86,7 +86,6 @@ def forms_of_toy():
     return forms(TEST, ("en", "de"))
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_a_run_with_augmentation_that_was_killed_ends_the_same(write_config, tmp_path):
     """Killed in its second epoch."""
     augment = {"upper": 0.1, "typos": 0.3, "punctuation": 0.2}

@@ -28,7 +28,7 @@ def config(write_config):
 
 
 @pytest.mark.long
-def test_a_study_ends_with_a_config_that_trains_the_winner_again(config, tmp_path, cli, no_pictures):
+def test_a_study_ends_with_a_config_that_trains_the_winner_again(config, tmp_path, cli):
     out = tmp_path / "study"
     words = ["tune", config, "--keys", *KEYS, "--out", out]
     assert cli(*words, "--trials", 4).status == 0
@@ -50,7 +50,7 @@ def test_a_study_ends_with_a_config_that_trains_the_winner_again(config, tmp_pat
 
 
 @pytest.mark.long
-def test_a_study_that_was_stopped_goes_on(config, tmp_path, cli, no_pictures):
+def test_a_study_that_was_stopped_goes_on(config, tmp_path, cli):
     words = ["tune", config, "train.max_updates=180", "--keys", *KEYS, "--out", tmp_path / "study"]
     process = subprocess.Popen(
         [sys.executable, "-m", "transformer_mt", *map(str, words), "--trials", "1"],
@@ -97,7 +97,7 @@ def test_two_processes_work_on_one_study_and_a_trial_that_fails_is_counted(confi
 
 
 @pytest.mark.long
-def test_a_wider_model_gets_fewer_updates(config, tmp_path, cli, no_pictures):
+def test_a_wider_model_gets_fewer_updates(config, tmp_path, cli):
     """So that all trials take the same time."""
     out = tmp_path / "study"
     cli("tune", config, "train.max_updates=90", "--keys", "model.d_model", "--out", out, "--trials", 3)
@@ -129,7 +129,7 @@ def test_what_cannot_be_tuned_is_said(words, message, config, tmp_path, cli):
     assert result.status == 2 and message in result.err and "Traceback" not in result.err
 
 
-def test_a_folder_holds_one_study(config, tmp_path, cli, no_pictures):
+def test_a_folder_holds_one_study(config, tmp_path, cli):
     words = ["tune", config, "--out", tmp_path / "study", "--trials", 1, "--keys"]
     assert cli(*words, *KEYS).status == 0
     result = cli(*words, "model.dropout")

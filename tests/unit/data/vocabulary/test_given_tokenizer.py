@@ -18,7 +18,6 @@ from transformer_mt.errors import InputError
 from transformer_mt.settings.part import PartName
 from transformer_mt.training import train
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
 LINES = [side for pair in toy.generate("train", 800) for side in pair]
 
 

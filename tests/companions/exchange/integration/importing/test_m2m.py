@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 pytest.importorskip("transformers")
 
-from tests.conftest import TINY, no_learning_curves
+from tests.conftest import TINY
 from tests.helpers.near_ties import differ_by_rounding
 from tests.helpers.public_models import LEARNS, toy_lines, write_nllb
 from transformer_mt import Translator, load_config, train
@@ -106,7 +106,6 @@ def adapted(tmp_path_factory):
     values["train"] = {**TINY["train"], **LEARNS}
     (folder / "adapted.yaml").write_text(yaml.safe_dump(values))
     with pytest.MonkeyPatch.context() as patch:
-        no_learning_curves(patch)
         patch.chdir(folder)
         train(load_config(folder / "adapted.yaml"))
     return RunFolder(folder / "runs" / "adapted")
@@ -166,7 +165,7 @@ def test_scores_and_alignments_are_those_of_the_translation_alone(adapted):
     assert not any(">>" in r.translation for r in samples.translate(toy_lines(5)[0]))
 
 
-def test_a_resumed_training_keeps_its_pieces(adapted, monkeypatch, no_pictures):
+def test_a_resumed_training_keeps_its_pieces(adapted, monkeypatch):
     config = load_config(adapted.path.parent.parent / "adapted.yaml", ["train.max_updates=401"])
     monkeypatch.chdir(adapted.path.parent.parent)
     train(config)
@@ -199,7 +198,7 @@ def new_language(tmp_path):
     return tmp_path
 
 
-def test_a_new_language_begins_as_one_like_it_and_new_pieces_as_what_they_were(new_language, no_pictures):
+def test_a_new_language_begins_as_one_like_it_and_new_pieces_as_what_they_were(new_language):
     from transformer_mt.run_folder import parent_of
     from transformer_mt.training import open_run
 
@@ -222,7 +221,7 @@ def test_a_new_language_begins_as_one_like_it_and_new_pieces_as_what_they_were(n
     run.close()
 
 
-def test_a_new_language_is_trained_resumed_and_translated(new_language, monkeypatch, no_pictures):
+def test_a_new_language_is_trained_resumed_and_translated(new_language, monkeypatch):
     monkeypatch.chdir(new_language)
     train(load_config("child.yaml"))
     train(load_config("child.yaml", ["train.max_updates=3"]))
@@ -230,7 +229,7 @@ def test_a_new_language_is_trained_resumed_and_translated(new_language, monkeypa
     assert translator.target_lang == "ltg_Latn" and len(translator.translate(["The dog sleeps."])) == 1
 
 
-def test_mistakes_of_new_languages_are_told(new_language, no_pictures):
+def test_mistakes_of_new_languages_are_told(new_language):
     with pytest.raises(InputError, match="must map to languages of the parent, but xyz_Latn is not one"):
         train(
             load_config(new_language / "child.yaml", ["data.new_languages.ltg_Latn=xyz_Latn"]),

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 pytest.importorskip("transformers")
 
-from tests.conftest import TINY, no_learning_curves
+from tests.conftest import TINY
 from tests.helpers.public_models import LEARNS, pieces_of, toy_lines, write_marian
 from transformer_mt import Translator, load_config, train
 from transformer_mt.companions.exchange.export.export import export
@@ -116,7 +116,6 @@ def adapted(request, tmp_path_factory):
     values["train"] = {**TINY["train"], **LEARNS}
     (folder / "adapted.yaml").write_text(yaml.safe_dump(values))
     with pytest.MonkeyPatch.context() as patch:
-        no_learning_curves(patch)
         patch.chdir(folder)
         train(load_config(folder / "adapted.yaml"))
     before = ">>de<<" if request.param == "language pieces" else ""
