@@ -1,4 +1,4 @@
-"""Entry points of the programs `transformer-mt` and `translate`: `python -m transformer_mt` is the first."""
+"""Entry points of `transformer-mt` and `translate`. `python -m transformer_mt` runs `transformer-mt`."""
 
 import signal
 

@@ -1,7 +1,8 @@
-"""Files of checkpoints: written atomically, checked when read, old ones deleted, weights of several averaged.
+"""Checkpoint files: write them atomically, check them when reading, delete old ones, and average weights.
 
-A checkpoint is a folder `step-00001000` of .safetensors files, `state.json`, and `manifest.json` with a hash
-of each. It is written under another name, flushed to the disk, and only then renamed.
+A checkpoint is a folder such as `step-00001000` that contains .safetensors files, `state.json`, and
+`manifest.json` with the hash of each file. It is written under another name, flushed to the disk, and only
+then renamed.
 """
 
 import hashlib
@@ -36,7 +37,7 @@ class Checkpoint:
 
     path: Path
     tensors: dict[str, dict[str, Tensor]]
-    """By file: `model`, `optimizer`, ...; an empty group has none."""
+    """Tensors by file name: `model`, `optimizer`, ... An empty group has no file."""
     state: dict[str, Any]
 
 
@@ -69,9 +70,10 @@ def save(root: Path, step: int, tensors: Mapping[str, Tensors], state: Mapping[s
 
 
 def load(path: Path) -> Checkpoint:
-    """Read a checkpoint; CheckpointError if a file is missing, cut or changed.
+    """Read a checkpoint. Raises CheckpointError if a file is missing, truncated or changed.
 
-    Other read errors, as of a disk that does not respond, raise OSError: the checkpoint may be undamaged.
+    Other read errors, for example from a disk that does not respond, raise OSError, because the checkpoint
+    may be undamaged.
     """
     try:
         manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
@@ -113,15 +115,16 @@ def newest(root: Path) -> Checkpoint | None:
             path.rename(damaged)
     if put_aside := list(root.glob("damaged-step-*")):
         raise CheckpointError(
-            f"{root}: none of its {len(put_aside)} checkpoints is undamaged; start over with ",
+            f"{root}: all of its {len(put_aside)} checkpoints are damaged; start over with ",
             Setting("fresh", True),
         )
     return None
 
 
 def set_aside_after(root: Path, step: int, may_rename: bool = True) -> bool:
-    """Rename the checkpoints after `step`, so that a run resumes from it. Returns False if it has none there;
-    only one of several processes `may_rename`.
+    """Rename the checkpoints after `step`, so that a run resumes from `step`. Returns False if there is no
+    checkpoint of `step`. Of several processes, only one has `may_rename`; the others rename nothing and
+    return True.
     """
     if not (root / f"step-{step:08d}").is_dir():
         return not may_rename
@@ -134,11 +137,11 @@ def set_aside_after(root: Path, step: int, may_rename: bool = True) -> bool:
 
 
 def rotate(root: Path, keep: int, best: int | None) -> None:
-    """Remove all but the newest `keep` checkpoints and that of step `best`."""
+    """Remove all checkpoints except the newest `keep` and the one of step `best`."""
     for path in all_checkpoints(root)[:-keep]:
         if best is None or path.name != f"step-{best:08d}":
-            # Renamed first: a removal that is interrupted must not leave half a checkpoint under a whole
-            # one's name.
+            # Rename first, so that an interrupted removal does not leave an incomplete checkpoint under the
+            # name of a complete one.
             removed = path.with_name(f".{path.name}.gone")
             path.rename(removed)
             shutil.rmtree(removed, ignore_errors=True)
@@ -175,15 +178,15 @@ def metadata(path: Path) -> dict[str, str]:
 
 
 def average(paths: Iterable[Path]) -> dict[str, Tensor]:
-    """The mean of the weights in several files, summed in float64 (paper, section 6.1, averages
-    checkpoints).
+    """The mean of the weights in several files, summed in float64. The paper averages checkpoints, too
+    (section 6.1).
     """
     total: dict[str, Tensor] = {}
     count = 0
     for path in paths:
         weights = load_weights(path)
         if count and weights.keys() != total.keys():
-            raise CheckpointError(f"{path} must hold the same weights as the others, but does not")
+            raise CheckpointError(f"{path} does not hold the same weights as the other files")
         for name, weight in weights.items():
             total[name] = weight.double() + (total[name] if count else 0.0)
         count += 1
@@ -239,7 +242,9 @@ _FLOAT = "float"
 
 
 def _without_floats(value: Any) -> Any:
-    """The value with NaN and infinity, which JSON has not, as {"float": "nan"}: a run is restored exactly."""
+    """The value with NaN and infinity, which JSON lacks, written as {"float": "nan"} and the like, so that a
+    run is restored exactly.
+    """
     if isinstance(value, Mapping):
         return {key: _without_floats(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,17 +1,18 @@
-"""Companions: packages around the trainer, ours and others', which are attached by an entry point.
+"""Companions: packages, ours or third-party, that extend the trainer through an entry point.
 
 A companion declares in its `pyproject.toml`
 
     [project.entry-points."transformer_mt.companions"]
     NAME = "its_package:companion"
 
-where `companion` is a `Companion` below. What it brings is named as `module:attribute` and imported when it
-is used: commands that do not need it start as fast as without. The module of the entry point itself imports
-nothing but this file. The core asks the list of companions and names none.
+where `companion` is an instance of `Companion` below. It names what it brings as `module:attribute`, which is
+imported on first use, so that commands that do not need it start as fast as without the companion. The module
+of the entry point imports only this file. The core goes through the list of companions instead of naming
+them.
 
-Whatever a package of others does wrong is one line that names it, and what does not need it works: one that
-is not well formed is left out, a hook that fails is passed over, and an error in a part that is needed
-ends the command with a sentence (`blamed`).
+A fault in a third-party package is reported in one line that names the package, and everything that does not
+need the package keeps working: a malformed companion is left out, a hook that fails is skipped, and an error
+in a part that is needed ends the command with a sentence (`blamed`).
 """
 
 import contextlib
@@ -49,8 +50,8 @@ class Command(NamedTuple):
     """A command of `transformer-mt`."""
 
     module: str
-    """`module` or `module:function`: a function of the parser (by default `add_arguments`), which adds the
-    arguments and sets the default `command`, the function that gets the parsed arguments and returns the exit
+    """`module` or `module:function`. The function (by default `add_arguments`) takes the parser, adds the
+    arguments and sets the default `command`: a function that takes the parsed arguments and returns the exit
     status.
     """
     help: str
@@ -66,7 +67,7 @@ class Companion:
     """Companions that it imports."""
     commands: Mapping[str, Command] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
-    """Further options of commands: for each command a function of its parser."""
+    """Further options of commands: for each command, the function that adds them to its parser."""
     public_names: Mapping[str, str] = field(default_factory=dict)
     """Names for `from transformer_mt import NAME`."""
     kinds: Mapping[Kind, Mapping[str, str]] = field(default_factory=dict)
@@ -74,11 +75,11 @@ class Companion:
     hooks: Mapping[Hook, str] = field(default_factory=dict)
     """Objects that the core calls:
 
-    - open_model(model, languages) -> RunFolder | None: the run of a MODEL or an `init_from` of a kind of its
-      own (run_folder.py)
+    - open_model(model, languages) -> RunFolder | None: the run for a MODEL or an `init_from` that is not a
+      run's folder (run_folder.py)
     - open_teacher(file, languages) -> Teacher | None: the teacher that a YAML file describes
       (companions/lab/distill.py)
-    - after_training(run, is_asked): after `train`; with `is_asked` a command needs what it makes
+    - after_training(run, is_asked): called after `train`; `is_asked` if a command needs the hook's result
     - after_evaluation(arguments, evaluation, tests): after the scores of `evaluate` (cli/evaluate.py)
     - evaluate_text(arguments, run, config): `evaluate` of a model that translates nothing (cli/evaluate.py)
     - translation_sink(request) -> TranslationSink | None: what `translate` also writes its lines to
@@ -91,8 +92,8 @@ class Companion:
 
 @cache
 def companions() -> dict[str, Companion]:
-    """The companions by name. Each one that is left out is reported in a line: it cannot be imported, is not
-    well formed, brings what another one brings, or requires one that is not there.
+    """The companions by name. A companion is left out, and reported in a line, if it cannot be imported, is
+    malformed, brings something that another one brings, or requires a companion that is missing.
     """
     loaded: dict[str, Companion] = {}
     entries = sorted(entry_points(group=GROUP), key=lambda entry: (not _is_ours(entry.value), entry.name))
@@ -134,7 +135,7 @@ _PLACE = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")
 
 
 def _fault(companion: Any) -> str:
-    """A sentence of what makes it no companion; empty if it is one."""
+    """What is wrong with a companion, as the end of a sentence; empty if it is valid."""
     if not isinstance(companion, Companion):
         return "must be a Companion"
     if isinstance(companion.requires, str):
@@ -144,7 +145,7 @@ def _fault(companion: Any) -> str:
             if key not in known:
                 near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
                 hint = f"; did you mean {near[0]}?" if near else ""
-                return f"brings {name} of {', '.join(known)}, but `{key}` is none of them{hint}"
+                return f"must have {name} among {', '.join(known)}, but has `{key}`{hint}"
     for command in companion.commands.values():
         if not isinstance(command, Command) or command.group not in get_args(Group):
             return f"must bring a Command in a group of {', '.join(get_args(Group))}, but brings {command!r}"
@@ -162,7 +163,7 @@ def _places(companion: Companion) -> list[str]:
 
 
 def _names(companion: Companion) -> Iterator[tuple[str, str]]:
-    """The names that it brings, of which there may be one each."""
+    """(kind, name) of each thing the companion brings. No two companions may bring the same one."""
     for kind, values in companion.kinds.items():
         yield from ((kind.replace("_", " "), name) for name in values)
     yield from (("command", name) for name in companion.commands)
@@ -171,7 +172,7 @@ def _names(companion: Companion) -> Iterator[tuple[str, str]]:
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    """What a package prints while it is imported is no translation: it goes to stderr."""
+    """Send what a package prints during its import to stderr, because stdout is for translations."""
     with contextlib.redirect_stdout(sys.stderr):
         yield
 
@@ -196,8 +197,8 @@ def _modules_of_others() -> dict[str, str]:
 
 
 def blamed(error: BaseException) -> str | None:
-    """A sentence that names the companion of others in whose code the error arose; None if it is our own. An
-    error that is a sentence already, or a stop, needs none.
+    """A sentence that names the third-party companion whose code raised the error. None if the error comes
+    from our own code, is a UserError, which already explains itself, or is an interruption.
     """
     if isinstance(error, UserError | Interrupted):
         return None
@@ -211,8 +212,8 @@ def blamed(error: BaseException) -> str | None:
 
 
 def hooks(name: Hook) -> Iterator[Any]:
-    """The objects that companions bring for a hook. One of another package that cannot be imported, or fails
-    when it is called, is reported and passed over: it answers None.
+    """The objects that companions bring for a hook. A third-party object that cannot be imported is reported
+    and skipped; if calling it fails, the error is reported and the call returns None.
     """
     for companion in [one for one in companions() if name in companions()[one].hooks]:
         value = companions()[companion].hooks[name]
@@ -253,7 +254,7 @@ def checked_class(part: Any, base: type, what: str) -> Any:
 
 
 def shown(part: Any) -> str:
-    """A part of others in an error: its name and module, or the value."""
+    """How an error shows a third-party part: its module and name, or else its value."""
     name = getattr(part, "__qualname__", None)
     return f"{part.__module__}.{name}" if name and hasattr(part, "__module__") else repr(part)[:80]
 

@@ -1,8 +1,8 @@
 """The registry of parts: the classes that words of a config or an option stand for.
 
-A part has a kind, a name and a class. Ours stand in the table below, an installed package brings its own in
-the same form (companion.py), and a program calls `register`. All are named, loaded and checked alike; those
-of the table and of packages are imported when they are used.
+A part has a kind, a name and a class. Our own parts are in the table below, an installed package brings its
+parts in the same form (companion.py), and a program calls `register`. All are named, loaded and checked
+alike. Parts of the table and of packages are imported only when they are used.
 """
 
 import difflib
@@ -88,8 +88,8 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "WER": "transformer_mt.evaluation.metrics:wer",
         "CER": "transformer_mt.evaluation.metrics:cer",
     },
-    # In the order in which they see a line. Protection comes first: the others keep protected text whole. The
-    # last ones see results: ends before flags, which judge them.
+    # In the order in which they see a line. Protection comes first, because the other stages keep protected
+    # text whole. The last stages see results; `ends` comes before `flags`, which judges them.
     "stage": {
         "protection": "transformer_mt.translation.stages.protected_text:Protection",
         "edges": "transformer_mt.translation.stages.text_stages:Edges",
@@ -172,15 +172,18 @@ _REGISTERED: dict[Kind, dict[str, tuple[Callable[..., Any], str]]] = {}
 
 
 def register(kind: Kind, name: str, part: Callable[..., Any], origin: str = "") -> None:
-    """Let configs that this program reads from now on name `part`: a class, or a function that makes one.
-    `origin` tells others where it comes from; by default its module. A name may be registered again.
+    """Register a part, so that configs which this program reads from now on can name it. `part` is a class,
+    or a function that is called like one. `origin` tells others where the part comes from; by default its
+    module. A name may be registered again.
 
-    Raises InputError for a name that this package or an installed companion has, or an unknown kind.
+    Raises InputError for an unknown kind, or a name that this package or an installed companion has.
     """
     if kind not in get_args(Kind):
         near = difflib.get_close_matches(str(kind), get_args(Kind), n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise InputError(f"a part must be of a kind ({', '.join(get_args(Kind))}), but is of {kind!r}{hint}")
+        raise InputError(
+            f"the kind of a part must be one of {', '.join(get_args(Kind))}, but is {kind!r}{hint}"
+        )
     if name in OURS.get(kind, {}) or name in brought(kind):
         raise InputError(f"there is a {_in_words(kind)} {name} already; register yours under another name")
     base = KINDS[kind].base
@@ -238,7 +241,7 @@ def load_part(kind: Kind, name: str) -> Any:
 
 
 def origin_of(kind: Kind, name: str) -> str:
-    """Where a part of others comes from: its class, and the package with its version. Empty for ours."""
+    """Where a part from outside this package comes from: its class, package and version. Empty for ours."""
     if name in (registered := _REGISTERED.get(kind, {})):
         place = registered[name][1]
     else:

@@ -1,7 +1,8 @@
-"""From corpora to cached ids, in the order of the file. The data of a config come from the cache, or are made
-stage by stage (`Build`): blocks of text, drop reasons, duplicates, a vocabulary, encoded blocks.
+"""Turns corpora into cached ids; the file follows the order of the work. The data of a config come from the
+cache, or are made stage by stage (`Build`): blocks of text, drop reasons, duplicates, a vocabulary, encoded
+blocks.
 
-The name of a cache folder is a hash of its inputs; what stands in it is complete when its manifest does.
+The name of a cache folder is a hash of its inputs. Its data are complete once the manifest is there.
 """
 
 import gc
@@ -73,9 +74,10 @@ FORMAT = 13  # cache format: raise it when a change in this package alters the f
 def prepare(
     config: Config, tokenizer: Tokenizer | None = None, inherited: Sentences = NOTHING_SEEN
 ) -> PreparedData:
-    """The data of `config`, from the cache if it is there. `tokenizer` is the vocabulary, where it is not to
-    be learnt. Training pairs with a source that an `inherited` model was scored by are dropped, as those of
-    the validation and test sets are; what it was trained on is not held out.
+    """The data of `config`, from the cache if they are there. `tokenizer` is the vocabulary; without it, one
+    is learnt. `inherited` holds the sentences of the models that the training starts from. Training pairs are
+    dropped if such a model was scored on their source, or if the source is in a validation or test set.
+    Sentences that such a model was trained on are not held out.
     """
     return with_links(config, _prepared(config, tokenizer, inherited))
 
@@ -180,7 +182,7 @@ def _build(
         if data := _opened(config, folder, store):
             clean_up(store, folder)  # this process may have written files after another one cleaned up
             return data
-        raise WorkError(f"{folder}: must read as it was written, but does not; check the disk")
+        raise WorkError(f"{folder}: the data just written cannot be read back; check the disk")
     except (OSError, pyarrow.ArrowException) as error:
         where, file = store.location.rpartition("/")[0], getattr(error, "filename", None)
         if file is not None and not Path(str(file)).is_relative_to(folder.parent):
@@ -221,9 +223,8 @@ class Build:
     def __init__(
         self, config: Config, store: Store, folder: Path, tokenizer: Tokenizer | None, inherited: Sentences
     ) -> None:
-        """The files are made in the `store`; `folder` is on this machine, and the same where it can be.
-        Training rows with a source that an `inherited` model was scored by are left out, and what it was
-        trained on is in no held-out set.
+        """The files are made in the `store`. `folder` is on this machine; with a local store it is the folder
+        of the store. `tokenizer` and `inherited` are as in `prepare`.
         """
         self._config, self._tokenizer, self._inherited = config, tokenizer, inherited
         self._folder, self._store = folder, store
@@ -365,8 +366,8 @@ class Build:
 
 
 def mirror(store: Store, folder: Path, *others: str) -> None:
-    """Copy what complete data have besides the pairs, and besides files whose names begin with `others`, from
-    a store to a folder of this machine, unless the store is that folder.
+    """Copy the files of complete data from a store to a folder of this machine, unless the store is that
+    folder. The training pairs, and files whose names begin with one of `others`, are not copied.
     """
     if store.location == str(folder):
         return
@@ -376,12 +377,12 @@ def mirror(store: Store, folder: Path, *others: str) -> None:
 
 
 def is_clean(store: Store) -> bool:
-    """True if nothing is left that complete data do not need."""
+    """True if the files that only the preparation needs have been removed."""
     return not store.exists(HeldOutRows.NAME)
 
 
 def clean_up(store: Store, folder: Path) -> None:
-    """Remove what complete data do not need."""
+    """Remove the files that only the preparation needs."""
     for path in folder.glob(".*.tmp"):
         path.unlink(missing_ok=True)
     marks = [name for name in store.sizes("") if re.fullmatch(r"train-\d+\.json", name)]

@@ -21,17 +21,17 @@ _LEAST_SECONDS = 1.0
 """The shortest time over which the use of cores is measured: the system counts in hundredths of a second."""
 
 _FEW_CORES = 0.2
-"""The share of the cores whose use by others is not worth a word."""
+"""Other programs are mentioned only if they use at least this share of the cores."""
 
 
 class OtherPrograms:
-    """The number of this process's cores that others use, on average from now on; none if not on Linux."""
+    """How many of this process's cores other programs use on average from now on; zero if not on Linux."""
 
     def __init__(self) -> None:
         self._begun = _used_by_others()
 
     def note(self, seconds: float) -> str:
-        """The time that something which takes `seconds` now would take alone, if others use many cores."""
+        """Says how long work that now takes `seconds` would take alone; empty if others use few cores."""
         clock, used = (now - begun for now, begun in zip(_used_by_others(), self._begun))
         cores, usable = used / max(_LEAST_SECONDS, clock), usable_cores()
         if cores < _FEW_CORES * usable or clock < _LEAST_SECONDS:
@@ -68,14 +68,16 @@ class Fork:
         ends = [self.pipe, *(other.pipe for other in others)]
         self._process: BaseProcess = context.Process(target=_begin, args=(run, theirs, ends), daemon=True)
         self._process.start()
-        theirs.close()  # so that the end of the process ends a wait for it
+        theirs.close()  # so that `receive` stops waiting when the process ends
 
     def send(self, value: Any) -> None:
         with suppress(ConnectionError):  # `receive` says that it has ended
             self.pipe.send(value)
 
     def receive(self) -> Any:
-        """The next thing that it sends; an error is raised. WorkError if it has ended."""
+        """Return the next value that the fork sends, or raise it if it is an error. WorkError if the fork has
+        ended.
+        """
         try:
             received = self.pipe.recv()
         except (EOFError, ConnectionError):
@@ -97,7 +99,7 @@ def _begin(run: Callable[[Connection], Any], pipe: Connection, others: Sequence[
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"):  # sent to a terminal's whole group of processes
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     gc.freeze()  # the parent's tensors on a GPU are not to be freed here
-    for other in others:  # so that the end of the parent ends a wait for it
+    for other in others:  # so that this process stops waiting when the parent ends
         other.close()
     try:
         pipe.send(run(pipe))
@@ -138,14 +140,14 @@ def in_forks(work: Callable[[int], Any], numbers: Sequence[int], count: int) -> 
             fork.kill()
 
 
-# Iterations in which a thread of libgomp that waits for others occupies its core; then it sleeps. By default
-# it is some milliseconds, in which no other program can use the core.
+# Number of iterations for which a waiting thread of libgomp occupies its core before it sleeps. The default
+# takes some milliseconds, during which no other program can use the core.
 _SPINS = "1000"
 
 
 def wait_without_spinning() -> None:
-    """Let OpenMP's threads sleep soon while they wait, unless the user chose how they do. It works before
-    torch is imported.
+    """Let waiting OpenMP threads go to sleep soon, unless the user has chosen how they wait. Has an effect
+    only before torch is imported.
     """
     if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
         os.environ["GOMP_SPINCOUNT"] = _SPINS

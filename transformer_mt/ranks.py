@@ -5,7 +5,7 @@ send.
 
 torchrun keeps one store for all its attempts, and with it the addresses that dead processes left there. So
 each attempt has a prefix of its own. Rank 0 chooses it; each other rank requests it under a new random name,
-so that no answer is that of an earlier attempt.
+so that it cannot get an answer from an earlier attempt.
 """
 
 import json
@@ -27,7 +27,7 @@ from transformer_mt.errors import InputError, WorkError
 from transformer_mt.messages import say
 from transformer_mt.processes import usable_cores
 
-# A rank that fails before the rendezvous is not noticed otherwise.
+# Without this timeout, a rank that fails before the rendezvous would not be noticed.
 MEETING_TIMEOUT = timedelta(minutes=2)
 _PAUSE = 0.02
 _met: list[str] = []
@@ -75,8 +75,8 @@ class Ranks:
 
     @classmethod
     def join(cls, device: torch.device, timeout: timedelta = _COLLECTIVE_TIMEOUT) -> "Ranks":
-        """Join the process group torchrun started; without torchrun a group of one. `timeout` is that of
-        later collectives.
+        """Join the process group that torchrun started; without torchrun, the group has one process.
+        `timeout` applies to later collectives.
         """
         size = int(os.environ.get("WORLD_SIZE", 1))
         if size == 1:
@@ -178,8 +178,8 @@ def refuse_lost_rank(error: Exception) -> None:
 
 
 def meet(size: int) -> tuple[dist.Store, int, bool]:
-    """A store that all ranks of this attempt share, this one's rank, and whether rank 0 knows of an earlier
-    attempt of the job. Returns when all are there.
+    """Wait until all ranks have joined. Returns the store that the ranks of this attempt share, the rank of
+    this process, and whether this is rank 0 and knows of an earlier attempt of the job.
     """
     try:
         shared, rank, _ = next(dist.rendezvous("env://", timeout=MEETING_TIMEOUT))

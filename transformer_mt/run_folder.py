@@ -121,7 +121,7 @@ class RunFolder:
         return Tokenizer.load(self.path)
 
     def check_weights(self) -> None:
-        """InputError if the folder is not that of a run that has a model."""
+        """InputError if the folder is an export, or a run that has no weights yet."""
         if self.is_export:
             raise InputError(f"{self}: must be a run's folder, but is an export; name the run it came from")
         if not self.weights_file.exists():
@@ -150,15 +150,15 @@ class RunFolder:
 
     @property
     def own_export(self) -> "RunFolder | None":
-        """The export within the folder, of these very weights; None if there is none."""
+        """The export in the run's folder; None if there is none or it was made from other weights."""
         export = RunFolder(self.export_folder)
         facts = facts_of(export.export_facts_file)
         is_same = export.is_export and facts.get("weights") == self.weights_digest()
         return export if is_same else None
 
     def entries(self) -> list[dict[str, Any]]:
-        """The objects of metrics.jsonl, without a last one that a crash has cut; none before a training. A
-        number that was not finite, null in the file, is NaN.
+        """The objects of metrics.jsonl; empty before a training. A last line that a crash cut off is skipped.
+        Numbers that were not finite are null in the file; they are returned as NaN.
         """
         objects = read_objects(self.metrics_file) if self.metrics_file.exists() else []
         return [_with_nan(entry) for entry in objects]
@@ -262,8 +262,8 @@ class UnknownLanguageError(InputError):
 
 
 def open_model(model: str | Path, source: str | None = None, target: str | None = None) -> RunFolder:
-    """The run or the export in a folder. A model of other software is imported by a companion, with these
-    languages where it names none.
+    """The run or the export in a folder. A companion imports a model of other software; `source` and `target`
+    are its languages if it names none itself.
     """
     return _opened(str(model), (source, target), None) or RunFolder(model)
 
@@ -289,8 +289,8 @@ def _opened(model: Any, languages: Languages, config: Config | None) -> RunFolde
 
 
 def after_training(folder: str | Path, is_asked: bool = False) -> None:
-    """Let companions do what they do after a training, on rank 0 alone. With `is_asked` a command needs what
-    they make.
+    """Run the companions' `after_training` hooks, on rank 0 alone. `is_asked` tells them that a command needs
+    their result.
     """
     if os.environ.get("RANK", "0") == "0":
         for work in hooks("after_training"):

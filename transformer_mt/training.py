@@ -1,7 +1,7 @@
-"""The training of one run, from a config to a published model: `train`, then in their order what it does.
+"""The training of one run, from a config to a published model: `train`, then its steps in their order.
 
 `open_run` checks, locks, settles the config, prepares the data and builds the objects; `_train` is the loop;
-what `finish` does stands in run/validation.py.
+`finish` is in run/validation.py.
 """
 
 import json
@@ -97,8 +97,8 @@ def open_run(config: Config, folder: RunFolder, fresh: bool = False, ranks: Rank
     """The run in `folder`, at its newest undamaged checkpoint or at its beginning; `fresh` moves an old run
     aside first.
 
-    Before the config, the device and the data are found good, the folder is locked and damaged checkpoints
-    in it are set aside; nothing else of it changes. The caller closes the run.
+    Until the config, the device and the data have been checked, the folder is only locked and damaged
+    checkpoints in it are set aside; nothing else in it changes. The caller closes the run.
     """
     with ExitStack() as held:
         run = _open_run(config, folder, fresh, ranks or Ranks(), held)
@@ -107,7 +107,7 @@ def open_run(config: Config, folder: RunFolder, fresh: bool = False, ranks: Rank
 
 
 def _open_run(written: Config, folder: RunFolder, fresh: bool, ranks: Ranks, held: ExitStack) -> Run:
-    # torchrun starts its processes again by the same command: only the first time is `fresh`.
+    # torchrun restarts its processes with the same command, so `fresh` counts only the first time.
     is_restart = ranks.knows_earlier or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
     fresh = fresh and not any(ranks.gather(is_restart))
     # 1. What needs no file, so that a mistake is reported within seconds.
@@ -165,8 +165,7 @@ def _open_run(written: Config, folder: RunFolder, fresh: bool, ranks: Ranks, hel
         lock = held.enter_context(_create_folder(folder.path, fresh))
         if checkpoint.all_checkpoints(folder.checkpoints):
             raise InputError(
-                f"{folder}: must be new, but another process trained in it meanwhile; run the same command "
-                "to resume"
+                f"{folder}: another process trained in it meanwhile; run the same command to resume"
             )
     # 6. The objects, and last the checkpoint's state in them.
     has_ended = progress.is_out_of_patience(config.train.patience)
@@ -240,15 +239,15 @@ def prepare_data(
     device: torch.device,
     ranks: Ranks,
 ) -> PreparedData:
-    """The encoded pairs. InputError unless all ranks have the same, those of the checkpoint `saved`, and the
-    monitor can be computed.
+    """The encoded pairs. InputError if they differ between ranks or from the data of the checkpoint `saved`,
+    or if the monitor cannot be computed.
     """
     with ranks.local_rank_zero_first():
         data = prepare(config, tokenizer, inherited)
     if len(set(ranks.gather(data.fingerprint))) > 1:
         raise InputError(
-            "every machine must prepare the same data, but they differ; set TRANSFORMER_MT_CACHE to a "
-            "folder all of them see"
+            "the machines prepared different data; set TRANSFORMER_MT_CACHE to a folder that all of them "
+            "can see"
         )
     chosen = config.train.monitor_set
     deciding = [valid for valid in data.valid if chosen in ("mean", valid.name)]
@@ -326,8 +325,8 @@ def open_batches(
 
 
 def last_update(config: Config, batches: BatchPrefetcher, progress: Progress) -> int:
-    """The update at which `train.max_epochs` are trained. Epochs before a change of the update's size had
-    another number of updates.
+    """The update at which `train.max_epochs` epochs are complete. Epochs before a change of the update size
+    had a different number of updates.
     """
     epochs = config.train.max_epochs - progress.resized_at_epoch
     return progress.resized_at_step + updates_of_epochs(epochs, batches.updates_per_epoch)
@@ -477,9 +476,9 @@ def _validate(run: Run) -> None:
         validate_and_publish(run)
     except Diverged:
         raise
-    except Exception:  # too little memory to translate, say: the updates before it are not lost
+    except Exception:  # such as too little memory to translate: save, so that no updates are lost
         if run.ranks.size == 1 and run.progress.step:
-            with suppress(WorkError):  # a full disk: the error is about it already
+            with suppress(WorkError):  # the disk may be full, which the first error already says
                 save(run)
         raise
     run.estimate.validated(time.perf_counter() - begun)

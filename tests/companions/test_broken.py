@@ -40,7 +40,7 @@ LEFT_OUT = {
     "prints": ("print('hello')\nraise RuntimeError('first line\\nsecond line')\n", "", "RuntimeError: first line sec"),
     "a dict": ("companion = {}\n", "", "must be a Companion"),
     "misspelled kind": (ENTRY.format(brings="kinds={'losses': {'odd': 'odd_parts:Odd'}}"), "",
-                        "`losses` is none of them; did you mean loss?"),
+                        "but has `losses`; did you mean loss?"),
     "misspelled hook": (ENTRY.format(brings="hooks={'after_train': 'odd_parts:f'}"), "", "did you mean after_training?"),
     "a list of names": (ENTRY.format(brings="kinds={'loss': ['odd']}"), "", "AttributeError"),
     "no place": (ENTRY.format(brings="kinds={'loss': {'odd': 'odd_parts'}}"), "", "but names 'odd_parts'"),

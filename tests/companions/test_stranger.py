@@ -39,7 +39,6 @@ CONFIG = {  # a part of each kind that a YAML can name
     },
     "train": {
         **TINY["train"],
-        "max_updates": 60,
         "learning_rate": 0.001,
         "loss": {"focal": {"gamma": 1.0}},
         "optimizer": "lion",
@@ -69,7 +68,7 @@ def trained(installation, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     (folder / "tiny.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")
     result = installation.run("train", "tiny.yaml", cwd=folder)
-    assert result.status == 0 and "done: runs/tiny holds update 60" in result.err, result.err
+    assert result.status == 0 and "done: runs/tiny holds update 24" in result.err, result.err
     return folder
 
 

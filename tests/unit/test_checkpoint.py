@@ -139,7 +139,7 @@ def test_average_is_the_mean(tmp_path):
 def test_averaging_different_models_is_refused(tmp_path):
     checkpoint.save_weights(tmp_path / "a.safetensors", {"w": torch.ones(2)})
     checkpoint.save_weights(tmp_path / "b.safetensors", {"v": torch.ones(2)})
-    with pytest.raises(CheckpointError, match="must hold the same weights"):
+    with pytest.raises(CheckpointError, match="does not hold the same weights"):
         checkpoint.average([tmp_path / "a.safetensors", tmp_path / "b.safetensors"])
 
 
@@ -174,7 +174,7 @@ def test_damaged_checkpoints_are_not_counted_among_those_to_keep(tmp_path):
 def test_no_whole_checkpoint_is_never_silently_a_fresh_start(tmp_path, said):
     (save(tmp_path, 1) / "model.safetensors").write_bytes(b"")
     with pytest.raises(
-        CheckpointError, match="none of its 1 checkpoints is undamaged; start over with `fresh=True`"
+        CheckpointError, match="all of its 1 checkpoints are damaged; start over with `fresh=True`"
     ):
         checkpoint.newest(tmp_path)
     assert len(said) == 1 and "the checkpoint before it" not in said[0]

@@ -1,7 +1,8 @@
 """The commands. Only this package parses arguments, prints results or exits.
 
-Results go to stdout, all else to stderr. Exit status: 0 done, 1 the work failed, 2 the command line, YAML or
-data is wrong, 128 + N stopped by signal N. Nothing slow is imported before the arguments are understood.
+Results go to stdout, everything else to stderr. Exit status: 0 for success, 1 if the work failed, 2 if the
+command line, YAML or data is wrong, 128 + N if stopped by signal N. Nothing slow is imported before the
+arguments are parsed.
 """
 
 import argparse
@@ -36,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = subcommands(parser)[words[0]]
     parser.whole = chosen.whole = build_parser
     words[1:1] = chosen.words_before(chosen)
-    if subcommands(chosen):  # argparse cannot intermix them
+    if subcommands(chosen):  # argparse cannot intermix arguments if there are subcommands
         return _run(chosen, parser.parse_args(words), argv is None)
     # Positional words may come before, between and after the options.
     return _run(chosen, chosen.parse_intermixed_args(words[1:]), argv is None)
@@ -135,7 +136,7 @@ def _status_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, i
         say_error(f"stopped{say_how(arguments)}")
         status = 128 + (stop.args[0] if stop.args else signal.SIGINT)
         if is_process:
-            _end_now(status)  # not after the threads that still compute
+            _end_now(status)  # without waiting for threads that still compute
         return status
 
 

@@ -39,7 +39,7 @@ class Parser(argparse.ArgumentParser):
         self.words_before: Callable[[Parser], list[str]] = lambda parser: []
         """Words that are put before those of the command line."""
         self.shown: dict[str, tuple[str, ...]] = {}
-        """The items that --help shows, in groups: options, or commands; everything without."""
+        """The options or commands that --help shows, by heading. If empty, --help shows everything."""
 
     def show(self, **groups: tuple[str, ...]) -> None:
         """Let --help show these options alone; --help-all shows all."""
@@ -76,7 +76,7 @@ class Parser(argparse.ArgumentParser):
             if option is None:
                 message = f"{unknown_words[0]} is one argument too many"
             elif commands := _commands_with(option, self.whole()):
-                message = f"{option} is not an option here, but one of {', '.join(commands)}"
+                message = f"{option} is not an option of this command, but of {', '.join(commands)}"
             else:
                 message = f"{option} is not an option{_nearest(option, _options(self))}"
         message = re.sub(r"^argument (-\S+): ", r"\1 ", message)
@@ -139,7 +139,7 @@ def share(text: str) -> float:
 
 
 def existing_files(names: Sequence[str]) -> list[Path]:
-    """The files. InputError for one that is not there."""
+    """The names as paths. Raises InputError if a file does not exist."""
     files = [Path(name) for name in names]
     for file in files:
         if not file.is_file():
@@ -158,11 +158,11 @@ def positive(text: str) -> int:
 def add_flags(
     group: argparse._ArgumentGroup, section: type[BaseModel], prefix: str, names: Sequence[str] = ()
 ) -> None:
-    """A flag for each key of the section, or for those named: its name with dashes, and its first sentence as
-    the help.
+    """Add a flag for each key of the section, or only for the keys in `names`. A flag is the key's name with
+    dashes, and its help is the key's description.
 
-    A flag's value stands in the parsed arguments under the dotted path of its key. The ranges of the values
-    are the section's: pydantic checks them.
+    The parsed arguments hold a flag's value under the dotted path of its key. Ranges are not checked here:
+    pydantic checks the values with the section.
     """
     for name in names or section.model_fields:
         field = section.model_fields[name]
@@ -220,7 +220,7 @@ def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
 
 
 def value_of(text: str) -> Any:
-    """A value as the YAML reads it. What is not YAML stays text: the section refuses it with its reason."""
+    """Parse a value as YAML. Invalid YAML stays text, so that the section reports what is wrong with it."""
     try:
         return yaml.load(text, Loader)  # noqa: S506 - Loader is a SafeLoader
     except (yaml.YAMLError, ValueError):

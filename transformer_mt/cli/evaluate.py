@@ -55,7 +55,7 @@ def add_arguments(parser: Parser) -> None:
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="a JSON object per test set")
     add_search(parser)
-    # Last, so that of two options with one name the resource is left out.
+    # Added last: if a resource's option has the name of another option, the resource is left out.
     resources = add_resources(parser)
     parser.show(
         sets=("--source", "--reference", "--to", "--from", "--tag"),
@@ -79,12 +79,12 @@ def _evaluate(arguments: argparse.Namespace) -> int:
             evaluate_text(arguments, folder, config)
             return 0
         raise InputError(
-            f"{folder}: it translates nothing; to score texts, the companion language_models must be here"
+            f"{folder}: this model does not translate; scoring texts requires the companion language_models"
         )
     if arguments.links and len(arguments.source) != 1:
         raise InputError(Setting("links"), " requires one ", Setting("source"), " and ", Setting("reference"))
     external = external_metrics(arguments, metric_names(config.evaluate, config.data.target_lang))
-    # Before the model is read: a training may write a better one meanwhile
+    # Hash the weights before the model is loaded: a running training may replace them meanwhile.
     weights = folder.weights_digest()
     tests = load_evaluation_sets(arguments, folder, config)
     if not tests:
@@ -138,7 +138,9 @@ def print_scores(
     expected: "Expected | None" = None,
     withheld: str | None = None,
 ) -> None:
-    """Print the scores of a set, which is `what` in words, and what was `expected`, or why nothing was."""
+    """Print the scores of a set. `what` describes the evaluation, `expected` is the chrF estimated from
+    the model's confidence, and `withheld` says why there is no estimate.
+    """
     if arguments.json:
         facts = {
             "test": test.name,

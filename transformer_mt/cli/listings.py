@@ -1,4 +1,4 @@
-"""transformer-mt config, parts and completion: what there is."""
+"""The commands `transformer-mt config`, `parts` and `completion`."""
 
 import argparse
 import inspect

@@ -1,4 +1,4 @@
-"""The options that name a model, what computes it, how it searches and test sets, shared by commands."""
+"""Options that several commands share: the model, its engine and device, the search, and test sets."""
 
 import argparse
 import gc
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 Direction = tuple[str, str]
 FileOf = tuple[Direction | None, str]
-"""A file, and the direction that it is for; None where there is only one."""
+"""A direction and the file for it. The direction is None if it was not given."""
 
 
 RESOURCE = "resource."
-"""Begins the names of parsed arguments that are files of resources."""
+"""Prefix of the parsed arguments that name files of resources."""
 
 
 def add_resources(parser: argparse.ArgumentParser) -> list[str]:
-    """An option for the file of each resource that translations may follow, such as --glossary; the flags."""
+    """Add an option such as --glossary for each resource that translations may use. Returns the flags."""
     return _add_each(parser, "", metavar="FILE")
 
 
 def add_resources_by_direction(parser: argparse.ArgumentParser) -> list[str]:
-    """The same for a file of each direction."""
+    """Like `add_resources`, but each option is repeatable and takes a file for each direction."""
     return _add_each(parser, "; repeatable", metavar="[FROM:TO=]FILE", action="append", type=_file_of)
 
 
@@ -86,13 +86,13 @@ def join_ranks(translator: "Translator") -> "Ranks":
             f"torchrun must have a run's folder and --engine torch; {translator.engine.name} uses all cores "
             "by itself"
         )
-    return Ranks.join(translator.engine.device, LONG_TIMEOUT)  # the input may be a person
+    return Ranks.join(translator.engine.device, LONG_TIMEOUT)  # a person may type the input
 
 
 @contextmanager
 def translating_together(translator: "Translator") -> Iterator["Translator | None"]:
-    """Give rank 0, which runs the command, a translator that searches with all ranks. On the others the value
-    is None, and comes when rank 0 is done.
+    """On rank 0, which runs the command, yield a translator that searches with all ranks. The other ranks
+    search for rank 0, and get None when it is done.
     """
     if not has_ranks():
         yield translator
@@ -134,7 +134,7 @@ class ModelRequest:
 
     @classmethod
     def of(cls, arguments: argparse.Namespace, model: str | None = None, **changes: Any) -> "ModelRequest":
-        """The request of a command line; `model` where it is not the argument of this name."""
+        """The request of a command line. `model`, if given, replaces the argument of this name."""
         values = vars(arguments)
         resources = given(arguments, RESOURCE)
         selects = any(load_part("resource", name).needs_selection for name in resources)
@@ -163,7 +163,7 @@ class ModelRequest:
 
     @property
     def is_usual(self) -> bool:
-        """True if the model alone translates, on the engine that is usual for it."""
+        """True if the model translates without an ensemble or resources, on its default engine and dtype."""
         is_plain = not (self.ensemble or self.resources)
         return self.engine.engine == "auto" and self.engine.dtype is None and is_plain
 
@@ -181,7 +181,7 @@ class ModelRequest:
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """MODEL, and what computes it."""
+    """Add MODEL, its engine, the other models of an ensemble, and the languages."""
     parser.add_argument(
         "model", metavar="MODEL", help="a run's folder, such as runs/demo, an export or a public model"
     )
@@ -217,7 +217,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
-    """The settings of the search; what is not given is the config's."""
+    """Add the settings of the search. A setting that is not given keeps the config's value."""
     group = parser.add_argument_group("search", "Settings that override `decode` in the model's config.")
     add_flags(group, DecodeConfig, _DECODE, [key for key in DecodeConfig.model_fields if key != "stages"])
     group.add_argument(
@@ -229,10 +229,10 @@ def add_search(parser: argparse.ArgumentParser) -> None:
 def load_translator(
     request: ModelRequest, options: "Options | None" = None, any_direction: bool = False
 ) -> "Translator":
-    """The translator of a request.
+    """Load the translator of a request.
 
-    Settings and `options` without effect raise InputError before it is loaded. So does a model with several
-    target languages of which none is named, unless `any_direction` will do.
+    Raises InputError before loading if a setting or one of the `options` has no effect. Also raises it if the
+    model has several target languages and none is named, unless `any_direction` is set.
     """
     run, others = request.run(), request.other_runs()
     from transformer_mt.translator import Translator
@@ -248,7 +248,8 @@ def load_translator(
         from transformer_mt.device import keep_freed_memory
 
         keep_freed_memory(one_heap=True)  # decodes faster; this process only translates
-    # The work on lines makes many objects and few cycles: to look for these took a third of its time.
+    # Processing lines creates many objects but few reference cycles. Looking for cycles took a third of
+    # the time.
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
     translator = _in_direction(translator, *request.languages, any_direction)
@@ -313,7 +314,7 @@ def files_of_sets(arguments: argparse.Namespace) -> list[tuple[str, list[str]]]:
     per_source = len(references) // max(1, len(sources))
     if len(references) != per_source * len(sources) or (sources and not per_source):
         raise InputError(
-            "each --source must have a --reference, or all the same number of them, but there are "
+            "each --source must have the same number of --reference, at least one, but there are "
             f"{len(sources)} --source and {len(references)} --reference"
         )
     return [(source, references[i * per_source : (i + 1) * per_source]) for i, source in enumerate(sources)]
@@ -352,7 +353,9 @@ def select_by_language(
     target: str | None,
     source: str | None,
 ) -> "list[EvaluationSet]":
-    """The sets of these languages, as a model of the `directions` calls them. InputError if there is none."""
+    """The sets with these languages, compared by the names that they have in the model's `directions`:
+    `de_AT` is `de` if the model has no `de_AT`. Raises InputError if there is no such set.
+    """
     from transformer_mt.translation.planner import name_in
 
     chosen = list(tests)
@@ -366,7 +369,7 @@ def select_by_language(
     if not chosen:
         requested = [f"from {source}"] * bool(source) + [f"into {target}"] * bool(target)
         known = ", ".join(" to ".join(test.languages) for test in tests if test.languages)
-        raise InputError(f"a test set must be {' '.join(requested)}, but those of the model are {known}")
+        raise InputError(f"there is no test set {' '.join(requested)}; the model's test sets are {known}")
     return chosen
 
 
@@ -386,7 +389,7 @@ def _not_empty(tests: "list[EvaluationSet]") -> "list[EvaluationSet]":
 
 
 def named_command(option: str, text: str) -> tuple[str, str]:
-    """The two of NAME=COMMAND."""
+    """Split NAME=COMMAND into its two parts."""
     name, equals, command = text.partition("=")
     if not equals or not name.strip():
         raise InputError(f"{option} must be NAME=COMMAND, but is {text}")

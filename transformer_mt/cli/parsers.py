@@ -31,7 +31,7 @@ def build_parser(only: str | None = None) -> Parser:
     brought = companion.commands()
     for name in brought.keys() & COMMANDS.keys():
         say_once(
-            f"note: the command {name} of a companion is left out: it is the name of one of the trainer's"
+            f"note: the command {name} of a companion is left out: the trainer has a command of this name"
         )
     commands = COMMANDS | {name: brought[name] for name in brought if name not in COMMANDS}
     parser = Parser(prog="transformer-mt", description="Train Transformers and translate with them.")

@@ -34,7 +34,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--monitor",
         metavar="NAME=COMMAND",
-        help="choose the best checkpoint by a command that stays: it prints a number for each JSON line",
+        help="choose the best checkpoint by a command that keeps running and prints a number per JSON line",
     )
     parser.add_argument(
         "--gpus",
@@ -105,8 +105,8 @@ _NAMES = ("tcmalloc_minimal", "tcmalloc")
 
 
 def start_with_tcmalloc() -> None:
-    """Replace this process by the same command with tcmalloc, where the system has it (Debian:
-    libtcmalloc-minimal4). Returns if it is so already, or cannot be.
+    """Replace this process by the same command with tcmalloc, if the system has it (Debian:
+    libtcmalloc-minimal4). Returns if tcmalloc is already in use or cannot be used.
     """
     before = os.environ.get("LD_PRELOAD", "")
     if sys.platform != "linux" or "tcmalloc" in before or "WORLD_SIZE" in os.environ:

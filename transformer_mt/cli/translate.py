@@ -1,7 +1,7 @@
-"""translate, transformer-mt translate: lines of a file, of standard input or of the command line.
+"""`translate` and `transformer-mt translate`: translate lines of a file, standard input or the command line.
 
-In the order of the file: the request and which options go together; where translations go besides the
-output; what --resume compares; the command.
+This file has, in this order: the request and which options may be combined; the sinks that get translations
+besides the output; what --resume compares; the command.
 """
 
 import argparse
@@ -107,12 +107,12 @@ def _check_output_is_not_input(request: TranslateRequest, output: Path) -> None:
 
 
 class TranslationSink(Protocol):
-    """Where translations go besides the output: what a companion's hook `translation_sink` gives for a
-    request that asks for it.
+    """A destination of translations besides the output. A companion's hook `translation_sink` returns one
+    for a request that asks for it.
     """
 
     def check(self, request: TranslateRequest) -> None:
-        """InputError, before any work, if its options do not go together with the others."""
+        """Raise InputError, before any work, if the sink's options conflict with others of the request."""
         ...
 
     def open(self, languages: tuple[str, str]) -> AbstractContextManager[Callable[[str, str], None]]:
@@ -195,8 +195,8 @@ def check_record(output: Path, now: dict[str, str]) -> None:
         before = json.loads(record_file(output).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise InputError(
-            f"{output}: must have its record ({record_file(output).name}) to be resumed, but "
-            f"has none; {again}"
+            f"{output}: cannot be resumed: its record ({record_file(output).name}) is missing or "
+            f"damaged; {again}"
         ) from None
     changed = [name for name in before.keys() | now.keys() if before.get(name) != now.get(name)]
     if changed:
@@ -261,9 +261,11 @@ def add_arguments(parser: Parser) -> None:
         help="format of the input (default: by the ending of --input or --output, else text): lines, or a "
         "document",
     )
-    parser.add_argument("--retry", action="store_true", help="translate lines that look wrong again")
+    parser.add_argument(
+        "--retry", action="store_true", help="translate a line again if its translation looks wrong"
+    )
     add_search(parser)
-    # Last, so that of two options with one name the resource is left out.
+    # Added last: if a resource's option has the name of another option, the resource is left out.
     resources = add_resources(parser)
     parser.show(
         text=("--input", "--output", "--format", "--resume"),
@@ -433,7 +435,9 @@ def _facts(request: TranslateRequest, translator: "Translator") -> dict[str, str
 
 
 def _lines_done(request: TranslateRequest, translator: "Translator") -> int:
-    """Number of finished lines; a last incomplete one is cut off. InputError if other settings wrote it."""
+    """Number of finished lines in the output; an incomplete last line is cut off. Raises InputError if the
+    output was written with other settings.
+    """
     from transformer_mt.text.lines import cut_to_whole_lines
 
     assert request.output is not None  # check_options
@@ -484,7 +488,7 @@ def _decode(line: bytes, number: int) -> str:
 
 
 def _line_end(request: TranslateRequest) -> bytes:
-    """The end of each line: as in the first line of the input, where that is a file of text."""
+    """The line ending of the output: as in the input's first line if a text file is read, else a newline."""
     from transformer_mt.text.lines import open_bytes
 
     if request.json or not request.input or not os.path.isfile(request.input):

@@ -1,7 +1,7 @@
-"""The YAML: one module for each section, and how files become a Config and a Config becomes YAML again.
+"""The YAML config: a module for each section, and modules that read YAML into a Config and write it back.
 
-In: YAML files and `key=value` overrides. Out: a `Config`, or every mistake at once. Begin with `root.py`, the
-whole config; `load.py` reads it, `resolve.py` settles what it leaves open.
+YAML files and `key=value` overrides become a `Config`, or an error that lists every mistake. Start with
+`root.py`, which defines the whole config; `load.py` reads it, `resolve.py` settles what it leaves open.
 """
 
 from transformer_mt.config.data_section import DataConfig

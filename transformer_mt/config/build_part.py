@@ -1,4 +1,4 @@
-"""From the name of a part in a config to the part."""
+"""Find the class and the settings of each part that a config names."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,8 +17,8 @@ T = TypeVar("T")
 
 
 def part_class(kind: Kind, name: str, key: str, base: type[T] | tuple[type[T], ...]) -> type[T]:
-    """The class that the value of a key names. InputError unless it is a subclass of `base`, or of one of
-    several.
+    """The class that the value of a key names. Raises InputError unless it is a subclass of `base`, which
+    may be a tuple of classes.
     """
     part = load_part(kind, name)
     if not (isinstance(part, type) and issubclass(part, base)):
@@ -29,8 +29,8 @@ def part_class(kind: Kind, name: str, key: str, base: type[T] | tuple[type[T], .
 
 
 def part_settings(part: Any, name: PartName | str, key: str) -> dict[str, Any]:
-    """The argument `settings` for a part with a section `Settings`; an empty dict for other parts. InputError
-    for settings that it does not have.
+    """Keyword arguments for a part: `settings` if it has a section `Settings`, else none. Raises InputError
+    for settings that the part does not have.
     """
     given = getattr(name, "settings", {})
     section: type[BaseModel] | None = getattr(part, "Settings", None)
@@ -47,15 +47,15 @@ def part_settings(part: Any, name: PartName | str, key: str) -> dict[str, Any]:
 
 
 def parts_of(kind: Kind, names: Iterable[PartName], key: str) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """For each part that a key names its class, and the argument `settings` if it has any."""
+    """The class and the keyword arguments (see `part_settings`) of each part that a key names."""
     for name in names:
         part = part_class(kind, name, key, resolve(KINDS[kind].base))
         yield part, part_settings(part, name, key)
 
 
 def part_files(config: BaseModel) -> dict[str, list[Path]]:
-    """The files that the settings of parts name, by their dotted keys: those that `Settings` marks with
-    Location. A key has several if the config names a part more than once.
+    """The files that settings of parts name, by the dotted key of the setting. Such settings are marked with
+    Location in `Settings`. A key has several files if the config names a part more than once.
     """
     files: dict[str, list[Path]] = {}
     for key, kind, name in parts_named(config):

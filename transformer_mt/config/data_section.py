@@ -55,8 +55,9 @@ class PreparationConfig(Section):
     """Engine and folder of the preparation of large corpora."""
 
     engine: Annotated[PartName, PartOf("preparation_engine")] = PartName("local")
-    """Processes on this machine (local), or what a companion brings: ray is tasks on the Ray cluster
-    of RAY_ADDRESS, by default the one this machine belongs to (`local` starts one here), and needs `folder`.
+    """Where data are prepared: local uses processes on this machine. Companions may bring others: ray runs
+    tasks on the Ray cluster at RAY_ADDRESS, by default the one this machine belongs to (RAY_ADDRESS=local
+    starts one here), and needs `folder`.
     """
     folder: str | None = None
     """Folder for prepared data, which all machines can access: a path, or a URL such as s3://bucket/prepared;
@@ -165,14 +166,14 @@ class DataConfig(Section):
     test: Location[list[EvaluationCorpus]] = Field([])
     """Test sets for `evaluate`; their pairs are left out of the training data."""
     leave_out: Literal["sources", "either"] | None = None
-    """The training pairs that are left out for the validation and test sets: `sources`, those with a source
-    of these sets, or `either`, also those with one of their targets. Default: either with several
-    directions, whose pairs often share a target (Europarl, TED), else sources, as one short target translates
-    many. `evaluate` counts sentences with either side as seen.
+    """Which training pairs to leave out because they overlap with the validation and test sets: `sources`,
+    pairs whose source is in these sets, or `either`, also pairs whose target is. Default: either with several
+    directions, whose pairs often share a target (Europarl, TED), else sources, because one short target may
+    translate many sources. `evaluate` counts a sentence as seen if either of its sides was seen.
     """
     max_length: Positive = 256
-    """Maximum tokens, with end-of-sentence, of a side of a training pair and of a source translated
-    unsplit.
+    """Maximum number of tokens, including end-of-sentence, in each side of a training pair, and in a source
+    that is translated without splitting it.
     """
     max_length_ratio: float = Field(4.0, ge=1.0, allow_inf_nan=True)
     """Drop pairs whose longer side has more tokens than this times the shorter side's, plus ten; `.inf` is
@@ -290,7 +291,7 @@ class DataConfig(Section):
         if self.language_pieces == "both" and not config.tokenizer.shared and not config.init_from:
             yield "tokenizer.shared must be true with data.language_pieces: both, but is false"
         if config.init_from and "kind" not in config.model.model_fields_set:
-            return  # the kind is the parent's; checked again with it
+            return  # the parent sets the kind; this is checked again when it is known
         kind = config.model.kind
         separate = [corpus for corpus in (*self.valid_sets, *self.test) if not corpus.is_held_out]
         sets = [*self.entries, *separate]
@@ -306,7 +307,7 @@ class DataConfig(Section):
         if self.augment.is_on and self.trains_labels:
             yield "data.augment must be left out with objective: classification"
         if self.trains_labels != bool(self.labels):
-            yield "data.labels must be the labels of corpora with objective: classification"
+            yield "data.labels must be given if, and only if, a corpus has objective: classification"
 
     def _of_half(self, config: Any, kind: str, sets: Sequence[Any]) -> Iterator[Conflict]:
         """The conflicts with an encoder or a decoder alone."""
@@ -329,7 +330,7 @@ class DataConfig(Section):
             )
         sets = [*self.valid_sets, *self.test]
         if len(self.targets) == 1 and not any(corpus.reverse for corpus in [*self.entries, *sets]):
-            return  # codes may differ where columns are called otherwise
+            return  # the codes may differ if the columns have other names
         if self.languages not in self.directions:
             yield (
                 f"data.source_lang and data.target_lang must be those of a training corpus, but none is "
@@ -341,7 +342,7 @@ class DataConfig(Section):
                     if len(self.targets) == 1:
                         continue
                     yield (
-                        f"{key} must be corpora of their own with several target languages, but is from_train"
+                        f"{key} must not be from_train with several target languages; give separate corpora"
                     )
                 if (target := self.languages_of(corpus)[1]) not in self.targets:
                     yield (
@@ -415,7 +416,9 @@ class DataConfig(Section):
 
     @property
     def main_objective(self) -> PartName:
-        """The objective that the model is trained for: of pairs, or the first where all is plain text."""
+        """The objective that the model is trained for: the first objective of pairs, or the first of all
+        objectives if all corpora are plain text.
+        """
         paired = (objective for objective in self.objectives if not objective_class(objective).is_plain_text)
         return next(paired, self.objectives[0])
 
@@ -440,8 +443,9 @@ class DataConfig(Section):
 
     @property
     def temperature_groups(self) -> list[int]:
-        """For each training corpus the number of what `temperature` mixes: its direction or the language of
-        its text; where these are all the same the corpus itself.
+        """For each training corpus, the number of the group in which `temperature` counts it. A group has one
+        objective and one direction (for plain text, one language). If there is only one direction or only one
+        group, each corpus is a group of its own.
         """
         if len(self.directions) == 1:
             return list(range(len(self.entries)))
@@ -457,8 +461,8 @@ class DataConfig(Section):
         return len(self.targets) > 1 if self.language_pieces == "auto" else bool(self.language_pieces)
 
     def language_piece(self, languages: Languages) -> str | None:
-        """The control token before each source, such as `>>de<<`: that of the target language, or with `both`
-        that of the source language. None if sources have none.
+        """The control token before each source, such as `>>de<<`. It names the target language or, with
+        `both`, the source language. None if sources have no such token.
         """
         source, target = languages
         return (
@@ -515,7 +519,7 @@ class DataConfig(Section):
 
     @property
     def has_next_sentences(self) -> bool:
-        """True if a text that follows another is to be told from a random one."""
+        """True if the model learns to tell the next text of a document from a random one."""
         return self.masked_lm.next_sentence and "masked_lm" in self.objectives
 
     @property

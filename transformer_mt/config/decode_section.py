@@ -137,7 +137,7 @@ def _key(name: str, value: Any = None) -> Setting:
 
 
 def metric_name(value: Any) -> Any:
-    """The name with its capitals, for a user who wrote it without."""
+    """The metric's name as we capitalise it, however the user wrote it."""
     names = {name.lower(): name for names in names_of("metric") for name in names}
     return names.get(value.lower(), value) if isinstance(value, str) else value
 

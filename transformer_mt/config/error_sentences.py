@@ -70,8 +70,8 @@ def part_keys(section: type[BaseModel], prefix: str = "") -> set[str]:
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested values by their dotted paths, as an override names them. A part has its name, and below it its
-    settings.
+    """Nested values by their dotted paths, as an override names them. The value of a part is its name; its
+    settings follow under KEY.NAME.
     """
     dotted: dict[str, Any] = {}
     for key, value in values.items():
@@ -164,7 +164,7 @@ OTHER_NAMES = {
     }.items()
     for name in names
 }  # fmt: skip
-"""Our names of other toolkits' keys, or what stands for what is not here."""
+"""For keys of other toolkits: our name of the key, or what to do if we have no such key."""
 
 OTHER_VALUES = {
     name: right
@@ -192,7 +192,7 @@ OTHER_VALUES = {
     }.items()
     for name in names
 }  # fmt: skip
-"""Our names of values that the field names otherwise, where a key has such a value."""
+"""Our names of values that are commonly called otherwise; a name applies to keys that accept it."""
 
 OVERRIDDEN = "command line"
 """The location of a value that is in no file."""
@@ -201,8 +201,8 @@ OVERRIDDEN = "command line"
 def sentences(
     error: ValidationError, where: dict[str, str], section: type[BaseModel], origins: Mapping[str, str] = {}
 ) -> list[list[str | Setting]]:
-    """A line for each mistake: where it was set, what must be, what is, the nearest right name. `origins`
-    says where parts of others come from (`Config.parts`).
+    """A line for each mistake: where the value was set, what it must be, what it is, and the closest valid
+    name. `origins` says where third-party parts come from (`Config.parts`).
     """
     lines = [
         line for problem in _without_branches(error) for line in _lines(problem, where, section, origins)
@@ -211,12 +211,12 @@ def sentences(
 
 
 _BRANCH = re.compile(r"bool|int|float|str|none|(literal|list|dict|constrained-\w+|function-[\w-]+)(\[.*)?")
-"""Names of the kinds that the value of a key may have, which pydantic puts into the path of a mistake."""
+"""Names of types, which pydantic puts into the path of a mistake if a key accepts several types."""
 
 
 def _without_branches(error: ValidationError) -> list[Any]:
-    """The mistakes, with one for each value that may be of several kinds: that of the kind that it nearly is,
-    or that it must be of one of these.
+    """The mistakes, with only one for each value that may have several types: the mistake for the type that
+    the value nearly has, or else one that lists all the types.
     """
     problems: dict[Any, Any] = {}
     for problem in error.errors():

@@ -1,4 +1,4 @@
-"""From YAML files and `key=value` overrides to a Config, with every problem at once, and back to YAML."""
+"""Read YAML files and `key=value` overrides into a Config, reporting all problems at once; write YAML."""
 
 import difflib
 import json
@@ -20,14 +20,14 @@ from transformer_mt.settings.part import PartName
 from transformer_mt.settings.section import OF_RUN, THOUSANDS
 
 MOST_NODES = 100_000
-"""Nodes of a file, each *alias counted with all that it stands for: lists of aliases that name one another
-are small to write, and take for ever to read.
+"""Maximum number of nodes in a file, where an *alias counts as all the nodes that it stands for: a short file
+of aliases that refer to other aliases could take forever to read.
 """
 
 
 class Loader(yaml.SafeLoader):
-    """`7e-4` is a number, `no` is Norwegian and not false, dates and times are text, 010 is ten. Raises
-    YAMLError for a text of too many nodes.
+    """A SafeLoader that reads `7e-4` as a number, `no` (Norwegian), dates and times as text, and 010 as ten.
+    Raises YAMLError if a file has too many nodes.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -68,7 +68,7 @@ Loader.add_constructor("tag:yaml.org,2002:int", _integer)
 
 
 _WHOLE = (*CORPORA, "init_from", "data.new_languages")
-"""Keys that are replaced and not merged: the keys of two kinds of a value are no kind of it."""
+"""Keys whose value is replaced, not merged: merging would mix the keys of two kinds of value."""
 
 _PARTS = part_keys(Config)
 
@@ -107,7 +107,7 @@ def load_yaml(
     settings: Mapping[str, Any] = {},
     context: dict[str, bool] | None = None,
 ) -> Kind:
-    """The same for any YAML file with a `name`; `kind` says which keys it may have."""
+    """Like `load_config`, but for any YAML file that has a `name`; `kind` defines its keys."""
     path = shipped(Path(path))
     values, where = _read(path, seen=())
     if not values and not overrides:
@@ -155,7 +155,7 @@ def shipped(path: Path) -> Path:
 
 
 def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Values of the file over those it extends, and for each dotted path where it was said."""
+    """The values of the file, merged over the file it extends, and the location of each dotted key."""
     if path.resolve() in seen:
         raise InputError(f"{path}: `extends` must not form a cycle; remove it from one of the files")
     try:
@@ -205,7 +205,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
         yaml.YAMLError,
         ValueError,
         KeyError,
-    ) as error:  # a value that is not of the kind its !!tag says is a ValueError, or for !!bool a KeyError
+    ) as error:  # a value that does not fit its !!tag raises ValueError, or KeyError for !!bool
         raise InputError(f"{path}: this is not YAML: {str(error).splitlines()[0]}") from None
     if values is None:
         values = {}
@@ -231,7 +231,7 @@ def _copy_of(value: Any) -> Any:
 
 
 def _locate(node: yaml.Node, path: Path, prefix: str, where: dict[str, str]) -> None:
-    """Note the line of every key; refuse a key said twice, of which YAML would silently keep the last."""
+    """Record the line of every key. InputError for a duplicate key: YAML would silently keep the last one."""
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
@@ -259,13 +259,13 @@ def _locate(node: yaml.Node, path: Path, prefix: str, where: dict[str, str]) -> 
 
 
 def _is_unicode(text: str) -> bool:
-    """True if the text can be written: YAML can spell half a character, as "\\ud800"."""
+    """False if the text cannot be encoded: YAML can spell half a surrogate pair, such as "\\ud800"."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _merge(base: Any, over: Any, where: dict[str, str], dotted: str = "") -> Any:
-    """`over` on top of `base`: sections key by key, all else (a corpus too) as a whole. `where` loses the
-    lines of what is replaced.
+    """Returns `base` with the values of `over`: sections are merged key by key, all other values (a corpus
+    too) are replaced. Removes the lines of replaced values from `where`.
     """
     both = isinstance(base, dict) and isinstance(over, dict)
     is_other_part = both and dotted in _PARTS and base.keys() != over.keys()
@@ -293,7 +293,7 @@ def _parsed(override: str) -> tuple[str, Any]:
     try:
         value = yaml.load(text, Loader)  # noqa: S506 - Loader is a SafeLoader
         written = json.dumps(value, ensure_ascii=False, default=str)
-    except (yaml.YAMLError, ValueError, KeyError, RecursionError):  # the last: nested without end
+    except (yaml.YAMLError, ValueError, KeyError, RecursionError):  # RecursionError: nested too deeply
         raise InputError(
             f"`{dotted}`: the value must be YAML, but is `{text[:200]}`; quote it if it is text"
         ) from None
@@ -315,15 +315,13 @@ def _set(values: dict[str, Any], where: dict[str, str], dotted: str, value: Any)
         elif isinstance(node, list) and part.isdecimal() and int(part) < len(node):
             node = node[int(part)]
         else:
-            raise InputError(
-                f"`{'.'.join(parents[: depth + 1])}` must be a section, to have `{dotted}`, but is not"
-            )
+            raise InputError(f"cannot set `{dotted}`: `{'.'.join(parents[: depth + 1])}` is not a section")
     if isinstance(node, dict):
         node[last] = _merge(node[last], value, where, dotted) if last in node else value
     elif isinstance(node, list) and last.isdecimal() and int(last) < len(node):
         node[int(last)] = value
     else:
-        raise InputError(f"`{'.'.join(parents)}` must be a section to set `{dotted}` in, but is not")
+        raise InputError(f"cannot set `{dotted}`: `{'.'.join(parents)}` is not a section")
     _forget_below(where, dotted)
     where[dotted] = OVERRIDDEN
 
@@ -393,7 +391,7 @@ def flow(value: Any) -> str:
 
 
 def json_schema() -> str:
-    """JSON schema of the YAML, for editors. `extends` is added: it is gone when a Config is made."""
+    """JSON schema of the YAML, for editors. Adds `extends`, which is resolved before a Config is made."""
     schema = Config.model_json_schema()
     schema["title"] = "transformer_mt config"
     schema["properties"]["extends"] = {
@@ -409,7 +407,7 @@ def json_schema() -> str:
 
 
 def _with_thousands(schema: Any) -> Any:
-    """The schema with texts such as `10k` where a whole number may stand (Section)."""
+    """The schema, with strings such as `10k` allowed for whole numbers, as `Section` reads them."""
     if isinstance(schema, list):
         return [_with_thousands(item) for item in schema]
     if not isinstance(schema, dict):

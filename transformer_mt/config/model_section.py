@@ -41,7 +41,7 @@ Scores = Annotated[
 
 
 def _is_one_each(value: Any) -> bool:
-    """True for a score for each attention; a mapping may also be one score with its settings."""
+    """True if each attention has its own score; a mapping may also be a single score with its settings."""
     names = [name for names in names_of("attention_score") for name in names]
     return isinstance(value, ScoresConfig) or (isinstance(value, dict) and not value.keys() & set(names))
 
@@ -118,9 +118,7 @@ class ModelConfig(Section):
     num_decoder_layers: Annotated[Positive, Searched(1, 12)] = 6
     """Depth of the decoder."""
     share_layers: bool = False
-    """One layer's weights for all layers of the encoder, and one's for those of the decoder (Universal
-    Transformer).
-    """
+    """All encoder layers share one layer's weights, and so do all decoder layers (Universal Transformer)."""
     dropout: Annotated[Changeable[Probability], Searched(0.0, 0.5)] = 0.1
     """Dropout on embeddings and on the output of each sublayer (the paper's P_drop)."""
     attention_dropout: Annotated[Changeable[Probability], Searched(0.0, 0.3)] = 0.0
@@ -158,7 +156,7 @@ class ModelConfig(Section):
 
     @property
     def has_max_positions(self) -> bool:
-        """True if the model has weights for each of data.max_length positions, and no more."""
+        """True if the model has weights for data.max_length positions, so that it cannot use more."""
         if self.kind == "recurrent":
             return bool(load_part("attention_score", self.attention.scores().cross).bounded)
         return bool(load_part("position", self.position).bounded)
@@ -229,7 +227,7 @@ class ModelConfig(Section):
     def part_conflicts(self) -> Iterator[Conflict]:
         usual = ModelConfig.model_fields["position"].default
         if self.kind == "recurrent" or (self.attention.score == _SCALED_DOT and self.position == usual):
-            return  # the defaults go together: a config without variants is read without importing torch
+            return  # the defaults are compatible: do not import torch just to read a usual config
         scores, position = self.attention.scores(), load_part("position", self.position)
         heads, head_width = self.num_heads, self.d_model // self.num_heads
         if getattr(position, "even_heads", False) and head_width % 2:
@@ -265,6 +263,6 @@ def _scores_with(fact: str) -> list[str]:
 
 
 def _near(d_model: int, multiple: int) -> str:
-    """The nearest widths that are a multiple."""
+    """A hint with the values of d_model nearest to this one that are multiples of `multiple`."""
     above = (d_model // multiple + 1) * multiple
     return f"use d_model {above}" if above == multiple else f"use d_model {above - multiple} or {above}"

@@ -1,4 +1,4 @@
-"""From the config that a user wrote, and what is known, to the one that is trained.
+"""Turns the config that a user wrote into the config that is trained, using the facts known so far.
 
 `resolve` applies the steps in order; each is a function from a config to a config. Nothing else changes the
 config of a run.
@@ -54,10 +54,10 @@ class DataFacts:
 
 @dataclass(frozen=True)
 class Known:
-    """The facts that settle what a config leaves open; None is not known yet, or not there."""
+    """Facts that decide what a config leaves open. A field is None if it is unknown or absent."""
 
     checkpoint: Config | None = None
-    """The config that the checkpoint was written with which is resumed."""
+    """The config stored in the checkpoint that is resumed."""
     parent: Config | None = None
     """The config of the run in `init_from`."""
     vocabulary: VocabularyFacts | None = None
@@ -69,8 +69,8 @@ class Known:
 
 
 def resolve(written: Config, known: Known) -> Config:
-    """The config that is trained, as far as it is known: a pure function, called again when more is.
-    InputError where the config contradicts the checkpoint's vocabulary, the parent or `tokenizer.file`.
+    """The config that is trained, as far as it is known. A pure function, called again when more facts are
+    known. InputError if the config contradicts the checkpoint's vocabulary, the parent or `tokenizer.file`.
     """
     config, data = written, known.data
     if known.checkpoint is not None:
@@ -97,7 +97,7 @@ def resolve(written: Config, known: Known) -> Config:
 
 def _check_again(config: Config) -> None:
     """Raise InputError if keys conflict with values taken from the parent or the vocabulary."""
-    for path, kind, name in parts_named(config):  # that of a checkpoint may be missing
+    for path, kind, name in parts_named(config):  # a part named in a checkpoint may be missing
         if not any(name in names for names in names_of(kind)):
             raise InputError(
                 f"`{path}` needs the {kind.replace('_', ' ')} {name}, which is not here: "
@@ -113,8 +113,8 @@ def _check_again(config: Config) -> None:
 
 
 def with_checkpoint(config: Config, checkpoint: Config) -> Config:
-    """The config with what a resumed run has settled already: keys that its parent or its vocabulary decided,
-    and the values found for `auto`.
+    """The config with the values that the resumed run has already decided: keys taken from its parent or its
+    vocabulary, and the values found for `auto`.
     """
     if "monitor" not in config.train.model_fields_set:
         config = changed(config, "train", monitor=checkpoint.train.monitor)
@@ -137,13 +137,13 @@ def with_checkpoint(config: Config, checkpoint: Config) -> Config:
 
 
 def with_parent(config: Config, parent: Config) -> Config:
-    """The config with the parent's keys of `model` and `tokenizer` where it leaves them out. InputError, with
-    all reasons, where it has another vocabulary, shape or mechanism.
+    """The config; keys of `model` and `tokenizer` that it leaves out are taken from the parent. InputError,
+    with all reasons, if its vocabulary, shape or mechanism differs from the parent's.
     """
     filled = with_keys_of(config, parent, ("model", "tokenizer"))
     filled = changed(filled, "tokenizer", file=None)
     if parent.data.has_language_pieces and config.data.language_pieces == "auto":
-        # The parent has never seen a source without
+        # The parent has never seen a source without language pieces
         both = parent.data.language_pieces == "both"
         filled = changed(filled, "data", language_pieces="both" if both else True)
     child, theirs = flat(filled.model_dump()), flat(parent.model_dump())
@@ -197,8 +197,8 @@ def with_monitor(config: Config, reference_tokens: float) -> Config:
 
 
 def with_loss_monitored(config: Config) -> Config:
-    """The config that is selected by the loss, as no validation set is translated; labels also by their exact
-    match. InputError where it asks for something else.
+    """The config monitored by the loss, as no validation set is translated. If one has labels,
+    `train.monitor` may also be their exact match. InputError if it is anything else.
     """
     if config.train.monitor == TrainConfig().monitor:
         return changed(config, "train", monitor=PartName("loss"))
@@ -214,30 +214,34 @@ def with_loss_monitored(config: Config) -> Config:
 
 
 def with_sentence_splitting(config: Config, several_sentences: float) -> Config:
-    """The config with true or false for `decode.split_sentences`: translation needs no training data then."""
+    """The config with `decode.split_sentences` set to true or false, so that translation does not need the
+    training data.
+    """
     is_single = several_sentences < _SEVERAL_SENTENCES and is_natural(config.data.source_lang)
     return changed(config, "decode", split_sentences=is_single)
 
 
 def with_packing(config: Config, is_on_gpu: bool) -> Config:
-    """The config with true or false for `train.packed`: a run keeps its batches wherever it is resumed."""
+    """The config with `train.packed` set to true or false, so that a run keeps its batches wherever it is
+    resumed.
+    """
     if config.train.packed != "auto":
         return config
     return changed(config, "train", packed=is_on_gpu and config.why_padded() is None)
 
 
 def with_last_update(config: Config, last_update: int) -> Config:
-    """The config with the updates of `train.max_epochs` as `train.max_updates`, if they are fewer."""
+    """The config with `train.max_updates` lowered to the updates of `train.max_epochs` if they are fewer."""
     return changed(config, "train", max_updates=max(1, min(config.train.max_updates, last_update)))
 
 
 def updates_of_epochs(epochs: float, updates_per_epoch: float) -> int:
-    """The updates in which this many epochs are trained; a seventh of 29 updates, seven times, is 29."""
+    """The number of updates in this many epochs, rounded first: 7 epochs of 29/7 updates are 29, not 30."""
     return math.ceil(round(epochs * updates_per_epoch, 6))
 
 
 def with_keys_of(config: Config, other: Config, sections: Sequence[str]) -> Config:
-    """The config whose keys of these sections are those of `other` where it leaves them out."""
+    """The config; keys of these sections that it leaves out are taken from `other`."""
     values = config.model_dump()
     for name in sections:
         values[name] = _filled(getattr(config, name), getattr(other, name))

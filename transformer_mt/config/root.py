@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     Beginning = str | PublicModel | Halves
 else:
     Beginning = one_of(_Beginning, "a run's folder, {huggingface: NAME} or {encoder: RUN, decoder: RUN}")
-"""The beginnings of a training; a word is the folder of a run."""
+"""What a training can start from; a plain string is the folder of a run."""
 
 
 def _check_file(file: Any) -> Any:
@@ -111,8 +111,8 @@ class TokenizerConfig(Section):
     (Provilkov 2020).
     """
     normalization: Literal["auto", "compose", "nmt_nfkc", "nfkc", "identity"] = "auto"
-    """Unicode normalisation. auto is compose, or that of `file` or the parent. compose joins a letter and
-    its marks and turns white space into spaces; NFKC changes more, such as 10² to 102.
+    """Unicode normalisation. auto takes it from `file` or the parent, and is compose without either. compose
+    joins a letter and its marks and turns white space into spaces; NFKC changes more, such as 10² to 102.
     """
 
     @property
@@ -137,9 +137,9 @@ class TokenizerConfig(Section):
 
 
 NAME_PATTERN = pattern(r"^\w[\w.+-]*$", "letters, digits and, after the first, the marks . + -")
-"""Names of what has a folder: runs/NAME."""
+"""Names that become the name of a folder: runs/NAME."""
 LONGEST_ROW = 512
-"""Attention takes time with the square of a row: longer rows cost more than padding does."""
+"""Attention time grows with the square of a row's length: longer rows cost more than padding does."""
 
 
 class Config(Section):
@@ -165,12 +165,12 @@ class Config(Section):
     decode: Changeable[DecodeConfig] = DecodeConfig()
     """The search."""
     parts: Changeable[dict[str, str]] = Field({})
-    """Where parts come from that are not of this package; a run writes it, for those who use it elsewhere."""
+    """Origins of parts that are not in this package; a run writes them for users of its model elsewhere."""
     evaluate: Changeable[EvaluateConfig] = EvaluateConfig()
     """The scores."""
 
     def why_padded(self) -> str | None:
-        """Why batches must have one sentence in a row; None if they may be packed."""
+        """Why batches must have one sentence per row; None if they may be packed."""
         model, train = self.model, self.train
         if model.kind in ("recurrent", "encoder"):
             return f"model.kind is {model.kind}"

@@ -95,7 +95,7 @@ class GuidedAlignmentConfig(Section):
 
 
 def needs_links(config: Any) -> bool:
-    """True if the training needs word alignments of its pairs: for this, or for a change of its rows."""
+    """True if training needs word alignments of its pairs, for guided alignment or for a change of rows."""
     return config.train.guided_alignment.weight > 0 or config.data.reads_links
 
 
@@ -160,8 +160,8 @@ class TrainConfig(Section):
     eps: Changeable[float] = Field(1.0e-9, gt=0.0)
     """Adam's epsilon (paper, section 5.3)."""
     weight_decay: Annotated[Changeable[float], Searched(0.0, 2.0)] = Field(0.0, ge=0.0)
-    """The share of a matrix, times the learning rate, that each update takes away. For a new model of up to
-    some 100,000 pairs, 6 / (learning_rate x max_updates) is right, with muon (docs/measurements/sizing.md).
+    """Each update shrinks matrices by this share times the learning rate. With muon, 6 / (learning_rate x
+    max_updates) is right for a new model of up to about 100,000 pairs (docs/measurements/sizing.md).
     """
     schedule: Annotated[Changeable[PartName], PartOf("schedule")] = PartName("inverse_sqrt")
     """The learning rate after the warm-up; linear and cosine reach zero one update after the last."""

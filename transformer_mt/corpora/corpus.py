@@ -94,17 +94,17 @@ class Corpus(Section):
     def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
         """(source, target) pairs in the corpus's own order, in the languages that they are stored in.
 
-        InputError for a missing file, split or column at the first pair, for bytes that are not UTF-8 when
-        they are read.
+        InputError at the first pair if a file, split or column is missing, and later at bytes that are not
+        UTF-8.
         """
         raise NotImplementedError
 
     def parts(self) -> list["Corpus"]:
-        """Corpora that are this one when they follow one another: those of its files, if it has several."""
+        """The corpora that make up this one, in order: one per file if it has several files."""
         return [self]
 
     def damaged(self, languages: Languages) -> dict[int, str]:
-        """Row number to its problem, for rows that hold no pair. `languages` are those of the config."""
+        """The problem of each row that holds no pair, by row number. `languages` are the config's."""
         return {}
 
     @property
@@ -114,11 +114,11 @@ class Corpus(Section):
 
     @property
     def is_public(self) -> bool:
-        """True if anyone can get the corpus by its name, which then says nothing about its user."""
+        """True if anyone can get the corpus by its name, so that the name reveals nothing about the user."""
         return False
 
     def local_files(self) -> list[Path]:
-        """The files whose change is a change of the corpus."""
+        """The local files of the corpus: it has changed if one of them has."""
         return []
 
     @property
@@ -142,7 +142,7 @@ class Corpus(Section):
         return self.name or self.describe()
 
     def describe_access(self) -> str:
-        """The corpus in a few words, and that it comes from the network if it does."""
+        """The corpus in a few words, saying so if it comes from the network."""
         return self.describe() + (", from the network or its local cache" if self.is_remote else "")
 
     def stored_languages(self, languages: Languages) -> Languages:
@@ -152,19 +152,20 @@ class Corpus(Section):
         return self.source_lang or languages[0], self.target_lang or languages[1]
 
     def direction(self, languages: Languages) -> Languages:
-        """Source and target language; of plain text its own twice. `languages` are those of the config."""
+        """Source and target language; plain text has its language twice. `languages` are the config's."""
         if self.language:
             return self.language, self.language
         source, target = self.stored_languages(languages)
         return (target, source) if self.reverse else (source, target)
 
     def directions(self, languages: Languages) -> list[Languages]:
-        """Source and target language of what it teaches to translate. `languages` are those of the config."""
+        """The language pairs that the corpus teaches a model to translate. `languages` are the config's."""
         return [self.direction(languages)] if objective_class(self.objective).translates else []
 
     def read(self, languages: Languages, may_be_empty: bool = False) -> Iterator[Pair]:
-        """(source, target) pairs of the corpus, each text of plain text twice. InputError says what is wrong
-        with it, also if it is empty and may not be. `languages` are those of the config.
+        """(source, target) pairs of the corpus; for plain text, each text is both source and target.
+        InputError if the corpus cannot be read, or is empty without `may_be_empty`. `languages` are the
+        config's.
         """
         stored = self.stored_languages(languages)
         if self.language and self.language not in stored:
@@ -204,8 +205,8 @@ class Corpus(Section):
         return by_source(pairs) if self.several_references else ((src, (tgt,)) for src, tgt in pairs)
 
     def identity(self) -> dict[str, Any]:
-        """Facts that change when the corpus does: its keys, and size, time and a hash of each local file, as
-        programs that copy may leave size and time as they were (rsync -t).
+        """Facts that change when the corpus does: its keys, and the size, time and a hash of each local file,
+        as size and time may stay the same in a copy (rsync -t).
         """
         facts: dict[str, Any] = self.model_dump(exclude={"name", "weight", "license"})
         files = []

@@ -1,5 +1,5 @@
-"""The kinds of corpora as the YAML has them: which class a corpus is, by its keys. Ours are registered in
-parts.py; a companion's is imported when a config names it: its module may import any other of ours.
+"""The class of a corpus in the YAML, by its keys. Our kinds are registered in parts.py. A companion's kind is
+imported only when a config names it, as its module may import any of our modules.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, Union
@@ -27,7 +27,7 @@ SETS: tuple[type[AnySet], ...] = tuple(load_part("corpus", name) for name in nam
 TRAINING: tuple[type[Corpus], ...] = tuple(
     kind for kind in SETS if issubclass(kind, Corpus) and kind.may_train
 )
-"""Those that training corpora can be of."""
+"""The kinds of this package that can be training corpora."""
 BROUGHT = "a companion's corpus"
 """Stands for the kinds that companions bring."""
 CORPUS_TAGS = (*(kind.__name__ for kind in SETS), BROUGHT)
@@ -35,8 +35,8 @@ CORPUS_TAGS = (*(kind.__name__ for kind in SETS), BROUGHT)
 
 
 def kind_of(corpus: Any) -> str | None:
-    """The kind of a corpus of the YAML: the class whose own keys it has; a slice of `data.hub` has none. The
-    key of a companion's is the name of the kind.
+    """The kind of a corpus in the YAML, by the keys that only this kind has. A slice of `data.hub` has none
+    of them, only other keys of HubCorpus. The key of a companion's kind is the name of the kind.
     """
     if isinstance(corpus, Corpus):
         return type(corpus).__name__ if isinstance(corpus, SETS) else BROUGHT
@@ -64,7 +64,7 @@ def _others() -> list[str]:
 
 
 class MissingCorpus(Corpus):
-    """A corpus of a run, of a kind that is not here: to translate, it need not be."""
+    """A corpus in a run's config whose kind is not installed; translation does not need it."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -36,13 +36,13 @@ TWO_COLUMNS = "two names ([en, de]) or, for a table without header, two numbers 
 
 _SHOWN = 3
 _MOST_LINES = 100
-"""Line breaks within a cell."""
+"""The most line breaks in one cell."""
 
 
 def wrong_number_of_columns(columns: Columns | list[str] | None, is_text: bool) -> Iterator[str]:
-    """A sentence unless they are two, or one of plain text."""
+    """Yields an error message unless there are two columns, or one column of plain text."""
     if columns is not None and len(columns) != 2 and not (is_text and len(columns) == 1):
-        must = "the column of the text, or those of pairs" if is_text else TWO_COLUMNS
+        must = "one column of text, or two columns of pairs" if is_text else TWO_COLUMNS
         yield f"columns must be {must}, but is {columns!r}"
 
 
@@ -66,13 +66,13 @@ class DamagedRows:
 def read_rows(
     path: str, columns: Columns, suffix: str, delimiter: str | None, damaged: DamagedRows
 ) -> Iterator[Pair]:
-    """The pairs of a text table (.tsv, .csv) or of one with named values (.jsonl, .parquet). Rows without one
-    are left out and added to `damaged`.
+    """The pairs of a text table (.tsv, .csv) or of a table with named values (.jsonl, .parquet). Rows without
+    a pair are left out and added to `damaged`.
     """
     if suffix in SEPARATORS:
         return _read_text_table(path, columns, text_rows(path, suffix, delimiter), damaged)
     if delimiter:
-        raise InputError(f"{path}: delimiter requires a .tsv or .csv file, but is given")
+        raise InputError(f"{path}: delimiter requires a .tsv or .csv file; leave it out")
     names = [column for column in columns if isinstance(column, str)]
     if len(names) < 2:
         raise InputError(f"{path}: columns must be names, but are {columns}; numbers are for .tsv and .csv")
@@ -115,14 +115,14 @@ def _tsv_rows(path: str, gap: str) -> Iterator[list[str]]:
     if not _is_of_spreadsheet(path, gap):
         yield from (line.split(gap) for line in lines)
         return
-    say_once(f"{path}: cells are quoted as spreadsheets do, and are read so")
+    say_once(f"{path}: cells are quoted as spreadsheets do; the quotes are not part of the text")
     yield from csv.reader((line + "\n" for line in lines), strict=True, delimiter=gap)
 
 
 def _is_of_spreadsheet(path: str, gap: str) -> bool:
-    """True if each cell with a quotation mark is quoted as in CSV (RFC 4180, 2.5 to 2.7), and the quotes are
-    not just part of the text: a quoted cell has doubled marks, a line break or the separator, or all cells
-    are quoted.
+    """True if each cell with a quotation mark is quoted as in CSV (RFC 4180, 2.5 to 2.7), and the marks
+    cannot just be text: some quoted cell has a doubled mark, a line break or the separator, or all cells are
+    quoted.
     """
     mark = re.escape(gap)
     cell = f'(?:"(?:[^"]|"")*"|[^"{mark}]*)'
@@ -155,8 +155,8 @@ def named_rows(path: str, suffix: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def rows_by_name(path: str, suffix: str, delimiter: str | None) -> Iterator[dict[str, Any]]:
-    """The rows of a text file of any kind that the hub's library reads, as values by column. InputError for a
-    row that has not the columns of the first.
+    """The rows of any kind of text file that the hub's library reads, as dicts from column to value.
+    InputError if a row does not have the columns of the first row.
     """
     if suffix == ".txt":
         yield from ({"text": line} for line in read_lines(path))
@@ -284,7 +284,9 @@ def _once(pairs: list[tuple[str, Any]], location: str) -> dict[str, Any]:
 
 
 def parquet_rows(path: str, *wanted: list[str]) -> Iterator[dict[str, Any]]:
-    """The rows of a parquet file, with the first of these lists of columns that it has; else with all."""
+    """The rows of a parquet file, with the first of the `wanted` lists of columns that it has, or all
+    columns.
+    """
     import pyarrow
     import pyarrow.parquet
 
@@ -358,8 +360,8 @@ class FileCorpus(Corpus):
     """Column separator of .tsv and .csv; by default a tab and a comma."""
 
     damaged_rows: Literal["refuse", "drop"] = "refuse"
-    """The action on table rows whose columns differ from the first row's: stop at the first of them,
-    or leave them out. `inspect` lists them.
+    """What to do with table rows whose columns differ from the first row's: refuse the corpus, or drop the
+    rows. `inspect` lists them.
     """
 
     def conflicts(self) -> Iterator[Conflict]:

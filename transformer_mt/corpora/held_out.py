@@ -42,8 +42,8 @@ class FromTrain(Section):
     share: float = Field(0.01, gt=0.0, le=0.5)
     """The share of training sources to hold out, in each corpus."""
     max: Positive = 1000
-    """Maximum number of pairs to score: those with the smallest hashes, of corpora without a tag that are
-    not synthetic.
+    """Maximum number of pairs to score: the pairs with the smallest hashes from corpora that have no tag and
+    are not synthetic.
     """
 
 
@@ -85,8 +85,8 @@ class HeldOutSplit:
     """One set that is held out of the training corpora."""
 
     def __init__(self, name: str, settings: FromTrain, is_known: Callable[[Pair], bool] = _never) -> None:
-        """`name` is valid or test. Pairs that are known to the models that the training is made of are not
-        scored.
+        """`name` is valid or test. Pairs for which `is_known` is true are not scored: a model that this
+        training builds on has seen them.
         """
         self.name, self._settings, self._salt, self._is_known = name, settings, _SALTS[name], is_known
         # The pairs with the smallest hashes so far: (-hash, row, pair), so that the largest comes first.
@@ -122,8 +122,8 @@ AnySet = Corpus | FromTrainCorpus
 def splits_of(
     valid: Iterable[AnySet], test: Iterable[AnySet], is_known: Callable[[Pair], bool] = _never
 ) -> list[HeldOutSplit]:
-    """The sets that are held out of the training corpora, without known pairs; a pair that both would
-    take is for the test.
+    """The sets that are held out of the training corpora, without known pairs. Test comes first: it gets the
+    pairs that both sets would take.
     """
     return [
         HeldOutSplit(name, corpus.from_train, is_known)
@@ -206,8 +206,8 @@ T = TypeVar("T")
 
 
 def evenly_spaced(rows: Sequence[T], most: int) -> list[T]:
-    """At most so many of the rows, from the first on at equal distances: the first ones would be those of one
-    corpus, of one document or the shortest ones.
+    """At most `most` of the rows, evenly spaced from the first on. The first rows alone could all come from
+    one corpus or one document, or be the shortest ones.
     """
     count = min(most, len(rows))
     return [rows[i * len(rows) // count] for i in range(count)]
@@ -225,7 +225,7 @@ class EvaluationSet:
     tag: str | None = None
     """Before each source."""
     languages: Languages | None = None
-    """Source and target; None where the model's own are meant."""
+    """Source and target language; None for the languages of the model."""
 
     @property
     def title(self) -> str:

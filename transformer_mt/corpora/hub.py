@@ -79,7 +79,7 @@ def is_network_error(error: BaseException) -> bool:
 
 _ADDRESS = re.compile(r"hf://datasets/(?P<repo>[^@]+)@(?P<commit>[^/]+)/(?P<path>.+)$")
 _READ_HERE = {*TABLES, ".txt"}
-"""Endings of files; text is read by the rules that hold for it as a file."""
+"""Endings of files that are read here, by the same rules as local corpus files."""
 _FORMAT = 2  # of the cached lists; raise it when they change
 _OF_TEXT = ("sep", "delimiter")
 """The settings of a set's card that are followed here."""
@@ -89,10 +89,10 @@ Files = dict[str, list[str]]
 
 
 def file_lists(hub: str, config: str | None, revision: str | None) -> tuple[Files, str | None] | None:
-    """The files of a set on the hub or in a folder, and the mark between columns if its card names one; None
-    if the set is in another format, or its card asks for what is not done here.
+    """The files of a set on the hub or in a folder, and the column separator if its card names one. None if
+    the set is in another format, or its card has settings that are not supported here.
 
-    The answer of the hub is kept, so that what was fetched can be read without a network.
+    The hub's answer is cached, so that files fetched before can be read without a network.
     """
     import datasets
 
@@ -138,9 +138,9 @@ def rows_of_files(
     described: str,
     mark: str | None,
 ) -> Iterator[dict[str, Any]]:
-    """The rows from `start` to before `stop` of files that follow one another, as Python slices them: of
-    parquet the given columns, alone or inside a `translation` column. Files after `stop` are not fetched; a
-    bound counted from the end needs all.
+    """The rows `start:stop` of the concatenated files, sliced as in Python. From parquet files only the given
+    columns are read, at the top level or inside a `translation` column. Files after `stop` are not fetched,
+    but a negative bound needs all files.
     """
 
     def rows_of(file: str) -> Iterator[dict[str, Any]]:
@@ -229,8 +229,9 @@ class HubCorpus(Corpus):
 
 
 def read_hub(corpus: HubCorpus, columns: list[str]) -> Iterator[dict[str, Any]]:
-    """The rows of a set on the hub, or of a folder in its layout, with at least these columns where it has
-    them. UnknownSplitError if it has no such split; a negative bound counts from its end.
+    """The rows of a set on the hub, or of a local folder in the hub's layout, with at least those of the
+    columns that it has. A negative bound counts from the end of the split. UnknownSplitError if there is no
+    such split.
     """
     match = re.fullmatch(r"([\w.-]+)(?:\[(-?\d*):(-?\d*)\])?", corpus.split)
     assert match, corpus.split  # the key's pattern has checked the form
@@ -264,7 +265,9 @@ def _rows_of(
 
 
 def _hub_has_address() -> bool:
-    """False if the name of the hub's server cannot be resolved: there is no network. A proxy resolves it."""
+    """False if the host name of the hub cannot be resolved: there is no network. Always true with a proxy,
+    which resolves the name.
+    """
     from huggingface_hub.constants import ENDPOINT
 
     try:
@@ -274,8 +277,8 @@ def _hub_has_address() -> bool:
 
 
 def _load_hub(corpus: HubCorpus, split: str) -> Any:
-    """One split of a data set: its files and their column separator, or for formats that are not read here a
-    memory-mapped data set.
+    """One split of a data set: its files and their column separator, or a memory-mapped data set if its
+    format is not read here.
     """
     import datasets
     import huggingface_hub
@@ -284,7 +287,7 @@ def _load_hub(corpus: HubCorpus, split: str) -> Any:
     network_error = getattr(getattr(huggingface_hub.utils, "httpx", None), "HTTPError", OSError)
     local = Path(corpus.hub).is_dir()
     if not local:
-        # Use the cache only: the library would retry for half a minute before that.
+        # Without a network, use the cache at once: the library would first retry for half a minute.
         is_offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
         is_offline = is_offline or not _hub_has_address()
         huggingface_hub.constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = is_offline

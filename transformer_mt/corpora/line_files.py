@@ -1,4 +1,4 @@
-"""Files of lines: two aligned ones are a corpus of pairs, one is plain text."""
+"""Text files: two files with aligned lines are a corpus of pairs, one file is plain text."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ class FilesCorpus(Corpus):
     def conflicts(self) -> Iterator[Conflict]:
         yield from super().conflicts()
         if self.reverse and isinstance(self.target, list):
-            yield "a set with several references must not have reverse: each source has one text"
+            yield "a set with several references must not have reverse: a source must be a single text"
 
     def describe(self) -> str:
         return " + ".join([self.source, *self.targets])
@@ -75,7 +75,7 @@ def read_references(source: str, references: Sequence[str]) -> Iterator[Evaluati
 
 
 def read_aligned(files: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """The same line of all files; InputError with their numbers of lines if these differ."""
+    """One tuple per line number, with that line of each file. InputError if the files differ in length."""
     readers = [read_lines(file) for file in files]
     for count, lines in enumerate(itertools.zip_longest(*readers)):
         if None in lines:

@@ -1,4 +1,4 @@
-"""Files of corpora that stand elsewhere: at URLs of stores, and downloads that are kept."""
+"""Remote files of corpora: files read from the URLs of stores, and downloads that are kept."""
 
 import glob
 import http.client
@@ -29,8 +29,8 @@ def file_system(url: str) -> tuple[Any, str]:
 
     if re.search(r"://[^/@]*:[^/@]+@", url):
         raise InputError(
-            f"{url.partition('://')[0]}://...: a URL must not have a password, which would stand in a run "
-            "folder; put it where fsspec looks for it (~/.config/fsspec, or variables of the environment)"
+            f"{url.partition('://')[0]}://...: a URL must not have a password, which would be stored in the "
+            "run's folder; put it where fsspec looks for it (~/.config/fsspec, or environment variables)"
         )
     try:
         files, path = fsspec.core.url_to_fs(url, use_listings_cache=False)
@@ -43,8 +43,8 @@ def file_system(url: str) -> tuple[Any, str]:
 
 
 def matching(pattern: str) -> list[str]:
-    """The files that a pattern stands for, in order; a name without *, ? and [ is a pattern for itself.
-    InputError without any.
+    """The files that match a pattern, in order; a name without *, ? and [ stands for itself. InputError if
+    none match.
     """
     if is_url(pattern):
         return list(_listed(pattern)) if glob.has_magic(pattern) else [pattern]
@@ -54,7 +54,7 @@ def matching(pattern: str) -> list[str]:
 
 
 def facts_of(pattern: str) -> list[Any]:
-    """Facts that change when the files at a URL, or at those that a pattern stands for, do."""
+    """Facts that change when the file at a URL, or any file that matches a pattern, changes."""
     facts = []
     for url, info in _listed(pattern).items():
         keys = (key for key in ("ETag", "etag", "mtime", "LastModified", "updated") if key in info)

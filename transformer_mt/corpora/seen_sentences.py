@@ -20,7 +20,7 @@ MOST_EXACT = 40_000_000
 """Keys that are kept whole, 8 bytes each: both sides of 20 million pairs."""
 _BITS_OF_A_KEY, _PLACES = 16, 8
 FILTER_ERROR = 0.0006
-"""The share of other sentences that a filter takes for its own: (1 - exp(-8/16))^8."""
+"""The false positive rate of a filter: (1 - exp(-8/16))^8."""
 _AT_ONCE = 2**18
 
 
@@ -41,8 +41,8 @@ class KeySet:
 
     @classmethod
     def of_arrays(cls, arrays: Iterable[np.ndarray], count: int, most_exact: int = MOST_EXACT) -> "KeySet":
-        """The `count` keys of all arrays; of more than `most_exact` a filter, into which one array is read at
-        a time.
+        """The set of the `count` keys in all arrays. If they are more than `most_exact`, it is a filter that
+        is filled from one array at a time.
         """
         if count > most_exact:
             return cls(_NOTHING, (_filter(arrays, count),))
@@ -150,7 +150,7 @@ class SeenSentences:
     own: Sentences
     """The sentences of its own training."""
     inherited: Sentences = NOTHING_SEEN
-    """The sentences of the models it was made of, and of theirs."""
+    """The sentences of the models that the run was made from, and of the models behind those."""
     is_complete: bool = True
     """False where one of those models has recorded nothing."""
 

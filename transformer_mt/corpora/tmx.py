@@ -17,9 +17,9 @@ _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 def read_tmx(path: str, languages: list[str]) -> Iterator[tuple[str, str]]:
     """(source, target) of each unit that has both languages, formatting codes left out.
 
-    A unit's language fits if it is the same (`de-AT` and `de_at`), or if it is but for script and country
-    (`deu` and `de-AT`). Units without them are counted in a note.
-    InputError for XML that is damaged or defines entities, and if no unit has both languages.
+    A unit's language matches if it is the same (`de-AT` and `de_at`), or differs only in script or country
+    (`deu` and `de-AT`). A note reports the number of units that lack one of the languages.
+    InputError if the XML is damaged or defines entities, or if no unit has both languages.
     """
     from lxml import etree
 
@@ -122,7 +122,7 @@ def refuse_entities(tree: Any, path: str) -> None:
 
 
 def forget(unit: Any) -> None:
-    """Free the unit and those before it: the tree would grow with the file."""
+    """Free the unit and all units before it; otherwise the tree would grow with the file."""
     unit.clear(keep_tail=False)
     while unit.getprevious() is not None:
         del unit.getparent()[0]

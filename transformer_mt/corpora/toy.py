@@ -7,8 +7,8 @@ numbers.
 
 Two kinds of combination are shared out among the splits by a hash: adjective with noun, and verb with object.
 One in twelve belongs to the test set and one in twelve to the validation set. A training sentence has none of
-these; every test sentence has at least one of its own. So no test sentence, nor the combination it asks for,
-stands in the training.
+these; every test sentence has at least one of its own. So neither a test sentence
+nor the combination that it asks for occurs in training.
 """
 
 import random

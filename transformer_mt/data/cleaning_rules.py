@@ -85,8 +85,8 @@ class ScriptRule:
 
     reason = SCRIPT
     LEAST = 0.3
-    """The share of the letters that must be of the script: a Chinese sentence may hold an English name, which
-    has several times as many letters as a Chinese one.
+    """The least share of letters in the script. It is low because a Chinese sentence may hold an English
+    name, which has several times as many letters as a Chinese name.
     """
 
     def __init__(self, languages: tuple[str, str]) -> None:
@@ -129,7 +129,7 @@ class NumbersRule:
 
 
 def has_one_sided_number(src: str, tgt: str) -> bool:
-    """One side alone has a number without a counterpart on the other. It may be spelled as a word there."""
+    """True if only one side has a number that the other lacks; the other may spell it as a word."""
     first, second = numbers(src), numbers(tgt)
     return _lacks(first, second) != _lacks(second, first)
 
@@ -213,7 +213,7 @@ def repaired(pairs: Iterable[Pair], chosen: FilterConfig, languages: tuple[str, 
 
 
 def check_filter(chosen: FilterConfig, languages: tuple[str, str]) -> None:
-    """InputError for an extra that is missing, and for a language that a rule does not know."""
+    """InputError if a package extra is missing, or if a rule does not know a language."""
     rules_of(chosen, languages)
     repaired((), chosen, languages)
 

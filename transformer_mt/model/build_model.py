@@ -52,8 +52,8 @@ def build_model(
     max_length: int,
     guided_layer: Literal["auto"] | int | None = None,
 ) -> TranslationModel:
-    """A newly initialised model; only learned positions and the score `location` use `max_length`. The first
-    head of `guided_layer`, counted from 1, is or was trained to align words.
+    """Build a newly initialised model. Only learned positions and the score `location` use `max_length`.
+    `guided_layer`, counted from 1, is the decoder layer whose first head is or was trained to align words.
     """
     c = config
     src_tokens = nn.Embedding(src_vocab, c.d_model)
@@ -197,13 +197,13 @@ def _score(name: PartName, num_heads: int, head_width: int, max_length: int = 0)
 
 
 def _part(kind: Kind, name: PartName, key: str, base: type[Block]) -> Callable[..., Block]:
-    """Builds parts of this name from their other arguments."""
+    """A function that builds the named part from its other arguments; the part's settings are filled in."""
     made = part_class(kind, name, key, base)
     return partial(made, **part_settings(made, name, key))
 
 
 _TRIED = 2, 3
-"""Queries and keys of the trial of a part that others bring."""
+"""Numbers of queries and keys with which a part from outside this package is tried."""
 
 
 def _checked_score(score: AttentionScore, num_heads: int, head_width: int) -> AttentionScore:

@@ -1,5 +1,4 @@
-"""What is computed faster than by the plain formula: attention and dropout, and what a CPU has code of its
-own for.
+"""Attention and dropout, faster than the plain formulas; for some operations a CPU has code of its own.
 
 Letters: B sentences, T queries, S keys, H heads, K head width. Each query must have at least one visible key.
 """
@@ -21,20 +20,20 @@ _is_used = ContextVar("uses_cpu_code", default=True)
 
 
 def uses_cpu_code(x: Tensor) -> bool:
-    # The compiler does not know context variables, and nothing compiled is counted.
+    # torch.compile does not support context variables. It needs none: compiled code is never counted.
     return x.device.type == "cpu" and (torch.compiler.is_compiling() or _is_used.get())
 
 
 def can_be_read(x: Tensor) -> bool:
-    """True if a number of `x` is there when it is asked for: a GPU is waited for, and what is compiled or
-    counted has none.
+    """True if values of `x` can be read at once. A read from a GPU would wait for it, and tensors have no
+    values in compiled code or when operations are only counted (FakeTensor).
     """
     return x.device.type == "cpu" and not (torch.compiler.is_compiling() or isinstance(x, FakeTensor))
 
 
 @contextmanager
 def without_cpu_code() -> Iterator[None]:
-    """Within it, this thread computes on a CPU what a GPU would, to count it."""
+    """Inside this context, this thread runs the code of a GPU on a CPU, so that its work can be counted."""
     token = _is_used.set(False)
     try:
         yield
@@ -47,8 +46,8 @@ _of_this_thread = threading.local()
 
 @contextmanager
 def dropout_generator(generator: torch.Generator | None) -> Iterator[None]:
-    """Within it, masks on a CPU that this thread makes come from this generator instead of torch's own, which
-    all threads share; None: from torch's.
+    """Inside this context, dropout masks that this thread makes on a CPU come from `generator` instead of
+    torch's own generator, which all threads share. None uses torch's own.
     """
     _of_this_thread.generator = generator
     try:
@@ -127,9 +126,9 @@ def fast_attention(
 
 
 def prefer_cudnn() -> AbstractContextManager[None]:
-    """Within it, a GPU of NVIDIA's Hopper or Blackwell computes `fused_attention` by cuDNN's kernels where
-    they can: with a mask and rows of 128 they take half the time of the others (docs/measurements/gpu.md).
-    Other GPUs were not measured.
+    """Inside this context, NVIDIA's Hopper and Blackwell GPUs compute `fused_attention` with cuDNN's kernels
+    where these support it. With a mask and rows of 128 they take half the time of the other kernels
+    (docs/measurements/gpu.md). Other GPUs were not measured.
     """
     if torch.cuda.get_device_capability()[0] not in (9, 10):
         return nullcontext()

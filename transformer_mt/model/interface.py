@@ -8,7 +8,7 @@ from transformer_mt.model.attention import AttentionRecorder, MultiHeadAttention
 from transformer_mt.model.masks import Packing
 
 NEVER = -1e9
-"""A bias of the output that leaves its token no probability, and no gradient."""
+"""An output bias with which a token has zero probability and no gradient."""
 
 
 class TranslationModel(nn.Module):
@@ -17,7 +17,7 @@ class TranslationModel(nn.Module):
     """
 
     output: nn.Linear
-    """(D) -> (V). A bias of NEVER is that of a token which is never written."""
+    """(D) -> (V). A token whose bias is NEVER is never written."""
     guided_layer: int | None = None
     """The index of the decoder layer whose first head was trained to align words; None: no head was."""
 
@@ -35,9 +35,9 @@ class TranslationModel(nn.Module):
         recorder: AttentionRecorder | None = None,
         packing: Packing | None = None,
     ) -> Tensor:
-        """`forward` without its last product: (B, T, D), of which training projects the real
-        positions only. `packing`: where several sentences stand in the rows of a batch; not all models can
-        read such rows (`config/root.py`).
+        """`forward` without the output projection: (B, T, D). Training projects only the real positions.
+        `packing` says where the sentences are if the rows of a batch hold several; not all models can read
+        such rows (`config/root.py`).
         """
         raise NotImplementedError
 
@@ -52,12 +52,14 @@ class TranslationModel(nn.Module):
     def step(
         self, tokens: Tensor, state: Any, recorder: AttentionRecorder | None = None
     ) -> tuple[Tensor, Any]:
-        """(N,) newest token of each row -> (N, V) logits of the next, and the state that has seen it."""
+        """(N,) newest token of each row -> (N, V) logits of the next token, and the state after this step."""
         raise NotImplementedError
 
     @property
     def blocks(self) -> list[nn.Module]:
-        """The parts between embeddings and output, each used as a whole: what sharded training shares out."""
+        """The modules between embeddings and output. Each is called as a whole, and sharded training divides
+        the model at them.
+        """
         raise NotImplementedError
 
     @property
@@ -74,8 +76,8 @@ class TranslationModel(nn.Module):
         return layers[alignment_layer(len(layers)) if self.guided_layer is None else self.guided_layer]
 
     def as_alignment(self, weights_BHTS: Tensor) -> Tensor:
-        """The weights of `alignment_attention` as an alignment -> BTS: its first head if that was trained to
-        align, else the mean of all.
+        """Turn the weights of `alignment_attention` into an alignment -> BTS: those of its first head if that
+        head was trained to align, else the mean over all heads.
         """
         return weights_BHTS.mean(dim=1) if self.guided_layer is None else weights_BHTS[:, 0]
 

@@ -1,5 +1,5 @@
-"""The Transformer's two halves, each alone: BERT is its encoder (Devlin et al. 2019), GPT its decoder
-(Radford et al. 2018). Layers, stacks and embeddings are those of `transformer.py`.
+"""Models of one half of the Transformer: BERT is its encoder (Devlin et al. 2019), GPT its decoder (Radford
+et al. 2018). Layers, stacks and embeddings come from `transformer.py`.
 
 Letters: B texts, S and T length, D width, V vocabulary, N rows.
 """

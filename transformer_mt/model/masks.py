@@ -18,7 +18,7 @@ class Positions:
     keys: Tensor
     """(S,)"""
     end: int
-    """All are below it: the size of a table of them."""
+    """All positions are below it, so a table of positions needs this size."""
 
     @classmethod
     def of(cls, num_queries: int, num_keys: int, device: torch.device) -> "Positions":
@@ -29,7 +29,7 @@ class Positions:
 
 @dataclass(frozen=True)
 class Packing:
-    """Several sentences in each row of a batch: which of them a position belongs to, and where in it."""
+    """Several sentences in each row of a batch: for each position, its sentence and its place in it."""
 
     src_sentences: Tensor
     """(B, S) the sentence of the row, counted from 1; 0 for padding."""
@@ -62,11 +62,11 @@ class Layout:
 
     @classmethod
     def of(cls, src_mask: Tensor, packing: Packing | None) -> "Layout":
-        """That of one sentence a row, padded after `src_mask`, or of packed rows."""
+        """The layout of packed rows; without `packing`, of one sentence per row, padded as in `src_mask`."""
         if packing is None:
             return cls(attend_to(src_mask), attend_to(src_mask))
         src, tgt = packing.src_sentences, packing.tgt_sentences
-        # Also a causal mask: positions of a row are in the order of its sentences.
+        # tril() makes the mask causal, because the tokens of each sentence are in order within the row.
         decoder = same_sentence(tgt, tgt).tril()
         cross = same_sentence(tgt, src)
         return cls(same_sentence(src, src), cross, decoder, packing.src_positions, packing.tgt_positions)

@@ -1,5 +1,5 @@
-"""How the network knows the order of tokens. One class a kind, all with the same `forward`: it gets
-the position of the first token, or in packed rows that of each.
+"""How the network knows the order of tokens. One class per kind, all with the same `forward`, which gets the
+position of the first token or, in packed rows, the position of each token.
 
 Letters: B sentences, T length, D width.
 """
@@ -23,8 +23,8 @@ def sinusoids(length: int, d_model: int) -> Tensor:
 
 
 def fairseq_sinusoids(length: int, d_model: int) -> Tensor:
-    """(T, D): fairseq's form of the same: frequencies 10000^(-i / (D/2 - 1)) that end at 1/10000, and a first
-    position of 2, as two ids are taken for padding.
+    """(T, D): fairseq's form of the sinusoids. Its frequencies 10000^(-i / (D/2 - 1)) end at 1/10000, and its
+    first position is 2, because the first two are reserved for padding.
     """
     position = torch.arange(2, length + 2, dtype=torch.float64)[:, None]
     frequency = 10000.0 ** (-torch.arange(d_model // 2, dtype=torch.float64) / (d_model // 2 - 1))

@@ -12,14 +12,14 @@ from torch import Tensor
 
 from transformer_mt.model.masks import Positions
 
-# Initial capacity in entries. It is doubled as needed; what is not used makes `select` slower.
+# Initial capacity in entries. It is doubled as needed; unused capacity makes `select` slower.
 _CAPACITY = 16
 
 
 @dataclass(frozen=True)
 class LayerState:
-    """Keys and values of one decoder layer, one copy a sentence: of all its hypotheses' positions, and of the
-    source.
+    """Keys and values of one decoder layer, stored once per sentence: those of the positions of all its
+    hypotheses, and those of its source.
     """
 
     self_keys: Tensor
@@ -55,13 +55,13 @@ class DecoderState:
 
     @classmethod
     def start(cls, src_keys_values: list[tuple[Tensor, Tensor]], src_mask: Tensor) -> "DecoderState":
-        """The state before the first token, one hypothesis a sentence; keys and values of the source for each
-        layer.
+        """The state before the first token, with one hypothesis per sentence. `src_keys_values` holds the
+        keys and values of the source for each layer.
         """
         layers = []
         for keys, values in src_keys_values:
             B, H, _, K = keys.shape
-            if keys.device.type == "cpu":  # few queries: there products in bfloat16 take five times as long
+            if keys.device.type == "cpu":  # with few queries, bfloat16 products take five times as long
                 dtype = torch.promote_types(keys.dtype, torch.float32)
                 keys, values = keys.to(dtype), values.to(dtype)
             own_keys, own_values = keys.new_empty(2, B, H, _CAPACITY, K)
@@ -81,13 +81,13 @@ class DecoderState:
 
     @cached_property
     def self_positions(self) -> Positions:
-        """The positions of the newest entries, as queries, and of all."""
+        """The positions of the newest entries, as queries, and of all entries, as keys."""
         entries = self.positions[: self.num_entries]
         return Positions(entries[-self.width :], entries, self.length)
 
     @cached_property
     def self_mask(self) -> Tensor | None:
-        """(B, 1, W, E), True = may attend to the entry; None if each may attend to all."""
+        """(B, 1, W, E), True = may attend to the entry; None if each hypothesis may attend to all entries."""
         is_greedy = self.num_entries == self.length  # one hypothesis a sentence, from the first token on
         return None if is_greedy else self.past[:, None, :, : self.num_entries]
 

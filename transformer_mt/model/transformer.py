@@ -23,8 +23,8 @@ from transformer_mt.model.state import DecoderState, LayerState
 
 
 class LayerDrop(nn.Module):
-    """Leaves out a layer with the probability p, in training, for each sentence or packed row by itself (Fan
-    et al. 2020, section 3). The layer is computed all the same: so all ranks and graphs compute alike.
+    """In training, leaves out a layer with the probability p, independently for each sentence or packed row
+    (Fan et al. 2020, section 3). The layer is still computed, so that all ranks and graphs do the same work.
     """
 
     def __init__(self, p: float) -> None:
@@ -43,8 +43,8 @@ _of_this_thread = threading.local()
 
 @contextmanager
 def tokens_cut_off(share: float, kept_below: int) -> Iterator[None]:
-    """Within it, embeddings that this thread looks up are zero with the probability `share`, but for those of
-    ids below `kept_below`: beginnings and ends of sentences.
+    """Inside this context, each embedding that this thread looks up is set to zero with the probability
+    `share`, except for ids below `kept_below`, such as the beginning and end of a sentence.
     """
     _of_this_thread.share, _of_this_thread.kept_below = share, kept_below
     try:
@@ -54,7 +54,7 @@ def tokens_cut_off(share: float, kept_below: int) -> Iterator[None]:
 
 
 def without_cut_off_tokens(x_BTD: Tensor, ids_BT: Tensor) -> Tensor:
-    """The embeddings of tokens, without positions, with those that are cut off as zeros."""
+    """The token embeddings, before positions are added, with zeros for tokens that are cut off."""
     share = getattr(_of_this_thread, "share", 0.0)
     if not share:
         return x_BTD
@@ -122,7 +122,7 @@ class Residual(nn.Module):
 
 
 class PreNorm(Residual):
-    """x + Sublayer(norm(x)): trains reliably also without a long warm-up (Xiong et al. 2020)."""
+    """x + Sublayer(norm(x)): trains reliably even without a long warm-up (Xiong et al. 2020)."""
 
     final_norm = True
 
@@ -155,8 +155,8 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention to the source, feed-forward, each in a residual connection; a decoder
-    alone, without a source, leaves the second out.
+    """Causal self-attention, attention to the source, feed-forward, each in a residual connection. A
+    decoder-only model has no attention to the source.
     """
 
     def __init__(
@@ -181,8 +181,8 @@ class DecoderLayer(nn.Module):
         recorder: AttentionRecorder | None = None,
         self_mask: Tensor | None = None,
     ) -> Tensor:
-        """All positions at once, as in training. `self_mask` is that of packed rows; without it, the causal
-        mask also keeps real tokens from seeing padding after them.
+        """Compute all positions at once, as in training. `self_mask` is the mask of packed rows. Without it
+        the mask is causal, which also keeps real tokens from seeing the padding after them.
         """
 
         def attend_to_self(x: Tensor) -> Tensor:
@@ -204,8 +204,8 @@ class DecoderLayer(nn.Module):
     def step(
         self, x_BWD: Tensor, layer: LayerState, state: DecoderState, recorder: AttentionRecorder | None = None
     ) -> Tensor:
-        """One position of each of a sentence's W hypotheses; writes its keys and values into the buffers of
-        `state`.
+        """Compute one position for each of a sentence's W hypotheses, and write their keys and values into
+        the buffers of `layer`.
         """
         end = state.num_entries
         newest = slice(end - state.width, end)
@@ -237,7 +237,7 @@ class DecoderLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """A stack of encoder layers; with pre-norm a last norm, which post-norm layers have inside."""
+    """A stack of encoder layers. Pre-norm needs a final norm; post-norm layers already end with one."""
 
     layers: Sequence[EncoderLayer]
 
@@ -253,7 +253,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A stack of decoder layers; with pre-norm a last norm."""
+    """A stack of decoder layers, followed by a final norm if they are pre-norm."""
 
     layers: Sequence[DecoderLayer]
 
@@ -263,8 +263,8 @@ class Decoder(nn.Module):
         self.final_norm, self.drop_layer = final_norm, LayerDrop(layer_drop)
 
     def start(self, memory_BSD: Tensor, src_mask: Tensor) -> DecoderState:
-        """The state before the first token, one row a sentence: each layer's keys and values of the source,
-        made once. A decoder alone has a source of length 0.
+        """The state before the first token, with one row per sentence. Each layer's keys and values of the
+        source are computed once, here. A decoder-only model has a source of length 0.
         """
         attentions = [layer.cross_attention or layer.self_attention for layer in self.layers]
         return DecoderState.start([attention.keys_values(memory_BSD) for attention in attentions], src_mask)
@@ -301,8 +301,8 @@ class Embedding(nn.Module):
         first: int | None = None,
         norm: nn.Module | None = None,
     ) -> None:
-        """`first` is the id of every sequence's first token, whatever is given; None leaves it as given.
-        `norm` is applied to the sums.
+        """`first` replaces the id of every sequence's first token; None leaves it unchanged. `norm` is
+        applied after the positions are added.
         """
         super().__init__()
         self.tokens = tokens
@@ -312,7 +312,7 @@ class Embedding(nn.Module):
         self.first = first
 
     def forward(self, ids_BT: Tensor, start: int | Tensor = 0) -> Tensor:
-        """`start`: the position of the first token, or (B, T) that of each."""
+        """`start`: the position of the first token, or a (B, T) tensor with the position of each token."""
         if self.first is not None:
             if isinstance(start, Tensor):
                 ids_BT = torch.where(start == 0, self.first, ids_BT)
@@ -381,9 +381,9 @@ class Transformer(TranslationModel):
 
 
 def initialise(model: nn.Module) -> None:
-    """Embeddings N(0, 1/D), so that times sqrt(D) they have variance one; learned positions N(0, 1/2), as
-    large as sinusoids; linear layers Glorot uniform, their biases zero. Recurrent cells keep torch's
-    uniform(-1/sqrt(D), 1/sqrt(D)).
+    """Initialise embeddings with N(0, 1/D), so that they have variance one after the multiplication by
+    sqrt(D); learned positions with N(0, 1/2), which makes them as large as sinusoids; linear layers with
+    Glorot uniform and zero biases. Recurrent cells keep torch's uniform(-1/sqrt(D), 1/sqrt(D)).
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):

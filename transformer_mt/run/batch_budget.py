@@ -23,13 +23,13 @@ _MOST = 2**19
 
 
 def largest_budget(measure: Callable[[int], int], limit: int, least: int, update_tokens: int = 0) -> int:
-    """The most tokens, a multiple of 512 or `least`, at which `measure` (bytes at the peak) stays under
-    `limit`; at most `update_tokens`, the whole update, unless it is 0.
+    """The largest number of tokens (`least` or a multiple of 512) for which `measure`, the peak memory in
+    bytes, stays within `limit`. At most `update_tokens`, the tokens of a whole update, unless that is 0.
 
     An update's memory is a constant (weights, optimizer) plus a part proportional to its tokens. Two
     measurements give a linear estimate. The tokens are doubled, which improves the estimate, until it
-    predicts that the next doubling would not fit. If a doubling does not fit although it should, memory does
-    not grow in a line, and the result is a number of tokens that was measured.
+    predicts that the next doubling would not fit. If a doubling does not fit although it was predicted to,
+    memory does not grow linearly, and the result is found by measurements instead.
     """
     tokens, used, fits = least, measure(least), 2 * least
     most = update_tokens or _MOST
@@ -39,7 +39,7 @@ def largest_budget(measure: Callable[[int], int], limit: int, least: int, update
         more = measure(2 * tokens)
         if more > limit:
             return _between(tokens, 2 * tokens, lambda middle: measure(middle) <= limit)
-        slope = max((more - used) / tokens, 1.0)  # a peak reached before hides the growth of the first ones
+        slope = max((more - used) / tokens, 1.0)  # an earlier peak may hide the growth at first
         fits = int(tokens + (limit - used) / slope)
         tokens, used = 2 * tokens, more
     return most if least <= most <= fits else max(least, min(fits, most) // _STEP * _STEP)

@@ -16,8 +16,8 @@ from transformer_mt.update.build_updater import build_loss
 
 
 def report_changes(old: Config, new: Config, folder: RunFolder) -> None:
-    """Report keys that changed since the checkpoint. InputError for those that are fixed, as a key is unless
-    its field is marked.
+    """Report keys that changed since the checkpoint. InputError if one of them is fixed; a key is fixed
+    unless its field is marked as CHANGEABLE or LOCATION.
     """
     before, after = flat(old.model_dump()), flat(new.model_dump())
     changed = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
@@ -33,7 +33,7 @@ def report_changes(old: Config, new: Config, folder: RunFolder) -> None:
             ", or train under another name",
         )
     if new.train.max_epochs and new.train.max_updates > old.train.max_updates:
-        changed.remove("train.max_updates")  # in the checkpoint it is that of max_epochs
+        changed.remove("train.max_updates")  # the checkpoint has the number computed from max_epochs
     for key in changed:
         for inner, old_value, new_value in _differences(key, before.get(key), after.get(key)):
             say(f"changed since the last checkpoint: `{inner}` from {old_value!r} to {new_value!r}")
@@ -47,8 +47,8 @@ def part_facts(config: Config) -> dict[str, str]:
 
 
 def refuse_other_files(before: Mapping[str, str], now: Mapping[str, str], folder: RunFolder) -> None:
-    """InputError if files that parts read have another content than at the checkpoint: the run would end with
-    other weights than one that was never interrupted.
+    """InputError if the content of files that parts read has changed since the checkpoint, because the run
+    would then end with different weights than without the interruption.
     """
     if changed := [what for what in sorted(before.keys() & now.keys()) if before[what] != now[what]]:
         lines = [f"{what} have changed since this run began" for what in changed]
@@ -73,7 +73,7 @@ _WITHOUT_EFFECT = {"name", "train.export", "train.keep_checkpoints", "train.log_
 
 
 def changed_keys(old: Config, new: Config) -> list[str]:
-    """The keys with other values on which weights or scores depend."""
+    """The keys whose values differ and affect weights or scores."""
     before, after = (flat(config.model_dump(exclude={"parts"})) for config in (old, new))
     every = [*after, *(key for key in before if key not in after)]
     changed = (key for key in every if before.get(key) != after.get(key) and key not in _WITHOUT_EFFECT)
@@ -81,8 +81,8 @@ def changed_keys(old: Config, new: Config) -> list[str]:
 
 
 def refuse_different_ranks(config: Config, saved: dict[str, Any], ranks: Ranks) -> None:
-    """Refuse machines that were started differently: each would follow its own config. Where data lies may
-    differ.
+    """InputError if machines were started with different settings, because each would follow its own. Only
+    the locations of data may differ.
 
     `saved` holds the command's options, and the values of `auto` on this machine.
     """
@@ -108,7 +108,7 @@ def refuse_different_ranks(config: Config, saved: dict[str, Any], ranks: Ranks) 
 
 
 def has_update_size_changed(batches: int, train: TrainConfig, ranks: Ranks) -> bool:
-    """True if an update has another number of batches than the `batches` at the checkpoint."""
+    """True if the number of batches in an update differs from `batches`, the number at the checkpoint."""
     return not train.update_tokens and batches != ranks.size * train.accumulate
 
 

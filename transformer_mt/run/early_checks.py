@@ -1,4 +1,4 @@
-"""Mistakes that are found before the first update: without any file, in the folder, and in the data."""
+"""Checks that find mistakes before the first update: in the config, in the run's folder and in the data."""
 
 import socket
 from collections.abc import Iterator
@@ -161,7 +161,7 @@ def check_folder(folder: RunFolder, fresh: bool) -> None:
 
 
 def check_writable(folder: Path) -> None:
-    """InputError if the folder, or the nearest one above it that exists, takes no file."""
+    """InputError if no file can be created in the folder, or in its nearest existing parent."""
     nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     try:
         TemporaryFile(dir=nearest).close()
@@ -178,7 +178,7 @@ def check_config(config: Config, before: Config | None, folder: RunFolder, fresh
         report_changes(before, config, folder)
     else:
         for code in config.data.languages_used:
-            check_language(code)  # not in the config's types: what was trained with another remains usable
+            check_language(code)  # not in the config's types: runs with other codes remain usable
         if not fresh and folder.weights_file.exists():
             raise InputError(
                 f"{folder}: must hold the checkpoints of its model to be resumed, but holds none; start ",
@@ -193,8 +193,8 @@ def refuse_foreign_tokenizer(folder: RunFolder, tokenizer: Tokenizer) -> None:
     files = [file for file in tokenizer_files(folder.path) if file.exists()]
     if files and not folder.config_file.exists() and files[0].read_bytes() not in tokenizer.models:
         raise InputError(
-            f"{files[0]}: a new run's folder must not hold a vocabulary, which it would overwrite; to train "
-            "with it, put it elsewhere and name it in `tokenizer.file`"
+            f"{files[0]}: a new run would overwrite this vocabulary; to train with it, move it elsewhere and "
+            "name it in `tokenizer.file`"
         )
 
 

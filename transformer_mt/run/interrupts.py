@@ -1,5 +1,5 @@
-"""What may stop a training from outside: signals (Ctrl-C), after which it saves, and errors of the machine,
-which become sentences.
+"""What may stop a training from outside: signals such as Ctrl-C, after which the training saves, and system
+errors, which become readable messages.
 """
 
 import os
@@ -18,15 +18,16 @@ from transformer_mt.ranks import refuse_lost_rank
 
 
 class Interrupts:
-    """Context manager. The first signal only sets `received`; a second one raises KeyboardInterrupt with its
-    number, and before `has_work` the first one does, except under torchrun.
+    """Context manager. The first signal only sets `received`; a second one raises KeyboardInterrupt with the
+    number of the signal. While `has_work` is False, the first signal raises it already. Under torchrun, no
+    signal raises.
     """
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
         self.has_work = False
-        """True after the first update of this process: before it nothing can be lost. It may compile, and
-        would wait for ever for torch's compiling processes, which the same signal has ended.
+        """True after the first update of this process. Before that, nothing can be lost, and the update may
+        be compiling: it would wait forever for torch's compile workers, which the same signal has ended.
         """
         self.save_requested = False
         """Whether SIGUSR1 came since the last checkpoint; the loop sets it back."""
@@ -36,7 +37,7 @@ class Interrupts:
         if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
             hangup = [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []  # not on Windows
             for number in (signal.SIGINT, signal.SIGTERM, *hangup):
-                # Under nohup, or in the background of a script, it is ignored, and stays so.
+                # Leave ignored signals alone, as under nohup or in the background of a script.
                 if signal.getsignal(number) != signal.SIG_IGN:
                     self._previous[number] = signal.signal(number, self._receive)
             if hasattr(signal, "SIGUSR1"):  # not on Windows
@@ -64,7 +65,7 @@ class Interrupts:
         for number, handler in self._previous.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
         if isinstance(error, Exception) and self._previous and _is_under_torchrun():
-            # When one rank fails, torchrun stops the others at once: they must still say why they end.
+            # If one rank fails, torchrun stops the others. Ignore SIGTERM, so that they print their error.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
@@ -74,9 +75,10 @@ def _is_under_torchrun() -> bool:
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Within it, errors of the system, of the compiler and of lost ranks become a WorkError with advice.
+    """Context manager that turns system errors, compiler errors and the loss of a rank into a WorkError with
+    advice.
 
-    The process group must not be destroyed after one: NCCL would wait for ranks that are blocked in a
+    Do not destroy the process group after such an error: NCCL would wait for ranks that are blocked in a
     collective. The caller prints the error and ends the process.
     """
     try:

@@ -20,15 +20,15 @@ from transformer_mt.update.sharding import local_rows
 from transformer_mt.update.step import UpdateResult
 
 _TIMES = 4
-"""A loss of so many times that of a uniform guess is out of all bounds."""
+"""A loss is out of bounds if it is more than this many times the loss of a uniform guess."""
 _WORSE = 1.05
-"""Times the loss of the first update: a training with too low a learning rate stays there."""
+"""Factor on the loss of the first update: with too low a learning rate, a training stays near that loss."""
 _VALIDATIONS = 3
-"""In a row, each worse than a uniform guess."""
+"""Number of successive validations that must all be worse than a uniform guess."""
 
 
 def is_out_of_bounds(run: Run, loss: float) -> bool:
-    """True if no model that learns has such a loss per target token."""
+    """True if the loss per target token is not finite, or too high for a model that learns."""
     return not math.isfinite(loss) or loss > _TIMES * _uniform(run)
 
 
@@ -39,14 +39,14 @@ def check_training_loss(run: Run) -> None:
 
 
 def check_validations(run: Run) -> None:
-    """WorkError if the last validation is out of all bounds, or the last ones are worse than a uniform guess,
-    and than the model at its beginning, although the warm-up is over. A model that overfits may be so, too,
-    but not on what it is trained on.
+    """WorkError if the last validation is out of bounds, or if the last few, all after the warm-up, are worse
+    than both a uniform guess and the loss at the first update. The training loss must be worse, too: a model
+    that only overfits has a low one.
     """
     progress = run.progress
     bound = max(_uniform(run), _WORSE * progress.first_nll)
     last = [(step, loss) for step, _, loss, _ in progress.scores[-_VALIDATIONS:] if step]
-    if not last:  # what the parent can do
+    if not last:  # at most the parent was validated, before the first update
         return
     is_lost = (
         len(last) == _VALIDATIONS
@@ -64,7 +64,7 @@ def _uniform(run: Run) -> float:
 
 
 def _beside_a_guess(run: Run, loss: float) -> str:
-    return f"{loss:.2f} (of a uniform guess {_uniform(run):.2f})"
+    return f"{loss:.2f} (a uniform guess has {_uniform(run):.2f})"
 
 
 class Diverged(WorkError):
@@ -72,15 +72,15 @@ class Diverged(WorkError):
 
 
 def diverged(run: Run, what: str) -> Diverged:
-    """The end of a training that has diverged, with advice that works: checkpoints after the last good
-    validation are set aside, so that the run resumes from there; without one only a new start helps.
+    """Returns the error that ends a diverged training, with advice. Checkpoints after the last good
+    validation are set aside, so that the run resumes from there. If there is none, the run must start over.
     """
     train, progress, uniform = run.config.train, run.progress, _uniform(run)
     text = f"the training has diverged: at update {progress.step:,} {what}; "
     if train.loss != "cross_entropy":
         text += f"if the sums of `train.loss: {train.loss}` are right, "
     elif run.config.init_from and is_out_of_bounds(run, progress.first_nll):
-        text += f"it was {progress.first_nll:.2f} at the first: if `init_from` fits the data, "
+        text += f"the first update had a loss of {progress.first_nll:.2f}; if `init_from` fits the data, "
     text += f"lower train.learning_rate ({train.learning_rate:g})"
     if run.updater.dtype == torch.float16:
         text += ", or set train.precision=bf16 or fp32"
@@ -108,7 +108,7 @@ def check_weights(run: Run) -> None:
 
 
 _USUAL_RATE = 0.1
-"""Highest learning rate that is not doubted; the configs have 0.0005 to 0.012."""
+"""A learning rate above this gets a note; the configs have 0.0005 to 0.012."""
 
 
 def start(run: Run) -> None:
@@ -157,7 +157,7 @@ def start(run: Run) -> None:
 
 
 def finished(run: Run) -> None:
-    """Say that there is nothing to do, and what to change for more."""
+    """Say that the run is already finished, and what to change to train longer."""
     raised = what_to_raise(run.folder.config().train, run.progress.step, run.is_out_of_patience)
     say(
         f"{run.folder}: finished at update {run.progress.step:,}; to train longer, raise {raised}, or train "

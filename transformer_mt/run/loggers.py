@@ -37,7 +37,7 @@ def check_loggers(names: Sequence[str]) -> None:
 
 
 class Loggers:
-    """All loggers of a run. One that fails is left out from then on: the training continues."""
+    """All loggers of a run. If a logger fails, it is dropped and the training continues without it."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
@@ -119,7 +119,7 @@ class TensorBoard(Logger):
     def __init__(self, folder: Path, config: Config, step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        # What an interrupted training wrote after its last checkpoint is shown no more.
+        # Hide what an interrupted training wrote after its last checkpoint.
         self._writer: Any = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
 
     def write(self, entry: Entry) -> None:
@@ -142,7 +142,7 @@ class WeightsAndBiases(Logger):
     def __init__(self, folder: Path, config: Config, step: int) -> None:
         import wandb
 
-        # The same one when the run is resumed
+        # Reuse the id when the run is resumed.
         file = folder / "wandb.id"
         if not file.exists():
             file.write_text(secrets.token_hex(4), encoding="utf-8")
@@ -171,13 +171,13 @@ class WeightsAndBiases(Logger):
         self._run.finish()
 
 
-# The estimate is made after this many updates, or earlier if they have taken this many seconds.
+# The estimate is made after _ENOUGH_UPDATES, or after _LEAST_UPDATES if they took _ENOUGH_SECONDS.
 _ENOUGH_UPDATES, _ENOUGH_SECONDS, _LEAST_UPDATES = 20, 60.0, 3
 _DAY = 86_400.0
 
 
 class TimeEstimate:
-    """Seconds of updates and validations in this process."""
+    """Estimates the time left, from the updates and validations of this process."""
 
     def __init__(self) -> None:
         self._warm = False
@@ -203,8 +203,8 @@ class TimeEstimate:
         self._validation_seconds = seconds
 
     def left(self, step: int, train: TrainConfig) -> float | None:
-        """Seconds from `step` to the last update, validations counted once one was measured; None until
-        enough is measured.
+        """Seconds from `step` to the end of the training; None until enough updates are measured. Validations
+        are included once one has been measured.
         """
         slow = self._seconds >= _ENOUGH_SECONDS and self._updates >= _LEAST_UPDATES
         if self._updates < _ENOUGH_UPDATES and not slow:
@@ -215,7 +215,7 @@ class TimeEstimate:
         return updates + max(0, validations) * (self._validation_seconds or 0.0)
 
     def announcement(self, step: int, train: TrainConfig, on_cpu: bool) -> list[str]:
-        """The lines about the time, once; an empty list before enough is measured and after it was said."""
+        """The lines about the time left, once; empty before enough is measured and on later calls."""
         left = self.left(step, train)
         if self._announced or left is None:
             return []
@@ -246,7 +246,9 @@ class MetricsLog:
         self._loggers = Loggers(loggers if active else ())
 
     def rewind(self, step: int) -> None:
-        """Remove what was written after update `step`, and the end: a resumed run writes it again."""
+        """Remove entries after update `step`, and those of the average and the end: a resumed run writes them
+        again.
+        """
         if not self._active:
             return
         entries = [

@@ -39,8 +39,8 @@ class Parent:
 
     @classmethod
     def of(cls, config: Config, ranks: Ranks | None = None) -> "Parent | None":
-        """The beginning of the config's training, None without; rank 0 opens it while the others wait.
-        InputError if there is none.
+        """The parent that `init_from` names; None if `init_from` is not set. Rank 0 opens it while the other
+        ranks wait. InputError if it is not a trained run.
         """
         if config.init_from is None:
             return None
@@ -58,14 +58,16 @@ class Parent:
         return cls(folder, config, str(folder.weights_digest()))
 
     def give_weights(self, model: nn.Module, config: Config, tokenizer: Tokenizer) -> None:
-        """Copy the weights into the model. A token that the parent does not have begins with the mean of
-        those it was divided into before, or as the language that its language is like; a tag as <unk>, whose
-        vector the training has made unlikely as output. InputError if such vectors are not trained.
+        """Copy the weights into the model. InputError if there are new tokens but embeddings are frozen.
+
+        A new piece begins with the mean vector of the pieces it was divided into before, a new language with
+        the vector of the language that `data.new_languages` maps it to. Other new control tokens, such as
+        tags, begin with the vector of <unk>, which the training has made unlikely as output.
         """
         weights = self.folder.weights()
         if damaged := next((name for name, tensor in weights.items() if not tensor.isfinite().all()), None):
             raise InputError(
-                f"`init_from` must have finite weights, but {damaged} of {self.folder} has others"
+                f"`init_from` must have finite weights, but {damaged} of {self.folder} has NaN or infinity"
             )
         old = self.folder.tokenizer()
         new = origins(old, tokenizer, config.data.new_languages)
@@ -94,8 +96,8 @@ class Parent:
 
 
 def _with_rows(weight: Tensor, origins: Sequence[Sequence[int]], is_written: Sequence[bool]) -> Tensor:
-    """The embedding, or the bias of the output, with a new row for each of `origins`: the mean of these rows.
-    Tokens that are never written, by `is_written`, get the bias NEVER.
+    """The embedding, or the output bias, with a new row for each list of ids in `origins`: the mean of their
+    rows. In the bias, new tokens that are never written (`is_written` is False) get NEVER.
     """
     rows = torch.stack([weight[list(ids)].mean(dim=0) for ids in origins])
     if weight.dim() == 1:
@@ -125,8 +127,8 @@ def _few(directions: Sequence[tuple[str, str]]) -> str:
 def seen_before(
     config: Config, folder: RunFolder, parent: RunFolder | None, is_resumed: bool
 ) -> SeenSentences:
-    """The record of the run as it begins: what the models have seen that it continues, or that wrote a side
-    of its training pairs.
+    """The run's record before its own training: the sentences seen by the model that it continues and by the
+    models that wrote a side of its training pairs.
     """
     if is_resumed:
         return folder.seen() or SeenSentences(NOTHING_SEEN, is_complete=False)
@@ -145,7 +147,7 @@ def seen_before(
 
 
 def record_seen(config: Config, data: PreparedData, folder: RunFolder, before: SeenSentences) -> None:
-    """Write the run's record; a note names the sets of which the run knows sentences from `before`."""
+    """Write the run's record. Print a note for each set that has sentences known to `before`."""
     texts: list[str] = []
     for name, sentences in _sets(config, data, folder):
         texts += (text for src, references in sentences for text in (src, *references))

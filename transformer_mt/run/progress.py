@@ -8,7 +8,7 @@ from transformer_mt.update.step import UpdateResult
 
 MAX_SKIPS = 10
 _NEARLY_EQUAL = 0.1
-"""Scores closer than this (points of 100) do not tell two models apart: the validation loss does."""
+"""Scores that differ by less than this (on a scale of 100) are nearly equal: the validation loss decides."""
 
 
 # Scores from 0 to this are treated as equal: the model has learnt nothing yet.
@@ -55,15 +55,15 @@ class Progress:
     first_nll: float = 0.0
     """Nats per target token of the first update that was not skipped."""
     train_nll: float = 0.0
-    """The same of the last one."""
+    """Nats per target token of the last update that was not skipped."""
     best_step: int | None = None
     best_score: float | None = None
     """The score of the validation at best_step; larger is better (BLEU, or minus the loss)."""
     best_loss: float = math.nan
     """The loss of that validation."""
     top_score: float = -math.inf
-    """The highest score of a validation that was the best; best_score may be a little lower, with a lower
-    loss.
+    """The highest score of any validation that was the best at its time. best_score may be slightly lower
+    than this if its validation had a lower loss.
     """
     stale: int = 0
     """Validations since the best; those in the warm-up do not count."""
@@ -146,9 +146,9 @@ class Progress:
 
 
 def is_better(new: tuple[float, float], old: tuple[float, float]) -> bool:
-    """True if a (score, loss) is better than another one. Nearly equal scores are decided by the loss: BLEU
-    is 0 for long at the beginning, and later it changes from one validation to the next by more than the
-    model does.
+    """True if the (score, loss) `new` is better than `old`. If the scores are nearly equal, the loss decides:
+    BLEU stays 0 for a long time at the beginning, and later it changes from one validation to the next by
+    more than the model does.
     """
     (score, loss), (other, other_loss) = new, old
     if not (math.isfinite(loss) and math.isfinite(other_loss)):

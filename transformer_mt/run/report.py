@@ -81,7 +81,9 @@ def learning_curve(entries: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 def reliability(bins: Sequence[Sequence[float]], path: Path) -> None:
-    """Confidence against chrF: (confidence, plain probability, chrF) of each part of the sentences."""
+    """Plot chrF against confidence. Each of `bins` is the (confidence, plain probability, chrF) of a part of
+    the sentences.
+    """
     figure = new_figure(5, 5)
     axes = figure.subplots()
     axes.plot([0, 1], [0, 1], color="0.7", lw=1, label="perfect calibration")
@@ -142,7 +144,7 @@ def _confidence(folder: RunFolder) -> str:
     text = (
         f"\n## Confidence\n\nFitted on {facts['sentences']:,} translations of the validation set. "
         f"On the same number of other sentences its mean error is {after:.3f} (expected calibration error, "
-        f"chrF from 0 to 1); that of the plain probabilities is {before:.3f}.\n"
+        f"chrF from 0 to 1); the error of the plain probabilities is {before:.3f}.\n"
     )
     try:
         reliability(facts["bins"], folder.reliability_file)
@@ -219,8 +221,8 @@ def facts_table(config: Config, entries: Sequence[dict[str, Any]]) -> str:
 
 
 def changes(entries: Sequence[dict[str, Any]]) -> dict[int, list[str]]:
-    """The keys that were changed at each update, at the last start from it: updates of earlier starts are
-    gone.
+    """Maps each update that the run was resumed from to the keys that were changed there. If it was resumed
+    from the same update several times, only the last time counts: updates after the earlier ones are gone.
     """
     starts = {entry["step"]: entry.get("changed", []) for entry in entries if entry["event"] == "start"}
     return {step: keys for step, keys in starts.items() if keys}
@@ -236,8 +238,9 @@ def _network(model: ModelConfig) -> str:
 
 
 def test_scores(folder: RunFolder) -> list[tuple[str, dict[str, Any]]]:
-    """The test scores of the model that is in the folder now: not those of an earlier one, or of it with
-    others, nor what `compare` translated if `evaluate` did, too.
+    """The test scores of the model that is in the folder now. Leaves out scores of earlier models, scores
+    that need more than this model alone (an ensemble, another tag), and scores by `compare` of sets that
+    `evaluate` has scored, too.
     """
     files = {
         folder.set_of(file): file
@@ -326,7 +329,7 @@ def score_cell(scores: Sequence[dict[str, Any]], name: str) -> str:
 
 
 def signature_lines(scores: Any) -> str:
-    """A line for each metric and way to compute it."""
+    """One line for each distinct metric and signature."""
     lines = dict.fromkeys(f"- {score['name']}: `{score['signature']}`" for score in scores)
     return "\n".join(lines)
 
@@ -346,8 +349,8 @@ def _samples(entries: Sequence[dict[str, Any]]) -> str:
 
 
 def diagnosis(config: Config, entries: Sequence[dict[str, Any]]) -> str:
-    """That the parent was never improved on, that the validation loss still fell at the end, or that it rose
-    while the training loss fell; empty where the entries of metrics.jsonl show none of these.
+    """A text if the run never improved on its parent, if the validation loss still fell at the end, or if it
+    rose while the training loss fell. Empty if the entries of metrics.jsonl show none of these.
     """
     trained = [entry for entry in entries if entry["event"] == "train"]
     valid = [entry for entry in entries if entry["event"] == "valid" and math.isfinite(entry["loss"])]
@@ -397,7 +400,7 @@ def what_to_raise(train: TrainConfig, end_step: int, ended_by_patience: bool) ->
 
 
 def environment(device: torch.device) -> dict[str, Any]:
-    """Versions, commit, machine, and its GPU where that is the device."""
+    """Versions, commit and machine; also the name of the GPU if the device is one."""
     return {
         "transformer_mt": __version__,
         "commit": _commit(),

@@ -1,5 +1,5 @@
-"""A run: its folder and all that changes in training, saved and restored as one; which checkpoints are kept
-and averaged, and when a training has ended.
+"""A run: its folder, and the state that changes during training, which is saved and restored together. Also
+decides which checkpoints are kept and averaged, and when a training has ended.
 """
 
 import math
@@ -37,7 +37,9 @@ from transformer_mt.update.step import PendingResult, Updater, UpdateResult
 
 
 class Averaging:
-    """A folder of weights; hard links, so they cost nothing while their checkpoints exist."""
+    """The folder with the weights to average. They are hard links, which take no space while the checkpoints
+    exist.
+    """
 
     def __init__(self, folder: Path, train: TrainConfig) -> None:
         self._folder, self._train = folder, train
@@ -58,7 +60,7 @@ class Averaging:
         except OSError:  # a file system without hard links
             checkpoint.save_weights(link, checkpoint.load_weights(path / "model.safetensors"))
         wanted = {self.file(step) for step in self.steps(progress)}
-        if len(wanted) < self._train.average_checkpoints:  # after a change of the scores there are none
+        if len(wanted) < self._train.average_checkpoints:  # for example after the scores were reset
             return
         for file in self._folder.glob("step-*.safetensors"):
             if file not in wanted:
@@ -121,7 +123,7 @@ class MovingAverage:
         return {name: tensor for name, tensor in full.items() if tensor is not None}
 
     def load(self, saved: dict[str, Tensor]) -> None:
-        """Continue with a saved average; without one, with the weights of the model."""
+        """Continue with a saved average; weights that are not in it begin as those of the model."""
         for name, average, weight in zip(self._names, self._average, self._weights):
             if name in saved:
                 copy_full(average, saved[name])
@@ -130,8 +132,8 @@ class MovingAverage:
 
 
 def random_states(device: torch.device, ranks: Ranks) -> dict[str, Tensor]:
-    """`cpu`, and `cuda` or `mps` on such a device; those of rank r > 0 are `cpu.r` and `cuda.r`. A collective
-    operation.
+    """The random states of all ranks by name: `cpu`, and `cuda` or `mps` if that is the device. The names for
+    rank r > 0 are `cpu.r` and `cuda.r`. A collective operation.
     """
     own_states = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
@@ -219,7 +221,7 @@ class Run:
         return self.progress.step >= self.config.train.max_updates or self.is_out_of_patience
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is not a tensor."""
+        """Checkpoint state other than tensors."""
         train = self.config.train
         return {
             "progress": self.progress.state_dict(),
@@ -309,7 +311,7 @@ class Run:
 
     @property
     def _needs_weights(self) -> bool:
-        """True if rank 0, which writes, needs this rank's shards."""
+        """True if this rank takes part in collecting the weights: rank 0, and with FSDP all ranks."""
         return self.ranks.is_rank_zero or self.config.train.parallel == "fsdp"
 
     def weights(self) -> checkpoint.Tensors:
@@ -318,16 +320,16 @@ class Run:
         return whole(gathered, self.config.train)
 
     def load_trained(self, weights: checkpoint.Tensors, location: str) -> None:
-        """Give the model the weights of a checkpoint, or an average of such; those that are not trained are
-        the run's.
+        """Load the weights of a checkpoint, or of an average of checkpoints, into the model. Weights that are
+        not trained come from the run's folder.
         """
         if is_partial(self.config.train):
             weights = {**checkpoint.load_weights(self.folder.frozen_file), **weights}
         load_full_weights(self.model, weights, location)
 
     def full_model(self) -> TranslationModel:
-        """The model with all its weights on this device: the one trained, or a copy where ranks hold a part
-        each.
+        """The model with all its weights on this device. With FSDP, where each rank holds a part, it is a
+        copy.
         """
         if self.config.train.parallel != "fsdp":
             return self.model

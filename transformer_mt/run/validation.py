@@ -65,7 +65,7 @@ class SetScores:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """For metrics.jsonl; the score of what is not translated is its perplexity."""
+        """The facts for metrics.jsonl. A set without scores gets its perplexity as the score."""
         scores = self.scores or [Score("perplexity", self.ppl, "pieces of validation", 3)]
         return {"name": self.name, "loss": self.loss, "scores": [vars(score) for score in scores]}
 
@@ -92,14 +92,14 @@ def validate(
     ranks: Ranks | None = None,
     micro_batch_tokens: int = 0,
 ) -> Validation:
-    """For each set: loss over the pairs that training would keep, greedy translations of
-    `validate_sentences` at equal distances; each rank does its share. Batches are divided for the loss as
-    for updates.
+    """Compute the loss of each set over the pairs that training would keep, and score greedy translations of
+    `validate_sentences` evenly spaced sentences. Each rank does its share. For the loss, batches are split
+    into micro-batches as for updates.
     """
     ranks = ranks or Ranks()
     model.eval()
     # Greedy search without rules, whatever `decode` says: changing the search must not change which
-    # checkpoint is best. Only the limits of length are those of `decode`.
+    # checkpoint is best. `decode` sets only the batch size, the splitting of lines and the length limits.
     same = {"batch_tokens", "split_sentences", "max_length", "max_length_ratio"}
     kept = config.decode.model_dump(include=same)
     greedy = DecodeConfig.model_validate({"beam": 1, **kept})
@@ -127,8 +127,8 @@ def validate(
         metrics = build_metrics(config.evaluate, of_set.target_lang, validation_metrics(config))
         loss = _loss(model, valid, data, config, device, ranks, micro_batch_tokens)
         translations = _translate(of_set, sources, Options(tag=valid.tag), ranks)
-        # Rank 0 scores for all: a metric of others may give another number in another process, and ranks that
-        # disagree on the best checkpoint would wait for each other.
+        # Only rank 0 computes scores: a third-party metric may give different numbers in different processes,
+        # and ranks that disagree on the best checkpoint would wait for each other.
         scores = corpus_scores(metrics, sources, translations, references) if ranks.is_rank_zero else []
         shared = ranks.broadcast([vars(score) for score in scores])
         of_sets.append(SetScores(valid.name, loss, [Score(**facts) for facts in shared]))
@@ -154,7 +154,7 @@ def _loss(
     ranks: Ranks,
     micro_batch_tokens: int,
 ) -> float:
-    """The loss of one set. NotFinite where it is not."""
+    """The loss of one set. Raises NotFinite if the loss is not finite."""
     rows = held_out_rows(config, valid.pairs, valid.objective, data.tokenizer)
     batch_tokens = int(config.train.batch_tokens)
     loss = validation_loss(model, rows, batch_tokens, device, ranks, micro_batch_tokens)
@@ -237,7 +237,7 @@ def validate_and_publish(run: Run) -> None:
     """Validate; a new best becomes the run's model, and is saved."""
     config, progress = run.config, run.progress
     result = _validated(run)
-    # A parent may be as bad, on new data; it is what this training is compared with.
+    # On new data the parent (update 0) may be as bad, but it is what this training is compared with.
     may_be_best = progress.step == 0 or not is_out_of_bounds(run, result.deciding.loss)
     is_best = progress.validated(result.score, result.deciding.loss, config.train.warmup, may_be_best)
     _record(run, result, "valid", is_best=is_best, stale=progress.stale)
@@ -317,7 +317,7 @@ def publish(run: Run, weights: checkpoint.Tensors, score: float | None, loss: fl
         if score is not None and file.exists() and is_better(_published(file, name), (score, loss)):
             return False
         run.folder.calibration_file.unlink(missing_ok=True)  # of the model before
-        # One key: the order of several differs from run to run, and with it the bytes of the file.
+        # Use a single key: the order of several would differ between runs, and so would the file's bytes.
         checkpoint.save_weights(file, weights, {_METADATA_KEY: to_json(facts, sort_keys=True)})
     except CheckpointError as error:
         raise WorkError(f"{error}; free some space and run the same command to resume") from None
@@ -341,8 +341,8 @@ def _published(file: Path, name: str) -> tuple[float, float]:
 
 
 def finish(run: Run) -> None:
-    """Average checkpoints; the run's model is the average if it validates at least as well as the best single
-    one.
+    """Average checkpoints. The average becomes the run's model if it validates at least as well as the best
+    checkpoint.
     """
     progress, ranks = run.progress, run.ranks
     # The last update was reached without a validation: max_updates was lowered
@@ -387,8 +387,8 @@ def finish(run: Run) -> None:
 
 
 def _average(run: Run) -> tuple[checkpoint.Tensors | None, list[int]]:
-    """(weights, steps): the average of the checkpoints with their steps, or the moving average without. The
-    weights are None if there is no average. A collective operation.
+    """Returns (weights, steps) of the average of checkpoints, or of the moving average, for which `steps` is
+    empty. The weights are None if there is no average. A collective operation.
     """
     ranks = run.ranks
     if run.moving_average is not None:
@@ -431,5 +431,5 @@ def _best_weights(run: Run) -> dict[str, Tensor]:
             return trained
         return whole({**checkpoint.load_weights(run.folder.frozen_file), **trained}, run.config.train)
     except CheckpointError as error:
-        say(f"{error}; keeping the model published when it was the best")
+        say(f"{error}; keeping the model that the run has published")
         return run.folder.weights()

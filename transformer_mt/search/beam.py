@@ -45,7 +45,9 @@ def top_k(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 class BackPointers:
-    """Origins of hypotheses, and those that have ended, for every sentence of the search, on its device."""
+    """For every sentence of the search, the tokens and parents of its hypotheses, and the finished ones. All
+    of it is on the device of the search.
+    """
 
     def __init__(self, longest: int, sentences: int, beam: int, device: torch.device | None) -> None:
         self.parents = torch.zeros(longest, sentences, beam, dtype=torch.int32, device=device)
@@ -65,8 +67,8 @@ class BackPointers:
     def finish(
         self, sentences: Tensor, ended: Tensor, score: Tensor, log_prob: Tensor, length: int, parent: Tensor
     ) -> None:
-        """Note those hypotheses (B, beam) that have `ended`, now `length` tokens long, if they are among the
-        best.
+        """Record the hypotheses (B, beam) that have `ended` if they are among the best of their sentence.
+        They are `length` tokens long.
         """
         if ended.device.type == "cpu" and not ended.any():
             return
@@ -82,8 +84,8 @@ class BackPointers:
         self.tokens[length - 1, sentences] = token.int()
 
     def hypotheses(self, eos: int, most: int | None = None) -> list[list[Hypothesis]]:
-        """The finished ones of each sentence, best first, at most `most` of each; read from the device at
-        once.
+        """The finished hypotheses of each sentence, best first, at most `most` of them. All sentences are
+        read from the device together.
         """
         numbers = self.numbers[:, :, :most]
         counts = self.count.clamp(max=numbers.size(2)).to(numbers.dtype)[:, None].expand_as(numbers[0])
@@ -138,7 +140,7 @@ class Selection(Protocol):
     needs_history: bool
     """Whether `restrict` and `choose` look at the tokens so far."""
     waits: bool
-    """Whether a sentence is searched on after `beam` hypotheses have ended, while one of the others leads."""
+    """Whether to go on after `beam` hypotheses have ended, while an unfinished one has a better score."""
 
     def restrict(self, history: Tensor, log_probs: Tensor, raw: Tensor) -> None:
         """Change the log-probabilities (N, V) of next tokens in place; `raw` are those before the rules,
@@ -157,22 +159,22 @@ class Selection(Protocol):
 
 @dataclass(frozen=True)
 class Continuations:
-    """The continuations of a step that are kept. -inf is the score of those that are none."""
+    """The continuations that are kept in a step. Unused entries have the score -inf."""
 
     end_scores: Tensor
-    """(B, beam) of hypotheses that end."""
+    """(B, beam) scores of the hypotheses that end."""
     end_parent: Tensor
-    """(B, beam) the hypothesis that each was."""
+    """(B, beam) the hypothesis that each of them was before this step."""
     scores: Tensor
-    """(B, beam) of those that go on."""
+    """(B, beam) scores of the hypotheses that go on."""
     parent: Tensor
-    """(B, beam)"""
+    """(B, beam) the hypothesis that each of them was before this step."""
     token: Tensor
-    """(B, beam)"""
+    """(B, beam) the token that each of them is continued with."""
 
 
 class BestFirst:
-    """The `beam` best that do not end; of the `beam` best of all, those that end."""
+    """Keeps the `beam` best that do not end, and those that end if they are among the `beam` best of all."""
 
     needs_history = False
 
@@ -229,14 +231,14 @@ def beam_search(
     first: Tensor | None = None,
     selection: Selection | None = None,
 ) -> list[list[Hypothesis]]:
-    """For each sentence its finished hypotheses, best first: `beam` of them, or `most`; fewer only where
+    """Returns the finished hypotheses of each sentence, best first: `beam` of them, or `most`, or fewer if
     there are no more.
 
-    `state` has one row a sentence; `step(tokens (N,), state)` gives logits (N, V) of the next token and the
-    new state. At `max_lengths[b]` tokens a hypothesis must end, and the sentence is done. It is done before
-    when it has `beam` finished hypotheses and no unfinished one has a better score than the best of these;
-    with `stop_early` or a beam of 1, when it has `beam` finished ones. `first` (B,) are the tokens before the
-    first of each translation, if they are not BOS. `selection` is BestFirst unless another one is given.
+    `state` has one row per sentence; `step(tokens (N,), state)` returns the logits (N, V) of the next token
+    and the new state. At `max_lengths[b]` tokens a hypothesis must end, and the sentence is done. It is done
+    earlier if it has `beam` finished hypotheses and no unfinished one has a better score than the best of
+    these; with `stop_early` or a beam of 1, as soon as it has `beam` finished ones. `first` (B,) are the
+    tokens that translations start from, if not BOS. `selection` is BestFirst by default.
     """
     on_gpu = settings.device is not None and settings.device.type == "cuda"
     selection = selection or BestFirst(settings.beam, ids.eos, on_gpu, settings.stop_early)
@@ -283,8 +285,8 @@ class _Beam:
         self._history = self.tokens.new_empty(count, 1, longest if self._has_history else 0)
 
     def extend(self, length: int, logits: Tensor) -> Tensor | None:
-        """From the logits (N, V) of the next tokens: the rows of the state that go on; None where all
-        sentences are done.
+        """Extend the hypotheses, given the logits (N, V) of the next tokens. Returns the rows of the state
+        that go on; None if all sentences are done.
         """
         at_limit = self._limits <= length
         log_probs, ranking = self._next_log_probs(length, logits)

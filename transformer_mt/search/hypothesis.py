@@ -20,7 +20,7 @@ class Hypothesis:
     log_prob: float
     """Natural logarithm of the probability the model gives it."""
     score: float
-    """The number that ranks hypotheses: log_prob / length penalty, and what rules add."""
+    """The number that hypotheses are ranked by: log_prob plus what rules add, over the length penalty."""
 
 
 @dataclass(frozen=True)

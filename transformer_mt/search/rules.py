@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class Rule:
-    """The base of all rules. A rule that a companion or a program brings for `decode.rules` is built with the
-    vocabulary, whose tokens have texts and ids (`tokenizer.all_pieces_tgt`), and the device of the
-    log-probabilities, and with `settings` if it has a section `Settings`.
+    """Base class of all rules. A rule for `decode.rules` that a companion or a program provides is built
+    with the vocabulary (`tokenizer.all_pieces_tgt` lists the texts of tokens by id) and the device of the
+    log-probabilities; also with `settings` if it has a section `Settings`.
     """
 
     def __init__(self, tokenizer: "Tokenizer", device: torch.device) -> None:
@@ -29,8 +29,8 @@ class Rule:
 
 
 class MinLength(Rule):
-    """No end before `least` tokens, EOS not counted, nor what was given: the first `given[s]` tokens of
-    sentence s.
+    """Forbids EOS before `least` tokens. EOS itself does not count, nor do the first `given[s]` tokens of
+    sentence s, which were given.
     """
 
     def __init__(
@@ -66,15 +66,16 @@ def _forbid(log_probs: Tensor, tokens: Tensor, where: Tensor) -> None:
 
 
 class BannedText(Rule):
-    """Texts that are never written, in whatever tokens: the token that would complete one is impossible. The
-    bytes of an unknown character are not read as text.
+    """Forbids texts, however they are divided into tokens: a token that would complete one is impossible.
+    Byte tokens, which write unknown characters, are not read as text.
 
-    `texts` are in the notation of tokens: "▁Hund" is banned at the beginning of a word, which is after a
-    space or any character that is no letter or digit; "." without the mark is banned at any position.
+    `texts` are in the notation of tokens: "▁Hund" is banned at the beginning of a word, that is, after a
+    space or any other character that is not a letter or digit; "." without the mark is banned everywhere.
 
-    Everything is a table on the device, because a GPU would wait while the host reads texts. A character is
-    its code point, negative if it is no letter or digit; 0 is none. Letters: R the longest banned text, P
-    beginnings of them, E pairs of a beginning and a token that completes it.
+    All data are tables on the device, because a GPU would wait while the host compares texts. A character is
+    stored as its code point, negated if it is not a letter or digit; 0 stands for no character. Letters: R
+    length of the longest banned text, P beginnings of banned texts, E pairs of a beginning and a token that
+    completes it.
     """
 
     def __init__(
@@ -165,8 +166,8 @@ def _completes(piece: str, text: str, cut: int) -> bool:
 
 
 class Prefix(Rule):
-    """The translation of sentence s begins with the tokens `prefixes[s]`, whatever the other rules say; these
-    hold for what follows.
+    """The translation of sentence s begins with the tokens `prefixes[s]`, even if `rules` forbid them. After
+    the prefix, `rules` apply.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Sampling, the sample that is most like all others (minimum Bayes risk), and models that search together."""
+"""Sampling, minimum Bayes risk (the sample that is most similar to all others), and ensembles of models."""
 
 import math
 import random
@@ -60,20 +60,20 @@ def sample(
     device: torch.device | None = None,
     first: Tensor | None = None,
 ) -> list[list[Hypothesis]]:
-    """For each sentence one translation per generator in `generators[b]`, best first, without those that the
-    rules leave no token; `state` has one row per sentence.
+    """Returns one translation of each sentence b per generator in `generators[b]`, best first. A sample is
+    dropped if the rules forbid every token. `state` has one row per sentence.
 
     Each sample is drawn with its own generator, one number per token, so that it does not depend on other
     samples. At `max_lengths[b]` tokens a sample can only end. Samples are ranked by log_prob /
     penalty(length). The search checks every `check_every` steps which sentences are done, because on a GPU
-    the check synchronises. `first` (B,) are the tokens before the first of each translation, if not BOS.
+    the check synchronises. `first` (B,) are the tokens that translations start from, if not BOS.
     """
     B, W, longest = len(max_lengths), len(generators[0]), max(max_lengths)
     samples = [generator for of_sentence in generators for generator in of_sentence]
     state = state.select(torch.arange(B, device=device)[:, None].expand(B, W))  # type: ignore[assignment]
     never = torch.tensor(ids.never, dtype=torch.int64, device=device)
-    # State of the N unfinished rows: tokens, log-probability, length at the end (0 before it), True until it
-    # ends, token limit of the sentence, and number of the sample
+    # State of the N unfinished rows: tokens, log-probability, final length (0 until the sample ends), whether
+    # the sample goes on, token limit of the sentence, and number of the sample
     drawn = torch.full((B * W, 1 + longest), ids.eos, device=device)
     drawn[:, 0] = ids.bos if first is None else first.repeat_interleave(W)
     log_prob = torch.zeros(B * W, device=device)
@@ -144,10 +144,10 @@ _CHRF_ORDER, _CHRF_BETA, _BLEU_ORDER = 6, 2, 4  # sacreBLEU's defaults
 def expected_utilities(
     samples: Sequence[str], utility: Literal["chrf", "bleu"], target_lang: str = "en"
 ) -> list[float]:
-    """For each sample the mean of its utility against every sample, itself left out once; 0 to 100.
+    """The mean utility of each sample against all other samples, from 0 to 100.
 
-    The utilities are sacreBLEU's sentence scores. BLEU counts characters in a language that does not part
-    its words.
+    The utilities are sacreBLEU's sentence scores. BLEU counts characters if the language has no spaces
+    between words.
     """
     counts = Counter(samples)
     texts = list(counts)
@@ -202,7 +202,7 @@ def _ngrams(units: str | list[str], order: int) -> Counter[str | tuple[str, ...]
 
 
 def _matches(ngrams: Sequence[Counter[str | tuple[str, ...]]]) -> tuple[np.ndarray, np.ndarray]:
-    """Count the n-grams that each two texts have in common (N, N), and those of each text (N,)."""
+    """Count the n-grams that each pair of texts has in common (N, N), and all n-grams of each text (N,)."""
     distinct = dict.fromkeys(ngram for counts in ngrams for ngram in counts)
     index = {ngram: i for i, ngram in enumerate(distinct)}
     counts_NG = np.zeros((len(ngrams), len(index)))
@@ -223,8 +223,8 @@ class EnsembleState:
 
 
 class Ensemble(nn.Module):
-    """Models with one vocabulary, behind the methods of one. Its logits are log-probabilities: log of the
-    mean of p.
+    """Models with the same vocabulary, with the methods of a single model. Its logits are log-probabilities:
+    the log of the mean probability.
     """
 
     def __init__(self, models: Sequence[nn.Module]) -> None:

@@ -32,7 +32,7 @@ Language = Annotated[str, Field(pattern=_CODE)]
 
 
 def check_language(code: str) -> None:
-    """InputError if the code is none of a language, as a new config and a new run must have."""
+    """InputError if the code is not the code of a language. Only new configs and new runs are checked."""
     if not re.fullmatch(_CODE, code):
         raise InputError(f"a language must be a code such as en or zh_Hans, but is {code!r}")
     if code.lower() in _COUNTRIES:

@@ -17,7 +17,7 @@ MASK = "<mask>"
 
 
 class TextObjective:
-    """An objective, `objective` of a corpus. A part with a section `Settings` gets it as `settings`."""
+    """An objective, named by `objective` of a corpus. If it has a section `Settings`, it gets `settings`."""
 
     title: ClassVar[str]
     """In reports: the model has learnt ..."""
@@ -30,13 +30,13 @@ class TextObjective:
     has_labels: ClassVar[bool] = False
     """True if the target is one of `data.labels`."""
     control_tokens: ClassVar[tuple[str, ...]] = ()
-    """Further tokens of the vocabulary that it writes into what the model reads."""
+    """Additional vocabulary tokens that the objective puts into the model's input."""
 
     def __init__(self, tokenizer: Any, config: Any) -> None:
         self.tokenizer, self.config = tokenizer, config
 
     def source(self, ids: "np.ndarray", rng: "np.random.Generator") -> "np.ndarray":
-        """What the encoder reads of a text (T,) that the decoder writes, for plain text: at most T tokens."""
+        """For plain text: the encoder's input, at most T tokens, for a text (T,) that the decoder writes."""
         raise NotImplementedError
 
 

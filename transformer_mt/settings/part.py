@@ -2,7 +2,7 @@
 
 `loss: focal` and `loss: {focal: {gamma: 3}}` name the same class. Names are looked up when a config is read,
 so a program may register a part before that. The settings are checked against the class when a training
-begins (config/build_part.py): to read a config, no part is imported.
+begins (config/build_part.py), so that reading a config imports no part.
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ class PartName(str):
         return part
 
     def __getnewargs__(self) -> tuple[str, Mapping[str, Any]]:  # type: ignore[override]
-        return str(self), self.settings  # of a copy, also in another process
+        return str(self), self.settings  # for copies, also those sent to another process
 
     def __eq__(self, other: object) -> bool:
         return str.__eq__(self, other) is True and self.settings == getattr(other, "settings", self.settings)
@@ -64,8 +64,8 @@ class PartOf:
     """The type of a key that names a part: `Annotated[PartName, PartOf("loss")]`."""
 
     def __init__(self, kind: Kind, *more: str, has_ours: bool = True) -> None:
-        """`more` are words that the key may have besides names of parts. Without `has_ours` it names parts of
-        others alone: ours have keys that turn them on.
+        """`more` are words that the key accepts besides names of parts. If `has_ours` is false, the key does
+        not accept our own parts, because other keys turn them on.
         """
         self.kind, self.more, self.has_ours = kind, more, has_ours
 
@@ -111,7 +111,7 @@ class PartOf:
 
 
 def part_of(key: FieldInfo | Any) -> PartOf | None:
-    """What a key, or its type, names: alone, in a union or as an item of a list; None if it names no part."""
+    """The `PartOf` of a key or of its type, also inside a union or a list; None if the key names no part."""
     below: tuple[Any, ...] = get_args(key)
     metadata: list[Any] = []
     if isinstance(key, FieldInfo):
@@ -128,7 +128,7 @@ def part_title(kind: str, name: str, **more: Any) -> str:
 
 
 def origins(config: BaseModel) -> dict[str, str]:
-    """Where each part comes from that a config names and that is not ours."""
+    """The origin of each part that a config names, except our own parts."""
     named = ((kind, name, origin_of(kind, name)) for _, kind, name in parts_named(config))
     return {part_title(kind, name): origin for kind, name, origin in named if origin}
 

@@ -45,9 +45,9 @@ class Searched:
     low: float
     high: float
     log: bool = False
-    """Small values differ by factors, not by differences."""
+    """True if the values are tried on a logarithmic scale."""
     step: int = 1
-    """Between whole numbers, if both limits are."""
+    """The step between the values, if both limits are whole numbers."""
 
 
 T = TypeVar("T")
@@ -56,8 +56,8 @@ Location = Annotated[T, Mark.LOCATION]
 
 
 def one_of(kind: Any, must: str) -> Any:
-    """The type of a key with values of several kinds, of which a wrong one is answered by `must be ...` once,
-    not by a line for each kind.
+    """The type of a key that takes several kinds of values. The error for a wrong value is one `must be ...`,
+    not a line for each kind.
     """
 
     def validate(value: Any, validated: Callable[[Any], Any]) -> Any:
@@ -72,7 +72,7 @@ def one_of(kind: Any, must: str) -> Any:
 
 
 PATTERNS: dict[str, str] = {}
-"""Regular expressions of keys to what a value must be, in words."""
+"""Maps the regular expression of a key's values to what a value must be, in words."""
 
 
 def pattern(regex: str, must: str) -> str:
@@ -97,8 +97,8 @@ class OnlyForSearches:
 
 
 OF_RUN = {"config of a run": True}
-"""The context in which the config of a run is validated: it was checked when it was trained, and parts
-that only training uses may be missing.
+"""The context in which the config of a run is validated: the config was checked when the run was trained, and
+parts that only training uses may be missing now.
 """
 
 THOUSANDS = r"^\d+(\.\d+)?[kKM]$"
@@ -146,12 +146,12 @@ class Section(BaseModel):
         yield from ()
 
     def conflicts_with(self, config: Any) -> Iterator[Conflict]:
-        """The same for combinations with the other sections of the whole config."""
+        """Like `conflicts`, for combinations with the other sections of the config."""
         yield from ()
 
     def part_conflicts(self) -> Iterator[Conflict]:
-        """The same for parts that do not go together. They are imported for it, so the config of a run, which
-        was checked when it was trained, is not asked.
+        """Like `conflicts`, for parts that do not go together. This imports the parts, so it is skipped for
+        the config of a run, which was checked when the run was trained.
         """
         yield from ()
 

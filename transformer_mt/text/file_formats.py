@@ -54,9 +54,9 @@ def brought_formats() -> list[DocumentFormats]:
 def format_of(
     formats: Sequence[DocumentFormats], input_name: str | None, output_name: str | None, may_set: bool = True
 ) -> str:
-    """`text` or the name of a format, by the input's name, or by the output's where the input has no name.
-    InputError for an ending that none of the `formats` reads; it advises another setting if there `may_set`
-    be one.
+    """`text` or the name of a format, by the name of the input, or of the output if the input has no name.
+    InputError for an ending that none of the `formats` reads; with `may_set`, the error also suggests setting
+    the format to `text`.
     """
     endings = {ending: name for each in formats for ending, name in each.endings.items()}
     advice = {ending: text for each in formats for ending, text in each.advice.items()}

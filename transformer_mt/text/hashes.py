@@ -12,8 +12,8 @@ _MASK = 2**64 - 1
 
 
 def pair_key(pair: Pair, near: bool = False) -> int:
-    """64 bits that stand for the pair; two pairs of 10 million share them with a chance of 1 in 400,000. Near
-    duplicates have the same if asked.
+    """A 64-bit hash of the pair; the chance that two of 10 million pairs have the same is 1 in 400,000. With
+    `near`, near-duplicates have the same hash.
     """
     sides = map(near_text, pair) if near else (side.strip() for side in pair)
     return text_key("\0".join(sides))
@@ -25,8 +25,8 @@ def text_key(text: str) -> int:
 
 
 def splitmix64(x: Any) -> Any:
-    """64 bits that look random, a function of 64 bits (Steele et al. 2014): of an int, or of each number in
-    an array of uint64.
+    """Mix 64 bits into 64 bits that look random (Steele et al. 2014). `x` is an int, or an array of uint64
+    whose numbers are mixed one by one.
     """
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB & _MASK
@@ -34,8 +34,8 @@ def splitmix64(x: Any) -> Any:
 
 
 def near_text(text: str) -> str:
-    """The text without capitals, spacing, punctuation and the values of digits, which near-duplicates have in
-    common.
+    """What near-duplicates have in common: the text without capitals, spacing, punctuation and the values of
+    digits.
     """
     letters = "".join("0" if c.isdigit() else c for c in text.casefold() if c.isalnum() or is_sign(c))
     return letters or text.strip()

@@ -10,7 +10,7 @@ import regex
 
 from transformer_mt.errors import InputError
 
-# ISO 639-2 and 639-3 to 639-1, members of a macrolanguage to it, as in Unicode's CLDR.
+# Maps ISO 639-2 and 639-3 to 639-1, and members of a macrolanguage to its code, as in Unicode's CLDR.
 _PAIRS = """
 aar:aa abk:ab adp:dz afr:af aka:ak alb:sq als:sq amh:am ara:ar arb:ar arg:an arm:hy asm:as ava:av ave:ae
 aym:ay ayr:ay aze:az azj:az bak:ba bam:bm baq:eu bel:be ben:bn bis:bi bod:bo bos:bs bre:br bul:bg bur:my
@@ -118,15 +118,17 @@ def script_share(text: str, language: str) -> float | None:
 
 
 def foreign_words(language: str) -> "regex.Pattern[str] | None":
-    """Matches words in another script than the language's, apart from Latin; None where its is not known."""
+    """A pattern for words that are neither in the language's script nor in Latin; None if its script is not
+    known.
+    """
     scripts = scripts_of(language)
     return None if scripts is None else _other_letters((*scripts, "Latin"))
 
 
 @lru_cache
 def _other_letters(scripts: tuple[str, ...]) -> "regex.Pattern[str]":
-    """A pattern for runs of letters of other scripts. Letters that several scripts share belong to
-    none, such as the sign that lengthens vowels in Japanese.
+    """A pattern for runs of letters of other scripts. It does not match letters that several scripts share,
+    such as the sign that lengthens vowels in Japanese.
     """
     ours = "".join(rf"\p{{Script={script}}}" for script in (*scripts, "Common", "Inherited"))
     return regex.compile(rf"[\p{{L}}--[{ours}]]+", regex.V1)
@@ -154,10 +156,12 @@ _SPACES_BETWEEN_CLAUSES = (
 )  # fmt: skip
 _LANGUAGES = (*_NO_SPACES_AT_ALL, *_SPACES_BETWEEN_CLAUSES)
 UNSEGMENTED = r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}]"
-"""A character of such a script, for the module regex."""
+"""Pattern, for the module regex, of a character of a script without spaces between words."""
 _IS_UNSEGMENTED = regex.compile(UNSEGMENTED)
 LETTER = re.compile(r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\uffff]")
-"""A letter or digit of another script. Not of Korean, which writes particles together with words."""
+"""A letter or digit of a script with spaces between words, but not of Korean, where particles are attached to
+words.
+"""
 
 
 def has_no_word_spaces(language: str) -> bool:
@@ -171,7 +175,7 @@ def is_chinese(language: str) -> bool:
 
 
 def count_unsegmented(text: str) -> int:
-    """Number of characters of such a script in the text; each is about a word."""
+    """Number of characters of scripts without spaces between words; each is about a word."""
     if text.isascii():
         return 0
     return len(_IS_UNSEGMENTED.findall(text))
@@ -238,7 +242,7 @@ def to_small_letters(text: str, language: str) -> str:
     """The text in small letters; it has the same length."""
     for small, capital in letter_case(language).get("pairs", ()):
         text = text.replace(capital, small)
-    # Not one letter at a time: a final sigma depends on its neighbours. İ would become two characters.
+    # On the whole text, as a final sigma depends on its neighbours. lower() would make İ two characters.
     return text.replace("İ", "i").lower()
 
 

@@ -47,29 +47,30 @@ def without_compression(name: str) -> str:
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]")
 """Control characters, apart from those that may end lines."""
 
-# Unicode's default-ignorable code points: soft hyphens, marks of direction, joiners of words. Spaces of no
-# width stand between the words of Thai, Lao, Burmese and Khmer; other joiners belong to scripts that join.
+# Unicode's default-ignorable code points: soft hyphens, direction marks, word joiners. Not matched are
+# zero-width spaces in Thai, Lao, Burmese and Khmer, where they separate words, and joiners in scripts that
+# join letters.
 INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]"
     "|(?<![\u0e00-\u109f\u1780-\u17ff])\u200b"
     "|(?<=[A-\u058f\u10a0-\u10ff\u1e00-\u1fff\u3040-\u9fff])[\u200c\u200d]"
 )
-"""Characters that are not seen, where they belong to no letter of their script."""
+"""Invisible characters, except where the script needs them."""
 
 
 def as_read(text: str) -> str:
-    """The text as a model gets it: control characters as spaces, without invisible ones."""
+    """The text as a model gets it: control characters become spaces, invisible ones are removed."""
     return text if text.isascii() and text.isprintable() else CONTROL.sub(" ", INVISIBLE.sub("", text))
 
 
 def seen_positions(text: str) -> list[int]:
-    """Position in the text of each character of the text as it is read."""
+    """For each character of `as_read(text)`, its position in the text."""
     invisible = {match.start() for match in INVISIBLE.finditer(text)}
     return [position for position in range(len(text)) if position not in invisible]
 
 
 def control_characters(source: str) -> Iterator[str]:
-    """A sentence that names the control characters of a line; none where it has none."""
+    """Yield a sentence that names the control characters of a line, if it has any."""
     if characters := dict.fromkeys(CONTROL.findall(source)):
         names = ", ".join(f"U+{ord(character):04X}" for character in characters)
         yield f"control character {names} was read as a space"
@@ -120,8 +121,8 @@ def decoded_lines(file: IO[bytes], path: str) -> Iterator[str]:
         number += 1
         if len(raw) > MOST_BYTES:
             raise InputError(
-                f"{path}:{number}: a line must have at most {MOST_BYTES >> 20} MiB, but has more; a line is "
-                "a sentence or a paragraph"
+                f"{path}:{number}: the line is longer than {MOST_BYTES >> 20} MiB; a line must be a sentence "
+                "or a paragraph"
             )
         if number == 1:
             refuse_formats(raw, path)
@@ -168,7 +169,7 @@ _BINARY_BEGINNINGS = {
 }
 
 
-# Bytes looked at, and which share of them are NUL in a file that is not text: one in so many.
+# Only the first _BEGINNING bytes are checked; a file is not text if one in _MOST_NULS of them is NUL.
 _BEGINNING, _MOST_NULS = 1000, 50
 
 
@@ -190,8 +191,8 @@ def _refuse_utf_16(line: bytes, name: str) -> None:
 
 
 def refuse_binary(lines: Sequence[bytes], first: int, name: str) -> None:
-    """InputError if these lines, of which the first has the number `first`, are the beginning of a file that
-    is plainly not text. A control character somewhere in a text is damage, not the end of the work.
+    """InputError if these lines are the beginning of a file that is clearly not text; `first` is the number
+    of the first line. A control character somewhere in a text is only damage and does not stop the work.
     """
     if first > 1 or not lines:
         return
@@ -206,7 +207,7 @@ def refuse_binary(lines: Sequence[bytes], first: int, name: str) -> None:
 
 
 def count_lines(path: str) -> int | None:
-    """The lines of a file; None for what is no ordinary file, or must be decompressed to be counted."""
+    """The number of lines in a file; None if it is not a regular file or is compressed."""
     if not os.path.isfile(path) or path.endswith(COMPRESSED):
         return None
     with open(path, "rb") as file:
@@ -223,8 +224,9 @@ def strip_end(raw: bytes) -> bytes:
 
 
 def read_ready(stream: IO[bytes], name: str, most: Callable[[], int]) -> Iterator[list[bytes]]:
-    """Lines of the stream, without their ends, as lists; of a pipe or terminal, those there are so far.
-    `most` returns the greatest length of the next list, and is called when that is asked for.
+    """Yield lists of lines of the stream, without their ends; from a pipe or terminal, the lines that have
+    arrived so far. `most` returns the greatest length of the next list; it is called when the caller asks for
+    that list.
 
     A list is yielded as soon as no more input is ready, so that a caller that writes one line and waits gets
     an answer. InputErrors call the stream `name`.

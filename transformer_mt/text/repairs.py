@@ -51,7 +51,7 @@ def _is_common(character: str) -> bool:
 
 
 _ESCAPE = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|\w+);")
-"""With its semicolon: `&copy=` is part of an address."""
+"""An HTML escape. Its semicolon is required, because `&copy=` is part of an address."""
 
 
 def encoding_repair() -> Callable[[str], str]:
@@ -69,7 +69,7 @@ def encoding_repair() -> Callable[[str], str]:
             fix_character_width=False,
             normalization=None,
         )
-        # Escaped twice (&amp;quot;), as the Moses scripts do with text that was escaped already.
+        # Unescape again: the Moses scripts also escape text that was escaped already (&amp;quot;).
         twice = _ESCAPE.sub(lambda match: html.unescape(match[0]), fixed)
         return " ".join(twice.split("\n"))
 

@@ -1,4 +1,4 @@
-"""Sentences, words and edges of a text, and what in it is no language: addresses, placeholders, numbers."""
+"""Sentences, words and edges of a text, and what is not language in it: addresses, placeholders, numbers."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ ADDRESS = (
     r"|(?<![\w.@/-])(?:[A-Za-z0-9][\w-]*\.){1,6}[A-Za-z][\w-]*(?::\d{1,5})?/[^\s<>\"]*[^\s<>\".,;:!?)'\]}]"
     r"|(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.-]*\w"
 )
-# Templates; shells; names and numbers, with a format of Python or .NET; arguments of ICU and of Fluent.
+# Placeholders with braces: templates, shells, Python and .NET (names and numbers with a format), ICU, Fluent.
 _BRACES = (
     r"\{\{\{?[^{}\n]*\}\}\}?|\{%[^{}\n]*%\}|[$#%]\{[^{}\n]+\}|\$t\([^()\n]*\)"
     r"|\{[\w.\[\]:!#-]*\}|\{\s*-?\$?[\w-]+\s*\}|\{\d+(?:,-?\d+)?:[^{}\n]*\}"
@@ -25,7 +25,7 @@ _BRACES = (
     r"|[^{}\n]*%[a-zA-Z][^{}\n]*)\}"
     r"|\{\s*\w+\s*,\s*(?:number|date|time|spellout|ordinal|duration)\b[^{}\n]*\}"
 )
-# C, with positions; Python and Ruby, with names; Apple; Twig; dates; Qt.
+# Placeholders with %: C (with positions), Python and Ruby (with names), Apple, Twig, dates, Qt.
 _SIZES = r"[-+0#']*+(?:\d++|\*)?+(?:\.(?:\d+|\*))?+"
 _PRINTF = (
     rf"%(?:\(\w+\)|<\w+>){_SIZES}[a-zA-Z]|%%|(?<![\w%])%[A-Za-z_]\w+%(?![\w%])|%(?:\d+\$)?#@\w+@"
@@ -38,7 +38,7 @@ _EMOJI_PARTS = r"\u2600-\u27bf\u2b00-\u2bff\U0001F000-\U0001FAFF"
 _ONE_EMOJI = rf"[{_EMOJI_PARTS}][\ufe0e\ufe0f]?[\U0001F3FB-\U0001F3FF]?"
 # Flags are two letters, or a flag and tags; persons with professions, families and the like are joined.
 _EMOJI = rf"[\U0001F1E6-\U0001F1FF]{{2}}|{_ONE_EMOJI}(?:\u200d{_ONE_EMOJI})*[\U000E0020-\U000E007F]*"
-# Symbols that are no words of a language: neither "in" nor "bar".
+# Only symbols that are not also words: "in" and "bar" are left out.
 _UNIT = (
     r"(?:[kcdmµμn]?m[²³]|[kcdmµμn]?m(?:/s²?|/h)?|km/h|mph|[kmµμ]?g|t|[cdmµμ]?[lL]|[kMGT]?(?:Hz|Wh|W|V|Pa|bit)"
     r"|[kKMGT]i?B|m[AVW]|mAh|[mµμn]?s|h|min|°\s?[CFK]?|%%?|‰|dB|px|pt|rpm|ppm|mmHg|kcal|ft|lbs?|oz)"
@@ -50,7 +50,7 @@ _OF_PROGRAMS = "|".join((ADDRESS, _CODE, _BRACES, _PRINTF, _TAG, _EMOJI))
 OF_PROGRAMS = re.compile(_OF_PROGRAMS)
 """Addresses, placeholders, tags and emoji: digits in them are no numbers of the text."""
 USUAL = re.compile(f"{_OF_PROGRAMS}|{_LITERAL_NUMBER}")
-"""All of them."""
+"""Everything in OF_PROGRAMS, and numbers with units."""
 _MAY_MATCH = re.compile(rf"[{{<%&@$\d{_EMOJI_PARTS}]|[A-Za-z]:|[A-Za-z]\.[A-Za-z]")
 _IS_NUMBER = re.compile(_LITERAL_NUMBER)
 _SEPARATORS = re.compile(r"[\s.,'’]")
@@ -58,20 +58,20 @@ _SEPARATORS = re.compile(r"[\s.,'’]")
 
 @lru_cache(maxsize=1024)  # a line is asked about four times
 def may_match(text: str) -> bool:
-    """True for each text that USUAL matches in. Most have none of it, and USUAL takes long to search."""
+    """True if USUAL may match in the text: a quick check, because USUAL takes long to search."""
     return _MAY_MATCH.search(text) is not None
 
 
 def number_with_unit(text: str) -> str | None:
-    """A number with a unit in the form in which languages agree, as 3.5 kg is 3,5kg elsewhere; None for any
-    other text.
+    """A number with a unit, without the spaces and separators in which languages differ (3.5 kg and 3,5kg);
+    None for any other text.
     """
     return _SEPARATORS.sub("", text) if _IS_NUMBER.fullmatch(text) else None
 
 
 def has_words(text: str, keep: Callable[[str], list[tuple[int, int]]] | None = None) -> bool:
     """True if there is anything to translate: a letter of any script, outside of addresses, placeholders,
-    numbers with units, and what else is to be kept.
+    numbers with units, and the spans that `keep` returns.
     """
     if not any(map(str.isalpha, text)):
         return False
@@ -103,7 +103,7 @@ _CLOSING = r"[\p{Pe}\p{Pf}\p{Pi}\"'\s]*$"
 # Unicode's Sentence_Terminal, the ellipses, Tibetan's stroke and Greek's question mark.
 _MARKS = r"\p{Sentence_Terminal}…‥།༎\u037e"
 FINAL_MARK = f"[{_MARKS}]"
-# Each run of marks is tried once, from its beginning: the time grows with the length alone.
+# Each run of marks is tried only from its beginning, so that the time is linear in the length of the text.
 _END, _GREEK_END = (
     regex.compile(rf"(?<![{marks}])([{marks}]++){_CLOSING}") for marks in (_MARKS, _MARKS + ";")
 )
@@ -115,8 +115,8 @@ def end_pattern(language: str) -> "regex.Pattern[str]":
 
 
 def final_mark(text: str, language: str = "") -> tuple[int, int] | None:
-    """The span of the marks at the end of the text, before closing quotes and brackets; None without one. In
-    Greek a semicolon asks.
+    """The span of the marks at the end of the text, before closing quotes and brackets; None if it has none.
+    In Greek, a semicolon is a question mark.
     """
     match = end_pattern(language).search(text)
     return None if match is None else match.span(1)
@@ -169,17 +169,17 @@ def match_end(source: str, translation: str, language: str) -> str:
     return words + stop + translation[len(words) :]
 
 
-# sentencex takes the square of the number of quotation marks in a text. Longer texts are segmented in blocks,
-# which end where a sentence may.
+# The time that sentencex takes grows with the square of the number of quotation marks in a text. Longer texts
+# are segmented in blocks, which end where a sentence may end.
 _BLOCK = 2000
 _MAY_END = regex.compile(rf"[.!?…]\s|(?![.!?…]){FINAL_MARK}|\n")
 
 
 def split_sentences(text: str, lang: str) -> list[str]:
-    """The sentences of a text, each with the white space after it: joined, they are the text.
+    """The sentences of a text, each with the white space after it, so that joining them gives the text.
 
-    A sentence has a letter: what has none, such as the number of a list ("1. "), belongs to the sentence
-    after it, or to the one before it at the end of the text.
+    Each sentence has a letter. A part without letters, such as the number of a list item ("1. "), belongs to
+    the sentence after it, or at the end of the text to the sentence before it.
     """
     language = base_code(lang)
     sentences: list[str] = []

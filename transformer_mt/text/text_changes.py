@@ -63,7 +63,9 @@ class NoFinalMark(LanguageChange):
 
 
 class FinalMark(NoFinalMark):
-    """No mark at the end of both sides, or the mark two or three times; each equally often."""
+    """Removes the mark at the end of both sides or repeats it, so that there are two or three; both equally
+    often.
+    """
 
     def __call__(self, src: str, tgt: str, rng: Random) -> Pair:
         if rng.random() < 0.5:
@@ -88,7 +90,7 @@ _KEYBOARDS = (
     ("קראטוןםפ", "שדגכעיחלך", "זסבהנמצתץ"),
 )
 _LETTERS_OF_A_TYPO = 40
-"""Letters per typo; a source has at least one."""
+"""Letters per typo; a source gets at least one typo."""
 
 
 def _neighbours() -> dict[str, str]:

@@ -1,5 +1,5 @@
-"""The parts of a translation, whose story stands at the top of the package, in translator.
+"""The parts of a translation; translator.py, at the top of the package, shows how they work together.
 
-In: lines and `Options`. Out: `Translation`s with scores, flags and alignments. A line is split into segments
-that a model translates in one token (`planner.py`); `result.py` says what a translation tells.
+In: lines and `Options`. Out: `Translation`s with scores, flags and alignments. `planner.py` divides a line
+into segments that fit the model; `result.py` defines the options and the fields of a translation.
 """

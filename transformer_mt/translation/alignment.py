@@ -15,7 +15,7 @@ from transformer_mt.translation.engines.engine import Ids
 
 @dataclass(frozen=True)
 class AlignedSegment:
-    """The words of a segment and of its translation, and how much each attends to each."""
+    """The words of a segment and of its translation, and how much target words attend to source words."""
 
     source: list[Span]
     """Words, as characters of the line."""
@@ -24,12 +24,12 @@ class AlignedSegment:
     weights: NDArray[np.float32]
     """(target words, source words); a row sums to 1, or to 0 where nothing is known."""
     attention: NDArray[np.float32]
-    """The attention that `weights` were made from, of the same shape: for a word of several tokens, the mean
-    over those of the target and the sum over those of the source.
+    """The attention that `weights` were made from, of the same shape: the mean over the tokens of a target
+    word, and the sum over the tokens of a source word.
     """
 
     def moved(self, source: int, target: int) -> "AlignedSegment":
-        """The same, with `source` and `target` characters before it."""
+        """The segment moved by `source` characters in the line and `target` characters in its translation."""
         return AlignedSegment(
             [(begin + source, end + source) for begin, end in self.source],
             [(begin + target, end + target) for begin, end in self.target],
@@ -63,11 +63,11 @@ def align_segment(
     words_of: Callable[[str], list[Span]] = find_words,
     positions: Sequence[Ids] | None = None,
 ) -> AlignedSegment:
-    """A segment and its translation, from `attention`: for each target token its weight on each source token.
-    `words_of` divides both into words.
+    """Align a segment with its translation. `attention` has, for each target token, its weight on each source
+    token; `words_of` divides both texts into words.
 
-    `src` may begin with tags, which are not in `source`, and may have been cut. With `positions`, those that
-    stand for each token of the text, `src` has others, too.
+    `src` may begin with tags, which are not in `source`, and may have been truncated. If `src` has additional
+    tokens, `positions` lists, for each token of the text, the positions in `src` that stand for it.
     """
     _, src_spans = tokenizer.spans_src(source)
     control = {*tokenizer.control_ids.values()}
@@ -94,8 +94,8 @@ def _folded(columns: NDArray[np.float32], positions: Sequence[Sequence[int]]) ->
 
 
 def sharpen(weights: NDArray[Any]) -> NDArray[np.float32]:
-    """Weights of target words on source words, multiplied with those of source words on target words: what
-    both directions agree on remains. Rows sum to 1.
+    """Normalise the weights over source words and over target words, and multiply the two, so that what both
+    directions agree on remains. Rows sum to 1.
     """
     tiny = np.float32(1e-9)
     rows = weights / np.maximum(weights.sum(1, keepdims=True), tiny)
@@ -116,13 +116,13 @@ def pinned(segment: AlignedSegment, source: Span, target: Span) -> AlignedSegmen
 
 
 def identity(source: Span, target: Span) -> AlignedSegment:
-    """Text that stands in the translation as it stands in the source."""
+    """A segment in which the whole source span is aligned to the whole target span."""
     one = np.ones((1, 1), np.float32)
     return AlignedSegment([source], [target], one, one)
 
 
 def _overlaps(words: Sequence[Span], pieces: Sequence[Span]) -> NDArray[np.float32]:
-    """(words, tokens): 1 where a token has characters of the word. Some have those of several."""
+    """(words, tokens): 1 if the token has characters of the word. A token may have characters of several."""
     begins, ends = np.array(pieces, int).reshape(-1, 2).T
     return np.array([(begins < end) & (ends > begin) for begin, end in words], np.float32).reshape(
         len(words), len(pieces)

@@ -23,9 +23,10 @@ Direction = tuple[str, str]
 def find_direction(
     directions: Sequence[Direction], target: str | None, source: str | None, usual: Direction
 ) -> Direction:
-    """The source and the target language, of a model that was trained on these `directions`. A target that is
-    not named is the `usual` one; so is a source, or it is that of a corpus with this target. `de_AT` is `de`
-    where the model does not have it. InputError for a language the model does not have.
+    """The source and the target language for a model that was trained on these `directions`. If `target` is
+    not given, the `usual` target is taken. If `source` is not given, the `usual` source is taken if the model
+    has it with this target, else the first source with this target. `de_AT` becomes `de` if the model has
+    only that. InputError for a language the model does not have.
     """
     source = source and _known("from", source, [src for src, _ in directions], "reads")
     target = _known("to", target or usual[1], [tgt for _, tgt in directions], "writes")
@@ -34,8 +35,8 @@ def find_direction(
 
 
 def can_translate(directions: Sequence[Direction], has_pieces: bool, languages: Direction) -> bool:
-    """True if a set of these languages is one for a model of these `directions`. A model with one target
-    language and no language tokens also takes other languages, but not those of its direction reversed.
+    """True if a model of these `directions` can translate a set in these languages. A model with one target
+    language and no language tokens also takes other languages, but not its own direction reversed.
     """
     if languages in directions or languages[::-1] in directions:
         return languages in directions
@@ -47,7 +48,7 @@ def can_translate(directions: Sequence[Direction], has_pieces: bool, languages: 
 
 
 def name_in(known: Sequence[str], language: str) -> str | None:
-    """The language as the model calls it: by this code, else by one of the same language."""
+    """The model's code for the language: this code, else another code of the same language, else None."""
     same = [code for code in known if code == language]
     same += [code for code in known if base_code(code) == base_code(language)]
     return same[0] if same else None
@@ -220,8 +221,8 @@ class Planner:
         max_positions: int | None,
         direction: tuple[str, str],
     ) -> None:
-        """`configs` are those of all models of an ensemble, the first being the one that leads; `direction`
-        is the source and the target language.
+        """`configs` has the config of each model of an ensemble, the leading model first; `direction` is the
+        source and the target language.
         """
         self.tokenizer = tokenizer
         self.source_lang, self.target_lang = direction
@@ -303,7 +304,7 @@ class Planner:
         return unit
 
     def encode(self, texts: Sequence[str]) -> list[Ids]:
-        """The tokens of source texts as they are read."""
+        """The tokens of source texts, after `as_read`."""
         return self.tokenizer.encode_src(list(map(as_read, texts)))
 
     def ids_before(self, tag: str | None) -> Ids:

@@ -58,7 +58,7 @@ class Options:
             raise InputError(f"a prefix must be one line, but is {broken!r}")
 
     def check_lines(self, count: int) -> None:
-        """InputError unless what there is for each line is there for as many lines."""
+        """Raise InputError unless there are as many prefixes and patterns as lines."""
         if self.prefixes is not None and len(self.prefixes) != count:
             raise InputError(
                 f"there must be one prefix per line ({count}), but there are {len(self.prefixes)}"
@@ -124,8 +124,8 @@ class Translation:
     model was not calibrated or the line is empty. Lower where the source is unlike the training text.
     """
     distance: float | None = None
-    """How far the source is from the usual ones of the validation set, in their standard deviations; None if
-    that is not known.
+    """How far the source is from typical sources of the validation set, in standard deviations of those;
+    None if that is not known.
     """
     problems: list[str] = field(default_factory=list)
     """Sentences such as "the translation was stopped ..."; empty without problems."""
@@ -168,8 +168,8 @@ TranslateAgain = Callable[[Sequence[int], DecodeConfig], list[Translation]]
 def retried(
     results: Iterator[Translation], settings: DecodeConfig, again: TranslateAgain
 ) -> Iterator[Translation]:
-    """The results of all lines, of those that look wrong the better of two translations. The first result
-    comes when all lines are done.
+    """The results of all lines. Lines that look wrong are translated again, and the better translation is
+    kept. The first result comes when all lines are done.
     """
     every = list(results)
     wrong = [i for i, result in enumerate(every) if looks_wrong(result)]
@@ -196,7 +196,7 @@ def looks_wrong(result: Translation) -> bool:
 
 
 def better(first: Translation, second: Translation) -> Translation:
-    """The second, unless it has more flags or is empty; the other is recorded in it."""
+    """The second translation, unless it has more flags or is empty; the result records the other one."""
     is_second = bool(second.translation.strip()) and _num_signs(second) <= _num_signs(first)
     kept, other = (second, first) if is_second else (first, second)
     record = {

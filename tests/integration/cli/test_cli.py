@@ -236,10 +236,13 @@ def test_mistakes_get_one_line_and_status_two(tiny_run, cli, words, message):
         (["trian", "x.yaml"], "but is trian; did you mean train?"),
         (["plot", "curvs", "x"], "must be one of attention, curves, but is curvs; did you mean curves?"),
         (["plot", "attention", "x", "--hed", "3"], "--hed is not an option; did you mean --head?"),
-        (["config", "show", "demo", "--beam", "3"], "--beam is not an option here, but one of translate"),
+        (
+            ["config", "show", "demo", "--beam", "3"],
+            "--beam is not an option of this command, but of translate",
+        ),
         (
             ["evaluate", "x", "--out", "y"],
-            "--out is not an option here, but one of train, inspect, backtranslate, distill",
+            "--out is not an option of this command, but of train, inspect, backtranslate, distill",
         ),
         (["evaluate", "x", "y"], "y is one argument too many; see transformer-mt evaluate --help"),
         ([], "the following arguments are required: COMMAND; see transformer-mt --help"),
@@ -419,7 +422,7 @@ def test_evaluate_takes_files_and_speaks_of_tokenised_text(tiny_run, tmp_path, c
     [
         (
             ["--source", "a"],
-            "each --source must have a --reference, or all the same number of them, but there are 1 ",
+            "each --source must have the same number of --reference, at least one, but there are 1 ",
         ),
         (["--source", "no/a", "--reference", "no/b"], "no/a: no such file"),
     ],

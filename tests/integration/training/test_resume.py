@@ -385,8 +385,8 @@ def test_a_model_without_checkpoints_is_not_trained_over(straight, tmp_path):
     for folder in (run / "checkpoints").iterdir():
         (folder / "optimizer.safetensors").write_bytes(b"")
     said = train(tmp_path, code=1)
-    assert "checkpoints is undamaged; start over with --fresh" in said
-    assert "checkpoints is undamaged; start over with --fresh" in train(tmp_path, code=1)
+    assert "checkpoints are damaged; start over with --fresh" in said
+    assert "checkpoints are damaged; start over with --fresh" in train(tmp_path, code=1)
     shutil.rmtree(run / "checkpoints")
     before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
     assert (

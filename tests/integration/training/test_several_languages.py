@@ -246,7 +246,7 @@ def test_systems_are_compared_in_the_direction_of_the_set(both, tiny_run, tmp_pa
     expected = Translator.load(both, "cpu").towards("en").translate(["Ein Hund schläft."])[0].translation
     assert html.escape(expected) in page.read_text()
     status, _, err = cli("compare", tiny_run, "--to", "en")
-    assert status == 2 and "a test set must be into en, but those of the model are en to de" in err
+    assert status == 2 and "there is no test set into en; the model's test sets are en to de" in err
     translations = tmp_path / "a.en"
     status, _, err = cli("compare", f"x={translations}", f"y={translations}", *files, "--to", "en",
         "--target-lang", "en",
@@ -261,7 +261,7 @@ def test_evaluate_takes_the_sets_of_the_languages_named(both, cli):
         status, out, _ = cli("evaluate", both, *words)
         assert status == 0 and ("(en to de)" in out, "(de to en)" in out) == (there, back)
     status, _, err = cli("evaluate", both, "--from", "de", "--to", "de")
-    assert status == 2 and "must be from de into de, but those of the model are en to de, de to en" in err
+    assert status == 2 and "no test set from de into de; the model's test sets are en to de, de to en" in err
 
 
 def test_of_two_variants_the_one_named_is_taken():
@@ -339,10 +339,7 @@ def test_temperature_is_of_directions(write_config):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        (
-            {"valid": {"from_train": {"share": 0.1}}},
-            "data.valid must be corpora of their own with several target",
-        ),
+        ({"valid": {"from_train": {"share": 0.1}}}, "data.valid must not be from_train with several target"),
         ({"source_lang": "fr"}, "must be those of a training corpus, but none is fr to de"),
         (
             {"language_pieces": False},

@@ -116,7 +116,7 @@ def test_an_output_without_a_record_is_not_resumed(tiny_run, source, tmp_path, c
     out = tmp_path / "out.txt"
     out.write_text("x\n" * 3, encoding="utf-8")
     status, _, err = cli("translate", tiny_run, "-i", source, "-o", out, "--resume")
-    assert status == 2 and "out.txt: must have its record (.out.txt.resume.json) to be resumed" in err
+    assert status == 2 and "out.txt: cannot be resumed: its record (.out.txt.resume.json) is missing" in err
     assert out.read_text(encoding="utf-8") == "x\n" * 3
     assert cli("translate", tiny_run, "-i", source, "-o", out)[0] == 0
     assert not (tmp_path / ".out.txt.resume.json").exists()  # complete: nothing to resume

@@ -56,7 +56,11 @@ REFUSED_MODELS = [
     ("decoder", PAIRS, "must be causal_lm with model.kind: decoder, but toy train has translation"),
 ]
 REFUSED_KEYS = [
-    (PAIRS, {"data": {"labels": ["a", "b"]}}, "data.labels must be the labels of corpora with objective: cl"),
+    (
+        PAIRS,
+        {"data": {"labels": ["a", "b"]}},
+        "data.labels must be given if, and only if, a corpus has objective: cl",
+    ),
     (
         TEXT,
         {"data": {"valid": {"toy": "valid"}}},

@@ -27,10 +27,10 @@ class Links:
     src: Tensor
     """(L,) positions in src."""
     weights: Tensor
-    """(L,) float32: those of one target token sum to 1."""
+    """(L,) float32; the weights of one target token sum to 1."""
 
     def of_rows(self, start: int, stop: int) -> "Links":
-        """The links of some sentences, counted from the first of them."""
+        """The links of sentences `start` to `stop` - 1, which are renumbered from 0."""
         begin, end = torch.searchsorted(self.rows, torch.tensor([start, stop])).tolist()
         kept = self._each(lambda tensor: tensor[begin:end])
         return replace(kept, rows=kept.rows - start)
@@ -52,15 +52,15 @@ class Batch:
     tgt_out: Tensor
     """(B, T) token ids, EOS last, PAD after."""
     real: Tensor | None
-    """(num_tokens,) the positions of the real target tokens in tgt_out.flatten(): loss is computed there
-    only. None in packed batches, whose sizes are all equal: loss is computed everywhere, that of PAD is 0.
+    """(num_tokens,) the positions of the real target tokens in tgt_out.flatten(); the loss is computed only
+    there. None in packed batches, which all have one size: the loss is computed everywhere, and is 0 at PAD.
     """
     num_tokens: int
-    """Real target tokens, EOS counted: what losses are divided by and speed is counted in."""
+    """Number of real target tokens, EOS included; losses are divided by it, and speed is measured in it."""
     links: Links | None = None
-    """The links between tokens; None where it is not known."""
+    """The links between tokens; None if they are not known."""
     packing: Packing | None = None
-    """Which sentences of a row its positions belong to (packing.py); None if each row has one."""
+    """The sentence that each position of a row belongs to (packing.py); None if each row has one sentence."""
 
     @property
     def num_positions(self) -> int:
@@ -100,7 +100,7 @@ class Batch:
         return [replace(piece, num_tokens=int((piece.tgt_out != PAD).sum())) for piece in pieces]
 
     def idle(self) -> "Batch":
-        """The same sentences without anything to predict: what is computed of them adds nothing."""
+        """The same sentences with nothing to predict, so that they add nothing to the loss."""
         if self.real is None:
             return replace(self, tgt_out=torch.full_like(self.tgt_out, PAD), num_tokens=0)
         links = None if self.links is None else self.links.of_rows(0, 0)
@@ -111,7 +111,7 @@ class Batch:
         return self.each(Tensor.pin_memory)
 
     def to(self, device: torch.device) -> "Batch":
-        """On the device; a GPU copies from pinned memory, for which nothing waits."""
+        """The batch on the device. A GPU copies it from pinned memory, without blocking."""
         if device.type == "cuda":
             return self.pinned().each(lambda tensor: tensor.to(device, non_blocking=True))
         return self.each(lambda tensor: tensor.to(device))
@@ -129,7 +129,7 @@ class Batch:
         return [*own, *self.packing.tensors] if self.packing else own
 
     def each(self, move: Callable[[Tensor], Tensor]) -> "Batch":
-        """The batch of what `move` makes of each tensor."""
+        """Apply `move` to each tensor and return the new batch."""
         src, src_mask, tgt_in, tgt_out = map(move, (self.src, self.src_mask, self.tgt_in, self.tgt_out))
         real = None if self.real is None else move(self.real)
         links = None if self.links is None else self.links._each(move)
@@ -150,7 +150,7 @@ def make_batch(src: Sequence[np.ndarray], tgt: Sequence[np.ndarray]) -> Batch:
 
 
 def make_packed_batch(src: Column, tgt: Column, row: np.ndarray, shape: RowShape) -> Batch:
-    """The batch of pairs of token ids, without BOS and EOS, in these rows; the pairs are in their order."""
+    """Pack token ids, without BOS and EOS, into a Batch; `row` is the row of each pair, ascending."""
     src_ids, src_sentences, src_positions, _ = packed_side(src, row, shape.rows, shape.src)
     tgt_out, tgt_sentences, tgt_positions, pieces = packed_side(tgt, row, shape.rows, shape.tgt)
     tgt_in = np.where((tgt_positions == 0) & (tgt_sentences > 0), BOS, PAD)
@@ -164,8 +164,8 @@ def make_packed_batch(src: Column, tgt: Column, row: np.ndarray, shape: RowShape
 
 
 def make_encoder_batch(read: Sequence[np.ndarray], predicted: Sequence[np.ndarray]) -> Batch:
-    """The batch of an encoder alone, padded: what is read, and at each position what is predicted; PAD where
-    nothing is.
+    """A padded batch for an encoder-only model: the ids that it reads, and the ids that it predicts at the
+    same positions, which are PAD if nothing is predicted there.
     """
     src, targets = _filled(read), _filled(predicted)
     return _with_real_positions(src, src != PAD, src, targets)
@@ -197,7 +197,7 @@ def _pad(rows: Sequence[np.ndarray], add: int, first: bool) -> Tensor:
 Sides = tuple[list[np.ndarray], list[np.ndarray]]
 """Token ids of the sources and of the targets of some rows, without BOS and EOS."""
 Lengths = tuple[np.ndarray, np.ndarray]
-"""(R,) of the sources and of the targets, the EOS counted that batches add."""
+"""(R,) lengths of the sources and (R,) of the targets, including the EOS that batches add."""
 
 
 class Rows:
@@ -211,8 +211,8 @@ class Rows:
         corpora: Sequence[tuple[int, Corpus]] = (),
         links: EncodedPairs | None = None,
     ) -> None:
-        """`corpora` are, in order, numbers of pairs and their corpus; `links`, where a change needs them, for
-        each pair the source and the target positions of tokens that belong together.
+        """`corpora` is a list of (number of pairs, corpus), in order. `links` is given if a change needs it:
+        for each pair, the source and the target positions of tokens that belong together.
         """
         self.pairs, self.corpora, self.links = pairs, corpora, links
 

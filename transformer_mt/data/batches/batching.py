@@ -21,16 +21,16 @@ from transformer_mt.errors import InputError, Setting
 from transformer_mt.processes import Fork
 
 _WINDOWS = 3_000
-"""The number of the random stream that orders blocks; smaller ones are those of the rows."""
+"""Number of the random stream that orders blocks; the streams of rows have smaller numbers."""
 _LEAST_BATCHES = 1_000
 
 
 def effective_weights(
     weights: Sequence[float], sizes: Sequence[int], temperature: float, groups: Sequence[int] | None = None
 ) -> list[float]:
-    """Uses of each pair per epoch, for each corpus: its weight times (N_max / N)^(1 - 1/T), N being the pairs
-    after cleaning of its group, such as a direction of translation; by default each corpus is one. Empty
-    corpora have weight 0.
+    """For each corpus, how often an epoch uses each pair: the weight times (N_max / N)^(1 - 1/T). N is the
+    number of pairs after cleaning in the corpus's group, such as a translation direction; by default each
+    corpus is its own group. Empty corpora have weight 0.
     """
     groups = range(len(sizes)) if groups is None else groups
     totals = dict.fromkeys(groups, 0)
@@ -45,8 +45,8 @@ def effective_weights(
 
 
 class Mixture:
-    """Parts of the training data that follow one another in its rows, each with a weight: corpora; or blocks,
-    where an epoch is planned in several windows, one after the other.
+    """Consecutive parts of the training data, each with a weight. The parts are corpora, or blocks if an
+    epoch is planned in several windows, one after the other.
     """
 
     def __init__(self, sizes: Sequence[int], weights: Sequence[float], seed: int, windows: int = 1) -> None:
@@ -56,14 +56,14 @@ class Mixture:
         self.windows = windows
 
     def parts(self, epoch: int, window: int = 0) -> list[range]:
-        """The rows of a window; of one alone all."""
+        """Row ranges of a window; all rows if there is only one."""
         if self.windows == 1:
             return [range(self._starts[-1])]
         return [range(self._starts[n], self._starts[n + 1]) for n in self._numbers(epoch, window)]
 
     def rows(self, epoch: int, window: int = 0) -> np.ndarray | None:
-        """The rows of a window that are used, some of them several times, counted from the first of the
-        window; None where each is used once.
+        """The rows of a window to use, numbered from the first row of the window. A row may occur several
+        times. None if each row is used once.
 
         A weight of 2.5 uses each pair of a part twice and half of them a third time. Such fractions are
         consecutive windows of one permutation of the part, so two epochs with 0.5 use each pair once.
@@ -94,15 +94,15 @@ class Mixture:
 
 
 def num_windows(pairs: float, tokens: float, window_pairs: int, batch_tokens: int) -> int:
-    """The windows of an epoch with so many pairs and tokens: none has more than `window_pairs`, unless it
-    would have less than 1,000 batches, which leaves many positions without a token.
+    """The number of windows of an epoch. A window has at most `window_pairs` pairs, or more if it would
+    otherwise have fewer than 1,000 batches, which would leave many positions without a token.
     """
     return max(1, min(math.ceil(pairs / window_pairs), int(tokens / (_LEAST_BATCHES * batch_tokens))))
 
 
 # Number of target lengths per bucket. With 2, a 4,096-token batch of Multi30k has 5 % padding, and the random
-# order still decides which sentences share a batch. With 1 there is more padding, because batches span
-# buckets; with 3 and 4, because lengths differ more.
+# order still decides which sentences share a batch. Other values give more padding: with 1 batches span
+# buckets, and with 3 and 4 the lengths in a bucket differ more.
 _BUCKET = 2
 
 
@@ -114,7 +114,7 @@ def plan_epoch(
     epoch: int,
     window: int = 0,
 ) -> list[np.ndarray]:
-    """The batches of one epoch, or of one of its windows, each an array of row numbers, each pair once.
+    """The batches of one epoch, or of one of its windows, as arrays of row numbers. Each pair occurs once.
 
     In a batch, sentences x longest side (of both sides) is at most `batch_tokens`.
     """
@@ -133,7 +133,7 @@ def batch_bounds(lengths: np.ndarray, batch_tokens: int) -> list[int]:
     """Bounds of batches for sentences in this order: each takes as many as the budget allows."""
     bounds, start = [], 0
     while start < len(lengths):
-        # The longest side is at least that of the first sentence, so only these can fit. Take at least one.
+        # A batch is at least as wide as its first sentence, so no more than these can fit. Take at least one.
         window = lengths[start : start + batch_tokens // max(1, int(lengths[start])) + 1]
         positions = np.maximum.accumulate(window) * np.arange(1, len(window) + 1)
         fitting = max(1, int(np.searchsorted(positions, batch_tokens, "right")))
@@ -144,8 +144,8 @@ def batch_bounds(lengths: np.ndarray, batch_tokens: int) -> list[int]:
 
 
 class TrainingBatches:
-    """Endless batches over the epochs. Its state is a few numbers; any position is reached by one plan, of an
-    epoch or of one of its windows.
+    """Endless batches over the epochs. Its state is a few numbers; to reach any position, it plans only
+    one epoch, or one window of an epoch.
 
     All ranks iterate over the same plan and each builds only its own batches. So the position is the same on
     all ranks, and stays valid if a run is resumed with another number of ranks. The next plan is made
@@ -163,9 +163,9 @@ class TrainingBatches:
         update_tokens: int = 0,
         shape: RowShape | None = None,
     ) -> None:
-        """A `mixture` chooses the rows of an epoch. With `update_tokens` the plan is one of whole updates of
-        so many padded tokens, and `batch_tokens` only limits what a rank computes at a time. With a `shape`,
-        which has room for each pair in any epoch, batches are packed.
+        """A `mixture` chooses the rows of an epoch. With `update_tokens` each planned batch is a whole update
+        of that many padded tokens, and `batch_tokens` only limits what a rank computes at a time. With a
+        `shape`, which must have room for each pair in any epoch, batches are packed.
         """
         self._rows, self._batch_tokens, self._seed = rows, batch_tokens, seed
         self._rank, self._num_ranks, self._update_tokens = rank, num_ranks, update_tokens
@@ -261,7 +261,7 @@ class TrainingBatches:
         return plan if rows is None else [rows[batch].astype(kind) for batch in plan]
 
     def settle(self) -> None:
-        """Wait until the thread plans nothing."""
+        """Wait until the thread has finished all plans."""
         self._planner.shutdown()
         self._planner = ThreadPoolExecutor(1, "plan")
 
@@ -359,7 +359,7 @@ class BatchPrefetcher:
 
     @property
     def shape(self) -> RowShape | None:
-        """That of packed batches; None where they are padded."""
+        """The shape of packed batches; None if batches are padded."""
         return self._batches.shape
 
     @property

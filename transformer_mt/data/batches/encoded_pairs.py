@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow
 
 _SHORT = 1 << 16
-"""Ids below it are written with 16 bits: that halves the files."""
+"""With at most this many ids, each is written with 16 bits, which halves the files."""
 _KEPT = b"kept"
 
 
 def row_kind(count: int) -> type[np.signedinteger]:
-    """The integers that number `count` rows: of 32 bits while they suffice."""
+    """The integer type for row numbers below `count`, with 32 bits if they suffice."""
     return np.int32 if count <= 1 << 31 else np.int64
 
 
@@ -47,7 +47,7 @@ class Column:
         return self.values[self.offsets[i] : self.offsets[i + 1]]
 
     def part(self, begin: int, end: int) -> "Column":
-        """The rows from the first to before the last."""
+        """Rows `begin` to `end` - 1."""
         offsets = self.offsets[begin : end + 1]
         values = self.values[offsets[0] : offsets[-1]].astype(np.int32, copy=False)
         return Column(offsets - offsets[0], values)
@@ -62,9 +62,9 @@ def write_chunks(
     num_ids: int = _SHORT + 1,
     is_kept: np.ndarray | None = None,
 ) -> str:
-    """Write chunks of (source, target) ids below `num_ids`, without BOS and EOS; `is_kept` tells which of the
-    rows that were read they are, by default all. Returns a fingerprint of the pairs, whatever the chunks and
-    the bits of an id.
+    """Write chunks of (source, target) ids below `num_ids`, without BOS and EOS; `is_kept` marks
+    the rows in `chunks` among all rows that were read, by default all. Returns a fingerprint of the pairs
+    that does not depend on the division into chunks or the bits per id.
     """
     kind = pyarrow.uint16() if num_ids <= _SHORT else pyarrow.int32()
     kept = None if is_kept is None else {_KEPT: np.packbits(is_kept).tobytes()}
@@ -98,13 +98,13 @@ class _File:
         buffer = file.read_buffer()
         kind = np.dtype(reader.schema.field(0).type.value_type.to_pandas_dtype())
         self.offsets = np.frombuffer(buffer, np.int32, file.size() // 4)
-        """The whole file as offsets, and as ids."""
+        """The whole file, read as offsets; `ids` is the same file, read as ids."""
         self.ids = np.frombuffer(buffer, kind, file.size() // kind.itemsize)
         batches = (reader.get_batch(i).columns for i in range(reader.num_record_batches))
         self.chunks: list[Chunk] = [(_column(src), _column(tgt)) for src, tgt in batches]
         sizes = [len(src.offsets) - 1 for src, _ in self.chunks]
         self.first_rows = np.cumsum([0, *sizes])
-        """Rows before each chunk, and the number of all."""
+        """Rows before each chunk; the last entry is the number of all rows."""
         self._kept: bytes | None = (reader.schema.metadata or {}).get(_KEPT)
         begin = _address(self.offsets)
         arrays = [(src.offsets, src.values, tgt.offsets, tgt.values) for src, tgt in self.chunks]
@@ -113,7 +113,7 @@ class _File:
 
     @cached_property
     def rows_read(self) -> np.ndarray:
-        """The numbers of the rows among all that were read."""
+        """For each row, its number among all rows that were read."""
         if self._kept is None:
             return np.arange(self.first_rows[-1])
         return np.flatnonzero(np.unpackbits(np.frombuffer(self._kept, np.uint8)))
@@ -144,8 +144,9 @@ class EncodedPairs:
         fetch: Callable[[int], None] | None = None,
         release: Callable[[int], None] | None = None,
     ) -> None:
-        """With the pairs of each file as `sizes`, a file is opened when it is used first, after `fetch` was
-        called with its number. `release` is called when it is closed, and may remove it.
+        """If `sizes`, the number of pairs in each file, is given, a file is opened at its first use. `fetch`
+        is called with the file's number before that; `release` is called when the file is closed, and may
+        remove it.
         """
         self._paths, self._fetch, self._release = paths, fetch or _nothing, release or _nothing
         self._is_fetched = release is not None
@@ -206,11 +207,11 @@ class EncodedPairs:
         return Column(offsets, values)
 
     def rows_read(self, file: int) -> np.ndarray:
-        """The numbers of the rows of a file among all that were read for it, the dropped ones too."""
+        """For each row of a file, its number among all rows read for the file, dropped rows included."""
         return self._file(file).rows_read
 
     def is_followed(self, rows: np.ndarray) -> np.ndarray:
-        """(R,) True where the next row of the file was read right after the row."""
+        """(R,) True if the next row of the file was read right after this one, with none dropped between."""
         number, is_followed = np.searchsorted(self._first_rows, rows, "right") - 1, np.zeros(len(rows), bool)
         for file in np.unique(number).tolist():
             is_here, rows_read = number == file, self.rows_read(file)
@@ -220,7 +221,7 @@ class EncodedPairs:
         return is_followed
 
     def close_all_but(self, rows: Iterable[range]) -> None:
-        """Close the files that have none of these rows; they are opened again where one is used."""
+        """Close the files that have none of these rows; a closed file is opened again when it is used."""
         kept = {number for some in rows for number, _ in self._parts(some)}
         for number in list(self._files):  # a thread may open others meanwhile
             if number not in kept:

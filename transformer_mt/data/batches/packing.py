@@ -1,8 +1,8 @@
 """Packed batches and their order: several sentences in each row, none cut, so that few positions are padding
 and all batches of a training have one shape.
 
-The two sides of a pair stand in the same row, so attention to the source sees the right sentence by its
-number. Letters: R rows of a batch.
+Both sides of a pair are in the same row and have the same sentence number, by which attention to the source
+finds the right sentence. Letters: R rows of a batch.
 """
 
 import math
@@ -40,14 +40,14 @@ class RowShape:
     def of(
         cls, batch_tokens: int, src_lengths: np.ndarray, tgt_lengths: np.ndarray, longest: int
     ) -> "RowShape":
-        """Rows for pairs of these lengths, none of them above `longest` in any epoch."""
+        """The shape for pairs of these lengths, of which none is longer than `longest` in any epoch."""
         src_total, tgt_total = (int(side.sum(dtype=np.int64)) for side in (src_lengths, tgt_lengths))
         return cls.of_totals(batch_tokens, src_total, tgt_total, longest)
 
     @classmethod
     def of_totals(cls, batch_tokens: int, src_total: int, tgt_total: int, longest: int) -> "RowShape":
-        """Rows for pairs with so many tokens on each side, none of them above `longest` in any epoch: those
-        in which an epoch costs least.
+        """The shape with which an epoch costs least, for pairs with these total tokens on each side, of which
+        none is longer than `longest` in any epoch.
         """
         least = max(1, math.ceil(longest / _STEP))
         sides = range(least, max(least, LONGEST_ROW // _STEP) + 1)
@@ -68,8 +68,8 @@ class RowShape:
 def plan_packed_epoch(
     src_lengths: np.ndarray, tgt_lengths: np.ndarray, shape: RowShape, seed: int, epoch: int, window: int = 0
 ) -> list[np.ndarray]:
-    """The batches of one epoch, or of one of its windows, each pair once: arrays (pairs, 2), the row of the
-    batch and the number of the pair, in the order of the rows.
+    """The batches of one epoch, or of one of its windows; each pair occurs once. A batch is an array
+    (pairs, 2) with the row in the batch and the number of each pair, sorted by row.
     """
     rng = np.random.default_rng([seed, epoch, *([window] if window else [])])
     order = rng.permutation(len(src_lengths)).astype(row_kind(len(src_lengths)))
@@ -88,8 +88,8 @@ def plan_packed_epoch(
 def packed_rows(src_lengths: np.ndarray, tgt_lengths: np.ndarray, shape: RowShape) -> np.ndarray:
     """The row of each pair, counted from 0; no row is over-full on either side.
 
-    In rounds, the largest pairs that are left go one each to the emptiest rows, whose sums so become alike;
-    among neighbours in size, pairs with more target go to rows with more room for target.
+    In each round, the largest pairs that are left go to the emptiest rows, one pair per row, so that rows
+    fill up evenly. Among pairs of similar size, those with more target go to rows with more room for target.
     """
     src, tgt = src_lengths.astype(np.int64), tgt_lengths.astype(np.int64)
     assert src.max(initial=0) <= shape.src and tgt.max(initial=0) <= shape.tgt, "a pair is longer than a row"
@@ -122,9 +122,9 @@ def packed_rows(src_lengths: np.ndarray, tgt_lengths: np.ndarray, shape: RowShap
 def packed_side(
     pieces: Column, row: np.ndarray, rows: int, width: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """One side of a batch, from its token ids without BOS and EOS and the row of each sentence, in order:
-    (R, width) ids with EOS, sentences counted from 1 in each row (0 is padding), positions in sentences, and
-    where the tokens are in the flat ids.
+    """Lay out one side of a batch. `pieces` are token ids without BOS and EOS; `row` is the row of each
+    sentence, in ascending order. Returns (R, width) arrays of the ids with EOS, the sentence numbers, counted
+    from 1 in each row (0 is padding), and the positions in sentences; and where `pieces` are in the flat ids.
     """
     lengths = pieces.lengths.astype(np.int64) + 1
     ends = np.cumsum(lengths)

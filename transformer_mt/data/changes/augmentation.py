@@ -46,8 +46,8 @@ def unchanged_by(config: AugmentConfig, pairs: Sequence[Pair], languages: Langua
 
 
 class Augmentation(ChangeOfSome):
-    """Changes texts. A pair that would be over-long, and one with unknown characters, which have no text,
-    stays as it is.
+    """Changes texts. A pair stays as it is if it would become over-long, or if it has unknown characters,
+    which cannot be turned back into text.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Augmentation(ChangeOfSome):
                 src[index], tgt[index] = np.array(src_ids, np.int32), np.array(tgt_ids, np.int32)
 
     def _kinds(self, epoch: int, rows: np.ndarray) -> np.ndarray:
-        """(changes, rows) bool: True where a row gets this change; the changes of case come first."""
+        """(changes, rows) bool: True if a row gets this change; the first row is for any change of case."""
         case = uniforms(self._seed, epoch, rows, _CASE) < self._bounds[-1]
         others = [
             uniforms(self._seed, epoch, rows, _FIRST_CHANGE + number) < probability

@@ -40,9 +40,9 @@ class PairsReport(Protocol):
 
 
 class Change(Rows):
-    """A change of the rows before it. This one changes nothing.
+    """A change of the rows before it. This base class changes nothing.
 
-    A change with a section `Settings` gets it as the argument `settings`, of its classmethods, too.
+    A change with a section `Settings` gets it as the argument `settings`, also in its classmethods.
     """
 
     def __init__(self, before: Rows) -> None:
@@ -51,7 +51,7 @@ class Change(Rows):
 
     @classmethod
     def control_tokens(cls, settings: Any = None) -> Sequence[str]:
-        """The control tokens that it writes into texts: the vocabulary gets them."""
+        """The control tokens that the change writes into texts; they are added to the vocabulary."""
         return ()
 
     @classmethod
@@ -61,16 +61,16 @@ class Change(Rows):
 
     @classmethod
     def conflicts(cls, config: Config, settings: Any = None) -> Iterator[str]:
-        """A sentence for each key that does not go together with it."""
+        """A sentence for each key that cannot be combined with this change."""
         yield from ()
 
     @classmethod
     def check(cls, config: Config, settings: Any = None) -> None:
-        """InputError, before any work, for a file that it cannot read, or a library that is missing."""
+        """InputError before any work if the change cannot read a file or a library is missing."""
 
     @classmethod
     def inspection(cls, config: Config, settings: Any = None) -> PairsReport | None:
-        """What `inspect` should count in the training pairs for it."""
+        """The counts that `inspect` should make of the training pairs for this change, if any."""
         return None
 
     def lengths(self, epoch: int, part: range | None = None) -> Lengths:

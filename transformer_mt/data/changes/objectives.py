@@ -38,8 +38,8 @@ class Masking:
         self._special = np.isin(np.arange(tokenizer.src.vocab_size()), [*control])
 
     def __call__(self, ids: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """(T,) -> (T,) what is read, and (T,) what is predicted: PAD where nothing is. Special tokens are
-        read as they are.
+        """(T,) ids -> (T,) ids that the model reads, and (T,) ids that it predicts (PAD for none). Special
+        tokens are neither replaced nor predicted.
         """
         text = np.flatnonzero(~self._special[ids])
         count = min(len(text), max(1, round(self._share * len(text))))
@@ -185,7 +185,8 @@ class DecoderRows(_ObjectiveRows):
 
 class EncoderRows(_ObjectiveRows):
     """Rows of an encoder alone: `<s> text </s>`, or with the next-sentence task `<s> text </s> text </s>`.
-    Some tokens are predicted (`masked_lm`), or at the first one a label (`classification`, next sentence).
+    The model predicts some of the tokens (`masked_lm`), or a label at the first one (`classification`), or
+    both (next sentence).
     """
 
     def __init__(self, before: Rows, config: Config, *corpora: Any) -> None:
@@ -214,7 +215,7 @@ class EncoderRows(_ObjectiveRows):
         return lengths, lengths
 
     def rows(self, epoch: int, rows: np.ndarray) -> Sides:
-        """The ids that are read of each row, and those that are predicted there: PAD where nothing is."""
+        """For each row, the ids that are read and the ids to predict at the same positions (PAD for none)."""
         texts, labels = self.before.rows(epoch, rows)
         is_masked = self._is_masked[self._corpora(rows)]
         if self._has_next:

@@ -1,5 +1,5 @@
-"""BPE-dropout (Provilkov et al. 2020): words segmented into other tokens than the usual ones, others in
-each epoch.
+"""BPE-dropout (Provilkov et al. 2020): words are segmented into tokens other than the usual ones, differently
+in each epoch.
 
 The segmentation of a word is a function of the seed, the epoch, the row and the position in the row, so that
 a resumed run samples the same, and the lengths of an epoch are known before its batches are built.
@@ -42,21 +42,21 @@ class Merges:
         self._scores = np.array([*map(model.get_score, range(size)), -np.inf], np.float32)
 
     def opens_word(self) -> np.ndarray:
-        """(vocabulary,) of each token: a word begins with it."""
+        """(vocabulary,) True if a word begins with the token."""
         return np.array([s or piece.startswith("▁") for s, piece in zip(self._is_special, self._pieces)])
 
     def letters(self, word: Sequence[int]) -> np.ndarray:
-        """The tokens of one letter each that a word consists of; none where it has a letter that is no
-        token.
+        """The letters of a word as single-letter tokens; empty if it is a special token or has a letter that
+        is not a token.
         """
         text = "".join(self._pieces[i] for i in word)
         can_be_spelled = not self._is_special[word[0]] and all(letter in self._ids for letter in text)
         return np.array([self._ids[letter] for letter in text] if can_be_spelled else [], np.int64)
 
     def merge(self, words: Sequence[np.ndarray], dropout: float, keys_N: np.ndarray) -> list[np.ndarray]:
-        """The tokens of words given by their letters: of all neighbours that make a token the ones of the
-        best score are merged, again and again. Each possible merge is left out with probability `dropout` at
-        each step (Provilkov et al. 2020, algorithm 1), as 64 random bits of each word say.
+        """Merge the letters of each word into tokens. Each step merges the two neighbours that form the token
+        with the best score, until no merge is left. At each step, each possible merge is left out with
+        probability `dropout` (Provilkov et al. 2020, algorithm 1); `keys_N` are 64 random bits per word.
         """
         sizes = np.array([len(word) for word in words])
         symbols = np.full((len(words), sizes.max() + 1), _NONE, np.int64)
@@ -167,8 +167,9 @@ class SubwordDropout:
         return [ids[begin:end] for begin, end in pairwise([0, *ends])]
 
     def _choose(self, column: Column, rows: np.ndarray, sample: int) -> tuple[np.ndarray, ...]:
-        """Choose a segmentation per word. Returns, (W,) each: its row, the begin of the segmentation, its
-        length, and True if it is the usual one, which is in the column's values, not in the pool.
+        """Choose a segmentation per word. Returns four arrays (W,): the word's row, where its segmentation
+        begins, its length, and True if it is the usual one, which is in the column's values; others are in
+        the pool.
         """
         offsets, (begins_W, sizes_W) = column.offsets.astype(np.int64), self._words_of(column)
         row_W = np.searchsorted(offsets, begins_W, "right") - 1
@@ -270,7 +271,7 @@ class SubwordDropout:
 
 
 _LEARNT = 16_000_000
-"""Rows whose words are learnt beforehand, where they are."""
+"""At most this many rows have their words learnt beforehand, if `text_changes` is set."""
 
 
 class BpeDropout(Change):
@@ -286,8 +287,8 @@ class BpeDropout(Change):
         text_changes: bool,
         most_words: int = MOST_WORDS,
     ) -> None:
-        """`text_changes` where the rows before it bring new words in every epoch, or come in another order in
-        each: then only the words of the unchanged corpus have other segmentations.
+        """Set `text_changes` if the rows before this change bring new words, or come in another order, in
+        each epoch. Then only words of the unchanged corpus get other segmentations.
         """
         super().__init__(before)
         self._max_length = max_length

@@ -24,8 +24,8 @@ _NONE = np.zeros((0, 2), np.int64)
 
 
 class AlignedRows(Change):
-    """Training pairs with their links. A row whose text was changed has none; one in other tokens, as by
-    BPE-dropout, keeps them.
+    """Training pairs with their links. A row whose text was changed has no links. A row that was only
+    segmented differently, as by BPE-dropout, keeps its links.
     """
 
     def __init__(self, before: Rows, links: EncodedPairs, tokenizer: Tokenizer) -> None:
@@ -80,8 +80,8 @@ def _joined(parts: Sequence[np.ndarray]) -> Links:
 
 
 def training_rows(config: Config, unchanged: Rows, tokenizer: Tokenizer, in_windows: bool = False) -> Rows:
-    """The training pairs as the config asks for. The text is changed first, then spelled in other tokens;
-    objectives hide tokens as they are spelled. With `in_windows` a part of the pairs is read at a time.
+    """The training pairs with all changes of the config. The text is changed first, then segmented into other
+    tokens; objectives hide these tokens. With `in_windows` only a part of the pairs is read at a time.
     """
     data, rows = config.data, unchanged
     if data.augment.is_on:
@@ -105,8 +105,8 @@ _TRIED = 64
 
 
 def _checked(change: Rows, tokenizer: Tokenizer) -> Rows:
-    """The change of a companion, tried on the first rows. InputError if it is no pure function, or gives
-    something else than a pair of rows for each row, with the lengths that it says.
+    """Try the change of a companion on the first rows and return it. InputError if it is not a pure function,
+    does not give one pair of rows for each row, reports wrong lengths, or gives ids not in the vocabulary.
     """
     what = f"the change {shown(type(change))}"
     part = range(min(_TRIED, len(change.pairs)))
@@ -116,7 +116,7 @@ def _checked(change: Rows, tokenizer: Tokenizer) -> Rows:
         sides, again, lengths, (tokenizer.all_pieces_src, tokenizer.all_pieces_tgt), strict=True
     ):
         if len(side) != len(part) or len(length) != len(part):
-            raise InputError(f"{what} must give {len(part)} rows for as many, but gives {len(side)}")
+            raise InputError(f"{what} must give one row for each of {len(part)} rows, but gives {len(side)}")
         if [len(row) + 1 for row in side] != np.asarray(length).tolist():
             raise InputError(f"{what} must have as `lengths` the lengths of its rows, the end counted")
         if not all(np.array_equal(row, same) for row, same in zip(side, other)):
@@ -135,7 +135,7 @@ def held_out_rows(config: Config, pairs: EncodedPairs, objective: PartName, toke
 def with_objectives(
     config: Config, rows: Rows, parts: Sequence[tuple[int, PartName]], tokenizer: Tokenizer
 ) -> Rows:
-    """The rows as their objectives need them; `parts` are, in order, numbers of rows and their objective."""
+    """The rows as their objectives need them; `parts` is a list of (number of rows, objective), in order."""
     if config.model.kind == "encoder":
         return EncoderRows(rows, config, parts, tokenizer)
     if all(objective_class(objective).translates for _, objective in parts):

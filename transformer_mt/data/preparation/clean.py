@@ -40,7 +40,7 @@ def training_pairs(entry: Corpus, data: DataConfig) -> Iterator[Pair]:
 
 
 def lone_side(entry: Corpus) -> Literal[0, 1] | None:
-    """The side of a corpus that may be the target of a pair whose source is elsewhere."""
+    """The side of a corpus that may be the target of a pair whose source is not in this corpus, if any."""
     # A back-translated pair has a new source, but its target may be a held-out reference. Labels never are.
     is_translated = entry.synthetic and objective_class(entry.objective).translates
     return 0 if entry.is_text else 1 if is_translated else None
@@ -70,11 +70,11 @@ def check_tags(data: DataConfig) -> None:
 
 
 BLOCK = 100_000
-"""Rows; what dies loses at most the work on one."""
+"""Rows per block; a process that dies loses at most the work on one block."""
 
 
 class Split:
-    """The stage that divides the corpora; a task reads one, or one of its files."""
+    """The stage that divides the corpora into blocks; each task reads a corpus or one file of a corpus."""
 
     what = "reading"
 
@@ -110,7 +110,7 @@ def _name(part: int, block: int) -> str:
 
 
 def has_pair_sources(entry: Corpus, data: DataConfig) -> bool:
-    """True if a corpus is one side of pairs some of which are held out, by their source."""
+    """True if a text corpus is one side of parallel pairs, and some pairs are held out by their source."""
     is_split = any(corpus.is_held_out for corpus in (*data.valid_sets, *data.test))
     return entry.is_text and entry.has_both_sides and is_split
 
@@ -127,7 +127,7 @@ class TextBlocks:
         self.sizes: list[int] = [size for sizes in of_parts for size in sizes]
         """Rows of each block."""
         self.starts: list[int] = list(accumulate(self.sizes, initial=0))
-        """Rows before each block, and the number of all."""
+        """Rows before each block; the last entry is the number of all rows."""
         self._last: tuple[int, list[Pair]] = -1, []
         """The block that was read last."""
 
@@ -150,7 +150,7 @@ class TextBlocks:
         return self._last[1]
 
     def pair_sources(self, block: int) -> Iterable[str]:
-        """The source of the pair that each text of a block is a side of; "" for those that are no side."""
+        """For each text of a block, the source of the pair it belongs to; "" if it belongs to no pair."""
         if not has_pair_sources(entry := self.entry(block), self._data):
             return repeat("")
         sources = ((source, source) for source in self._columns(block)["source"])
@@ -169,13 +169,13 @@ class EvaluationKeys:
     """Keys of sentences that training pairs must not have."""
 
     sources: set[int]
-    """Sources of the validation and test sets that are corpora of their own; with several directions also
-    their targets, which another one reads.
+    """Sources of the validation and test sets that are separate corpora; with several directions also their
+    targets, which are sources in another direction.
     """
     targets: set[int]
-    """Their targets, for pairs whose source is elsewhere."""
+    """Targets of the same sets, to check pairs whose original source is not in their corpus."""
     inherited: frozenset[int] = frozenset()
-    """Sentences by which the models that the training begins from were scored."""
+    """Sentences on which the models that the training starts from were scored."""
 
 
 def evaluation_keys(data: DataConfig) -> EvaluationKeys:
@@ -203,9 +203,9 @@ def evaluation_keys(data: DataConfig) -> EvaluationKeys:
 def validation_sentences(
     corpus: AnySet, data: DataConfig, folder: Path
 ) -> tuple[list[EvaluationSentence], list[bool]]:
-    """A validation set as text, without empty sources and references; and for each pair in the order of
-    reading whether no side is empty, with a False also where other rows stood between. InputError if nothing
-    is left.
+    """Returns (sentences, is_filled). `sentences` is a validation set without empty sources and references;
+    `is_filled` tells for each pair read, in order, whether both sides have text. In a held-out set a False
+    follows each sentence, because other rows stood between them. InputError if nothing is left.
     """
     kept, is_filled, read = list[EvaluationSentence](), list[bool](), 0
     for src, references in read_set(corpus, data.languages, folder, "valid"):
@@ -286,7 +286,7 @@ class _Rows:
 
 
 class Clean:
-    """The stage that finds the drop reasons that a row has by itself."""
+    """The stage that finds the drop reasons that do not depend on other training rows."""
 
     what = "cleaning"
 
@@ -336,7 +336,7 @@ class Clean:
         return [self._keys.num_values(size) for size in sizes_of(self._store, self._key_files)]
 
     def keys(self, share: int) -> np.ndarray:
-        """The keys of all blocks in a share of all keys, and their rows, in order."""
+        """One share of the keys of all blocks, with their rows, in the order of the rows."""
         return np.concatenate(self._keys.read(self._key_files, share))
 
     def reasons(self, block: int) -> np.ndarray:
@@ -383,7 +383,7 @@ class RowsByBlock:
 
 
 class HeldOutRows:
-    """The rows of lone sides that are the target of a pair that is held out elsewhere."""
+    """Rows whose lone side is the target of a pair that is held out elsewhere."""
 
     NAME = "held_out_rows"
 
@@ -424,7 +424,7 @@ class Duplicates:
 
 
 class Reasons:
-    """The drop reasons of rows, all but those of their lengths, which encoding finds."""
+    """The drop reasons of rows, except those that depend on token counts, which encoding finds."""
 
     def __init__(self, clean: Clean, text: TextBlocks, store: Store, removes_duplicates: bool) -> None:
         self._clean, self._rows = clean, RowsByBlock(text, store)

@@ -102,8 +102,8 @@ def _label(label: str, labels: Mapping[str, int]) -> int:
 def file_of(
     chunks: Iterable[Chunk], tokenizer: Tokenizer, data: DataConfig, corpus: AnySet, is_kept: np.ndarray
 ) -> tuple[bytes, str]:
-    """A file of pairs of a corpus, and a fingerprint of what is learnt from them; `is_kept` tells which
-    of the rows that were read they are.
+    """A file of pairs of a corpus, and a fingerprint of what is learnt from them; `is_kept` marks
+    these pairs among all rows that were read.
     """
     with pyarrow.BufferOutputStream() as file:
         fingerprint = write_chunks(file, chunks, tokenizer.num_ids, is_kept)
@@ -114,7 +114,7 @@ def file_of(
 
 
 ROWS = 500_000
-"""More change the tokens little and take long."""
+"""A larger sample takes long and changes the vocabulary little."""
 
 _SENTENCES = 20_000  # enough to estimate the share of sources with several sentences
 
@@ -258,7 +258,7 @@ class EncodeBlocks:
 
 
 def train_file(block: int) -> str:
-    """The file of its ids."""
+    """The name of the file with the ids of a block."""
     return f"train-{block:05d}.arrow"
 
 

@@ -30,7 +30,7 @@ from transformer_mt.settings.part import PartName
 from transformer_mt.text.lines import Pair
 
 _CHECKED_AT_ONCE = 2**31
-"""Bytes: their check takes two seconds."""
+"""Data of at most this many bytes are checked when opened; this takes two seconds."""
 
 SEEN_FILE = "seen.safetensors"
 
@@ -48,7 +48,7 @@ class CorpusCounts:
 
 
 class BlockFiles:
-    """The files in `folder`; they are fetched from the store where that is elsewhere."""
+    """The files of the blocks, in a local store or fetched from a remote store into `folder`."""
 
     def __init__(self, store: Store, folder: Path, blocks: Sequence[EncodedBlock]) -> None:
         self._store, self._blocks = store, blocks
@@ -57,8 +57,8 @@ class BlockFiles:
         self._paths = [where / train_file(number) for number in range(len(blocks))]
 
     def open(self) -> EncodedPairs:
-        """The pairs. ValueError or FileNotFoundError now for a block that is damaged or missing, as far as
-        looking takes no time; else WorkError when it is used.
+        """Open the pairs. A missing local file raises FileNotFoundError, and a damaged one ValueError if all
+        files are small enough to be checked now. Otherwise a bad block raises WorkError when it is used.
         """
         sizes = [block.rows for block in self._blocks]
         if not self._is_here:
@@ -157,7 +157,7 @@ class PreparedData:
         return max((block.longest for block in self.blocks), default=1)
 
     def shape(self, batch_tokens: int, longest: int) -> RowShape:
-        """The shape of packed batches of so many tokens, for pairs that are never above `longest`."""
+        """The shape of packed batches of `batch_tokens`, for pairs that are never longer than `longest`."""
         src, tgt = (sum(side) for side in zip(*((of.source_tokens, of.target_tokens) for of in self.corpora)))
         return RowShape.of_totals(batch_tokens, src, tgt, longest)
 
@@ -175,7 +175,7 @@ class PreparedData:
         return Mixture([block.rows for block in self.blocks], weights, config.seed, windows)
 
     def some_sources(self, config: Config, epoch: int, window: int, most: int = 20_000) -> np.ndarray:
-        """The tokens of at most so many sources of a window of training, one after the other."""
+        """The tokens of at most `most` evenly spaced sources in a window of training, concatenated."""
         mixture = self.mixture(config)
         parts, used = mixture.parts(epoch, window), mixture.rows(epoch, window)
         starts = np.cumsum([0, *map(len, parts)])
@@ -196,8 +196,8 @@ class PreparedData:
 
 
 def open_data(data: DataConfig, folder: Path, store: Store) -> PreparedData | None:
-    """The data of a folder, whose pairs are in the store; None if they are not there or not complete. If they
-    are damaged, that is reported.
+    """The data of a folder, whose pairs are in the store. None if they are missing, incomplete or damaged;
+    damage is reported.
     """
     if not (folder / FACTS_FILE).exists():
         return None

@@ -1,7 +1,7 @@
 """Attention scores of queries and keys: one class per kind, all with the same two methods.
 
-Letters: B sentences, H heads, T queries, S keys, K head width. q (B, H, T, K) and k (B, H, S, K) -> scores
-(B, H, T, S), of which softmax makes weights: `score(q, score.keys(k))`.
+Letters: B sentences, H heads, T queries, S keys, K head width. `score(q, score.keys(k))` computes from
+q (B, H, T, K) and k (B, H, S, K) the scores (B, H, T, S), which softmax turns into weights.
 """
 
 import math
@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 
 class AttentionScore(nn.Module):
-    """The base of all kinds. A kind that has a section `Settings` is built with its values as `settings`."""
+    """The base of all kinds. A kind with a section `Settings` gets an instance of it as `settings`."""
 
     rotary: ClassVar[bool] = False
-    """Goes with rotary positions: depends on queries and keys by their dot products and lengths alone."""
+    """Goes with rotary positions: depends only on the dot products and the lengths of queries and keys."""
     relative: ClassVar[bool] = False
     """Goes with relative positions: is linear in the keys."""
     grouped_heads: ClassVar[bool] = False
@@ -119,7 +119,7 @@ class Cosine(AttentionScore):
 
 
 class Euclidean(AttentionScore):
-    """-|q - k|² / (2 sqrt(K)): the scaled dot product, less what the lengths of q and k bring to it."""
+    """-|q - k|² / (2 sqrt(K)): the scaled dot product minus (|q|² + |k|²) / (2 sqrt(K))."""
 
     rotary = grouped_heads = True
 

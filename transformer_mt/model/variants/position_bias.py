@@ -16,12 +16,12 @@ from transformer_mt.settings.section import Positive, Section
 
 
 class PositionBias(nn.Module):
-    """Base class with the hooks of all methods. By itself it changes nothing: for absolute positions, which
-    are added to the embeddings, or none.
+    """Base class with the hooks of all methods. The base class itself changes nothing; it is used for
+    absolute positions, which are added to the embeddings, and for no positions.
     """
 
     needs: ClassVar[str] = ""
-    """The class attribute that a Score must have to go with it."""
+    """The class attribute that must be true for an attention score to be used with this method."""
     even_heads: ClassVar[bool] = False
     """Needs heads of an even width."""
     bounded: ClassVar[bool] = False
@@ -35,7 +35,7 @@ class PositionBias(nn.Module):
         super().__init__()
 
     def fusable(self, v_BHSK: Tensor) -> bool:
-        """True if torch's fused kernels compute attention with it, and do it well."""
+        """True if torch's fused kernels can compute attention with this method, and are fast."""
         return True
 
     def rotate(self, x_BHTK: Tensor, positions: Positions) -> Tensor:
@@ -63,7 +63,7 @@ class Rotary(PositionBias):
         self._turns = torch.empty(0)  # not a buffer: that would be rounded in a model in bfloat16
 
     def rotate(self, x_BHTK: Tensor, positions: Positions) -> Tensor:
-        # Compiled, the formula is one kernel; the compiler knows no complex numbers, nor does every Mac.
+        # When compiled, the formula is one kernel. The compiler lacks complex numbers, as do some Macs.
         by_formula = torch.compiler.is_compiling() or x_BHTK.device.type == "mps"
         return (self.rotate_by_formula if by_formula else self.rotate_by_products)(x_BHTK, positions)
 
@@ -76,8 +76,8 @@ class Rotary(PositionBias):
         return x_BHTK * cos_TK + torch.stack([-odd, even], dim=-1).flatten(-2) * sin_TK
 
     def rotate_by_products(self, x_BHTK: Tensor, positions: Positions) -> Tensor:
-        """The same by products of complex numbers, in float32: on a CPU forward and backward take a third of
-        the time, and on a GPU a fifth of the operations.
+        """Rotate by products of complex numbers in float32. Compared with the formula, forward and backward
+        take a third of the time on a CPU, and a fifth of the operations on a GPU.
         """
         turns = self._turns  # local reference: another thread may replace self._turns
         if len(turns) < positions.end or turns.device != x_BHTK.device:
@@ -146,7 +146,7 @@ class Relative(PositionBias):
         return by_distance.gather(3, self._distances(positions).expand(*q_BHTK.shape[:2], -1, -1))
 
     def value_bias(self, weights_BHTS: Tensor, positions: Positions) -> Tensor:
-        # Many small weights come together at the largest distance: their sums stay in the weights' float32.
+        # Many small weights are summed at the largest distance, so the sums stay in the weights' float32.
         B, H, T, _ = weights_BHTS.shape
         by_distance = weights_BHTS.new_zeros(B, H, T, len(self.values))
         by_distance = by_distance.scatter_add(

@@ -67,7 +67,7 @@ class RecurrentState:
     layers: tuple[tuple[Tensor, ...], ...]
     """For each layer (N, D) h, and of an LSTM (N, D) c."""
     fed: Tensor
-    """(N, D), what the step before attended with: Luong's input feeding."""
+    """(N, D), the output of the previous step, which is fed into the next one (Luong's input feeding)."""
     keys: Tensor
     """(B, 1, S, D)"""
     values: Tensor
@@ -140,8 +140,8 @@ class RecurrentDecoder(nn.Module):
     def step(
         self, x_ND: Tensor, state: RecurrentState, recorder: AttentionRecorder | None = None
     ) -> tuple[Tensor, RecurrentState]:
-        """(N, D) the newest token of each row -> (N, D), of which the next is projected, and the state that
-        has seen it.
+        """(N, D) embedding of each row's newest token -> (N, D) vectors from which the next token is
+        predicted, and the state after this step.
         """
         raise NotImplementedError
 

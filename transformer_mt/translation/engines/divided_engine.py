@@ -1,8 +1,8 @@
-"""The work of an engine divided among ranks, and the work on lines among other processes.
+"""Divides the search of an engine among ranks, and the other work on lines among worker processes.
 
-Dividing lines into sentences, encoding, decoding and judging them is Python, and takes longer than a GPU's
-search. The other processes are forks: they have the translator already, and none of them touches the GPU.
-They divide the lines among them, and this process searches for all of them at once.
+Dividing lines into sentences, encoding, decoding and judging them is Python code that takes longer than the
+search on a GPU. The worker processes are forks, so they already have the translator; none of them touches the
+GPU. Each works on a share of the lines, and this process searches for all of them at once.
 """
 
 import os
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class DividedEngine(RemoteEngine):
-    """The engines of all ranks as one, for rank 0. The others `follow` until rank 0 lets them go."""
+    """The engines of all ranks, used by rank 0 as one. The other ranks `follow` until it calls `let_go`."""
 
     def __init__(self, engine: Engine, ranks: "Ranks") -> None:
         super().__init__(engine)
@@ -76,8 +76,8 @@ Translate = Callable[[Engine, slice], list[Any]]
 
 
 def num_workers(engine: Engine, num_lines: int) -> int:
-    """The number of processes that save time for these lines; 0 where none may be started: in a thread, as a
-    server's are, in a process that may have no children, on a CPU, and where there is no CUDA.
+    """The number of processes that save time for these lines. It is 0 if none may be started: on a CPU, where
+    there is no CUDA, in a thread (as in a server), and in a process that may have no children.
     """
     is_alone = current_thread() is main_thread() and may_fork()
     if num_lines < _LEAST_LINES or not is_alone or engine.is_on_cpu:
@@ -119,7 +119,7 @@ def translate_in_workers(engine: Engine, translate: Translate, num_lines: int, c
 
 
 def _answer(engine: Engine, asking: Sequence[tuple[Fork, str, Any]]) -> None:
-    """Ask the engine what the processes ask, searches of the same settings together."""
+    """Answer the requests of the processes; searches with the same settings are done together."""
     searches = [(fork, value) for fork, what, value in asking if what == "search"]
     for fork, what, value in asking:
         if what != "search":

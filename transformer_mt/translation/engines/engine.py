@@ -1,5 +1,5 @@
-"""Engines: source ids in, hypotheses out. The choice of one for a model, and those in other processes. Needs
-no torch.
+"""The interface of engines (source ids in, hypotheses out), the choice of an engine for a model, and the base
+of engines in other processes. Does not import torch.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,8 +26,8 @@ class EngineRequest:
     dtype: str | None = None
     """None is float32 for a run, and an export's own type."""
     has_rules: bool = False
-    """A resource wants a selection of hypotheses, or the search is done again with rules: torch alone does
-    that.
+    """True if a resource needs a selection of hypotheses, or if the search is repeated with rules; only torch
+    can do either.
     """
     has_prefixes: bool = False
 
@@ -46,14 +46,15 @@ class Request:
     prefix: Ids = field(default_factory=list)
     """The tokens its translation begins with."""
     given: int = 0
-    """The number of them that the user gave: the least and the most tokens of a translation count from there.
+    """How many tokens of `prefix` the user gave; the least and the most tokens of a translation are counted
+    after them.
     """
     prompt: Ids = field(default_factory=list)
-    """The ids that the decoder is given before the first token, such as the language it writes; no part of
-    the translation. Requests of one engine have prompts of one length.
+    """The ids that the decoder is given before the first token, such as the language it writes; they are not
+    part of the translation. All requests of an engine have prompts of the same length.
     """
     wanted: "Wanted | None" = None
-    """What the hypotheses are selected for; only with beam search, and of an engine that `selects`."""
+    """What the hypotheses are selected for; only with beam search and an engine that `selects`."""
 
 
 class Wanted(NamedTuple):
@@ -81,9 +82,10 @@ class Engine:
 
     @classmethod
     def open(cls, run: RunFolder, config: Config, request: EngineRequest) -> "Engine | None":
-        """The engine for a run or an export. If the request's engine is `auto`, None leaves the folder to the
-        next engine, and a run at last to torch: an engine takes a run only if it is faster and its
-        translations are the same. InputError for a folder or settings that it does not support.
+        """Open a run or an export. If the request's engine is `auto`, an engine may return None to leave the
+        folder to the next one; torch takes the runs that no other engine takes. An engine takes a run only
+        if it is faster than torch and its translations are the same. InputError for a folder or settings
+        that it does not support.
         """
         raise NotImplementedError
 
@@ -134,9 +136,10 @@ def load_model_to_search(
     check: Check | None = None,
 ) -> LoadedModel:
     """Load the model of a run or an export with its engine. By default that is the first engine that opens
-    the folder, and torch for a run that no other one takes. Ensembles are searched by torch.
+    the folder, or torch for a run that no other engine takes. Ensembles are searched by torch.
 
-    Raises InputError for what does not go together, and what `check` refuses, before the model is read.
+    Before the model is read, raises InputError if the arguments do not go together or if `check` refuses the
+    settings.
     """
     asked = request.engine
     others = [name for name in every_name("engine") if name != "torch" and asked in (name, "auto")]
@@ -165,8 +168,8 @@ def load_model_to_search(
 
 
 def batches(lengths: Sequence[int], width: int, budget: int) -> Iterator[list[int]]:
-    """Indices of like length, the longest first so that memory is asked for once: rows x width x length <=
-    budget.
+    """Batches of indices of similar length, with rows x width x length <= budget. The longest come first, so
+    that memory is allocated only once.
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     start = 0

@@ -122,7 +122,7 @@ class TorchEngine(Engine):
         on_gpu = self.device.type == "cuda"
         memory = torch.cuda.get_device_properties(self.device).total_memory if on_gpu else 0
         budget = settings.batch_budget(memory, len(self.tokenizer.all_pieces_tgt))
-        # A batch has one selection of hypotheses: first the usual one, then each that requests want.
+        # All requests of a batch have the same selection of hypotheses; those without one come first.
         selections = [r.wanted and r.wanted.selection for r in requests]
         plan = [
             [numbers[i] for i in rows]
@@ -274,8 +274,8 @@ def load_model(run: RunFolder, config: Config) -> tuple[TranslationModel, Tokeni
 def _prompted(
     step: Step[Any], state: Any, prompts: Sequence[Sequence[int]], bos: int, device: torch.device
 ) -> tuple[Any, Tensor | None]:
-    """(state, token): the state after BOS and all but the last token of each sentence's prompt, and (B,) that
-    last token, or None without prompts.
+    """Returns (state, token): the state after BOS and all but the last token of each sentence's prompt, and
+    the last tokens, (B,). Without prompts, `state` is unchanged and the token is None.
     """
     if not prompts[0]:
         return state, None

@@ -1,6 +1,6 @@
 """A call of a translator: its stages, and the files that it follows.
 
-Imports nothing that takes time: each resource is an option in `translate --help`.
+Imports nothing slow, because `translate --help` needs this module to list each resource as an option.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,11 +32,11 @@ class Resource:
     help: ClassVar[str]
     """What the file holds, for `--help`."""
     before: ClassVar[str]
-    """The stage of ours (parts.py) before which its own stage sees a line."""
+    """The stage of ours (parts.py) that this resource's own stage precedes."""
     needs_selection: ClassVar[bool] = False
-    """True if its stage asks for a selection in the search, which torch alone does."""
+    """True if its stage asks for a selection in the search, which only torch can do."""
     languages: Direction
-    """Those of the file: in another direction it is not used."""
+    """The languages of the file; in another direction it is not used."""
 
     @classmethod
     def read(cls, file: str | Path, languages: Direction) -> "Resource":
@@ -81,7 +81,7 @@ class Resources:
         )
 
     def and_these(self, resources: Mapping[str, Resource]) -> "Resources":
-        """The same with these by name, in place of those that have their names."""
+        """A copy to which `resources` are added; they replace resources of the same name."""
         return Resources(self.calibration, {**self.by_name, **resources})
 
     def of(self, direction: Direction) -> "Resources":
@@ -121,9 +121,9 @@ class Call:
 
 
 def build_stages(call: Call) -> list[Stage]:
-    """The stages of a call in their order: ours, each behind those of the resources that come before it, then
-    the stages that `decode.stages` names. Ours say themselves whether they have something to do. InputError
-    for a resource whose stage has no place.
+    """The stages of a call in their order: our own, each after the stages of the resources that come before
+    it, then the stages that `decode.stages` names. Our own stages decide in `of_call` whether they take part.
+    InputError for a resource whose `before` is not one of our own stages.
     """
     ours, _ = names_of("stage")
     before: dict[str, list[Stage]] = {name: [] for name in ours}
