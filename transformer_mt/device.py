@@ -41,10 +41,10 @@ def choose_device(name: str) -> torch.device:
     device = torch.device(default if name == "cuda" else name)
     if device.type == "cuda" and (device.index or 0) >= count:
         problem = _driver_problem()
-        reason = f": {problem}" if problem else f": this machine has {count} CUDA GPUs; use cpu"
-        raise InputError(f"the device must exist, but {device} does not{reason}")
+        reason = f": {problem}" if problem else f": the number of CUDA GPUs here is {count}; use cpu"
+        raise InputError(f"there is no {device}{reason}")
     if device.type == "mps" and not torch.backends.mps.is_available():
-        raise InputError("the device must exist, but mps does not; use cpu")
+        raise InputError("there is no mps device on this machine; use cpu")
     return device
 
 
@@ -80,9 +80,8 @@ def use_device(device: torch.device) -> None:
     major, minor = torch.cuda.get_device_capability(device)
     if not _has_code_for(major, minor):
         raise InputError(
-            f"the device must be one that torch can use, but torch {torch.__version__} has no code "
-            f"for {torch.cuda.get_device_name(device)} (capability {major}.{minor}); use cpu, a newer "
-            "GPU, or an older torch"
+            f"torch {torch.__version__} has no code for {torch.cuda.get_device_name(device)} "
+            f"(capability {major}.{minor}); use cpu, a newer GPU, or an older torch"
         )
     # Flash and memory-efficient attention: cuDNN's makes a plan for each shape, and there are thousands. Only
     # packed batches, which have one, use it (`prefer_cudnn`).
@@ -93,7 +92,9 @@ def use_device(device: torch.device) -> None:
 
 
 def _has_code_for(major: int, minor: int) -> bool:
-    """True if torch was compiled for this capability, an earlier minor version of it, or for newer ones."""
+    """True if torch was compiled for this capability or an earlier minor version of it, or has code for it or
+    an older capability that the driver can compile (compute_N).
+    """
     for name in torch.cuda.get_arch_list():
         kind, _, number = name.rstrip("af").partition("_")  # such as sm_90a or compute_120
         if not number.isdecimal():  # of AMD
@@ -123,8 +124,8 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
 
 
 def allow_tf32(device: torch.device, is_allowed: bool = True) -> None:
-    """Let float32 matrix products of this process use TensorFloat-32 on an NVIDIA GPU, or no longer: a
-    mantissa of 10 bits, and several times the speed. Validation and translation compute in float32.
+    """Allow or forbid TensorFloat-32 for the float32 matrix products of this process on an NVIDIA GPU. It has
+    a mantissa of 10 bits and is several times as fast. Validation and translation compute in float32.
     """
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high" if is_allowed else "highest")
@@ -196,7 +197,7 @@ def is_compiler_error(error: BaseException) -> bool:
 
 
 def is_asynchronous(device: torch.device) -> bool:
-    """True if the device still computes when a call returns, until a result is read."""
+    """True if a call may return before the device has computed its result; reading the result waits."""
     return device.type != "cpu"
 
 

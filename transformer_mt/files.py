@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from transformer_mt.errors import InputError, Setting
 
 _WHOLE, _PARTS, _PART = 2**24, 64, 2**16
-"""The bytes of a file that is read whole; the parts of a larger one that are read, and the bytes of each."""
+"""`sample_digest` reads files of up to _WHOLE bytes whole; else it reads _PARTS parts of _PART bytes each."""
 
 DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS}
 """Numbers of errors of this machine's disks."""
@@ -54,7 +54,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def missing(path: str | Path) -> str:
-    """The words for a file that is not there: a link may be there, and its file not."""
+    """The message for a missing file, or for a link whose target is missing."""
     path = Path(path)
     if path.is_symlink():
         return f"{path}: must be a file, but is a link to {path.readlink()}, which is missing"
@@ -91,7 +91,7 @@ def read_objects(path: Path) -> list[Any]:
 
 
 def to_json(value: Any, **options: Any) -> str:
-    """JSON as RFC 8259 has it, which knows no NaN and no Infinity: such a number is null."""
+    """Convert to JSON as RFC 8259 defines it, without NaN and Infinity: such numbers become null."""
     try:
         return json.dumps(value, allow_nan=False, **options)
     except ValueError:
@@ -116,7 +116,7 @@ def digest(*paths: Path) -> str:
 
 
 def sample_digest(path: Path) -> str:
-    """A hash of the file's content; of a large file, which takes seconds to read, of parts of it."""
+    """A hash of the file's content; only parts of a large file are read, as all would take seconds."""
     whole, size = hashlib.sha256(), path.stat().st_size
     with path.open("rb") as file:
         if size <= _WHOLE:
@@ -172,7 +172,7 @@ def _file_lock(folder: Path) -> FileLock:
 def set_aside(folder: Path) -> Path:
     """Move an old run, in which nobody trains, to a name with the time in it; returns that name."""
     if Path.cwd().is_relative_to(folder.resolve()):
-        raise InputError(f"{folder}: must be moved aside, but is the current folder; start elsewhere")
+        raise InputError(f"{folder}: cannot be moved aside, as it is the current folder; start elsewhere")
     name = f"{folder.resolve().name}.old-{time.strftime('%Y%m%d-%H%M%S')}"
     paths = (folder.with_name(name + (f"-{i}" if i else "")) for i in itertools.count())
     aside = next(path for path in paths if not path.exists())

@@ -15,7 +15,7 @@ _receivers: list[Callable[[str], None]] = []
 
 
 def say(text: str) -> None:
-    """Print a message on stderr, above a progress bar; of several ranks rank 0 does so."""
+    """Print a message on stderr, above a progress bar; only rank 0 prints."""
     if os.environ.get("RANK", "0") == "0":
         (_receivers[-1] if _receivers else write)(text)
 
@@ -27,8 +27,8 @@ def say_once(text: str) -> None:
 
 
 def write(text: str) -> None:
-    """Print a message on stderr, whatever the rank. Where nobody reads it any more (a closed terminal, the
-    end of a pipe), nothing is printed from then on: the process may have a training to save.
+    """Print a message on stderr, whatever the rank. Once nobody reads stderr any more (a closed terminal, the
+    end of a pipe), messages are dropped instead of raising: the process may have a training to save.
     """
     if sys.stderr is None:  # closed (2>&-): print would write it among the results
         return
@@ -115,8 +115,8 @@ def table(rows: Sequence[Sequence[Any]], head: Sequence[str]) -> str:
 
 
 def with_names(facts: Iterable[tuple[str, str]]) -> str:
-    """The facts of several names, from (name, fact): the fact alone where all share it, else each fact with
-    its names.
+    """Join (name, fact) pairs into a text: the fact alone if all names share it, else each fact with its
+    names.
     """
     whose: dict[str, dict[str, None]] = {}
     for name, fact in facts:

@@ -30,16 +30,16 @@ LEAST = 50
 """The minimum number of sentences."""
 _MOST = 1000
 _BINS = 10
-# A confidence is low if it is that of the lowest twentieth of the validation translations, and below a half:
+# A confidence is low if it is in the lowest twentieth of the validation translations and below _LOW_AT_MOST:
 # a model that is nearly always right has few doubtful translations.
 _LOW, _LOW_AT_MOST = 0.05, 0.5
-# A translation is wrong if its chrF is below the second. With fewer wrong ones than the first share the
-# validation set says nothing of the confidence that wrong ones have.
+# A translation is wrong if its chrF is below _WRONG_BELOW. If fewer than the share _WRONG are wrong, the
+# validation set says nothing about the confidence of wrong translations.
 _WRONG, _WRONG_BELOW = 0.05, 0.9
 _UNFAMILIAR = 0.99
 """The share of the validation sources that are familiar."""
 _LEAST_COUNT = 5
-"""Tokens that are rarer count alike, so that calibration.json does not tell who is named in the corpora."""
+"""Rarer tokens are treated as this frequent, so that calibration.json does not tell who the corpora name."""
 
 Values = NDArray[np.float64]
 
@@ -50,10 +50,10 @@ class Fit:
 
     calibration: Calibration
     sentences: int
-    """The number it was fitted on; the same number of others say how well it fits."""
+    """The number of sentences it was fitted on; as many other sentences show how well it fits."""
     error_before: float
-    """Expected calibration error: the mean distance of the confidence from the chrF, 0 to 1, in ten equal
-    parts of the sentences. Before: of the plain probability of a token.
+    """Expected calibration error: the mean distance from the chrF, 0 to 1, in ten equal parts of the
+    sentences. `error_before` measures the plain probability of a token, `error_after` the confidence.
     """
     error_after: float
     bins: list[tuple[float, float, float]]
@@ -105,8 +105,8 @@ def calibrate(
 def fit_familiarity(
     tokenizer: Tokenizer, trained: NDArray[np.integer[Any]], sources: Mapping[str, Sequence[str]]
 ) -> Familiarity | None:
-    """By the tokens of training sources and the validation sources in each language; None without a
-    language that has enough of them.
+    """Fit the familiarity on the tokens of the training sources and the validation sources of each language.
+    None if no language has enough validation sources.
     """
     counts = np.bincount(trained, minlength=len(tokenizer.all_pieces_src))
     rarity = np.log2(max(1, counts.sum()) / np.maximum(_LEAST_COUNT, counts))
@@ -145,8 +145,9 @@ def fit(per_piece: Values, quality: Values) -> Fit:
 def text_errors(
     chrf: Metric, statistics: Statistics, confidence: Values, lengths: Values
 ) -> TextErrors | None:
-    """The errors of texts of consecutive lines, as many texts as each has lines; None where most are empty.
-    [lines] each; the statistics are of chrF. The variance of a text's error is
+    """The errors of texts of consecutive lines: n lines make about sqrt(n) texts. None if fewer than two of
+    these are non-empty. Each argument has one entry per line; the statistics are of chrF. The variance of a
+    text's error is
     `drift`² + `spread`² sum(lengths²) / sum(lengths)².
     """
     quality = np.array([chrf.sentence_value(row) for row in statistics.tolist()]) / 100
@@ -159,7 +160,7 @@ def text_errors(
     errors = values - [np.average(confidence[text], weights=lengths[text]) for text in texts]
     of_lines = [(lengths[text] ** 2).sum() / lengths[text].sum() ** 2 for text in texts]
     shared = max(0.0, float(errors.var(ddof=1) - spread**2 * np.mean(of_lines)))
-    # The mean of these texts is not that of all texts, nor is what the confidence was fitted on.
+    # The mean of all texts differs from the mean of these, and from the mean of the half that was fitted on.
     unknown = 2 * float(errors.var(ddof=1)) / len(texts)
     return TextErrors(float(errors.mean()), spread, (shared + unknown) ** 0.5)
 

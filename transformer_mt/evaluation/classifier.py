@@ -34,7 +34,7 @@ class Classifier:
         self._model, self._tokenizer = model, tokenizer
         self._most, self._labels = config.data.max_length - 1, config.data.labels
         if not self._labels:
-            raise InputError("the model must have been trained with objective: classification, but was not")
+            raise InputError("the model was not trained with objective: classification")
         self._ids = [tokenizer.control_id(label_piece(label)) for label in self._labels]
 
     @torch.inference_mode()

@@ -22,9 +22,9 @@ from transformer_mt.evaluation.metrics import MeanMetric, References, Statistics
 from transformer_mt.messages import say
 
 _PAUSE = 60.0
-"""Seconds without an answer, after the first ones, that a command which has printed too few is waited for."""
+"""The minimum number of seconds to wait for the next number, once the command has printed the first."""
 _AT_ONCE, _SOON = 0.001, 0.1
-"""Seconds in which a number too many is waited for, before and after a block."""
+"""How many seconds to watch for surplus numbers, before and after a block."""
 
 
 class ExternalMetric(MeanMetric):
@@ -94,7 +94,9 @@ class ExternalMetric(MeanMetric):
         return value
 
     def signature(self, references: References) -> str:
-        """The command, without the folders of its files, and without keys and what else URLs tell."""
+        """The command without secrets such as keys, without the folders of files, and with only the scheme of
+        URLs.
+        """
         return "command:" + " ".join(map(_shown, self._words, ["", *self._words]))
 
 
@@ -114,9 +116,9 @@ def _shown(word: str, before: str) -> str:
 
 
 class StayingMetric(ExternalMetric):
-    """The same by a process that stays for a whole training, so that it reads its own model once: after each
-    validation's sentences it gets an empty line, and must then have printed their numbers, and no more. The
-    higher, the better.
+    """An external metric whose process stays for a whole training, so that it reads its own model only once.
+    An empty line follows the sentences of each validation; the process must then print one number per
+    sentence and nothing else. Higher numbers are better.
     """
 
     most_seconds = 1800.0
@@ -146,8 +148,8 @@ class StayingMetric(ExternalMetric):
                 line = ""
             if not line.endswith("\n"):  # it has ended, perhaps within a line, or is too slow
                 raise InputError(
-                    f"{self.name}: the command must answer each block of sentences, which an empty line "
-                    f"ends, within {self.most_seconds / 60:.0f} minutes, with a number for each, and stay "
+                    f"{self.name}: the command must answer each block of sentences (ended by an empty line) "
+                    f"within {self.most_seconds / 60:.0f} minutes, with one number per sentence, and run "
                     f"until its input ends, but printed {len(answers):,} numbers for {len(lines):,}"
                 )
             answers.append(line)
@@ -169,7 +171,7 @@ class StayingMetric(ExternalMetric):
         return self._process
 
     def _refuse_more(self, seconds: float) -> None:
-        """InputError if something is printed within this time that no sentence asked for."""
+        """InputError if the command prints more than was asked for within this time."""
         try:
             more = self._lines.get(timeout=seconds)
         except queue.Empty:

@@ -48,7 +48,7 @@ class Metric(ABC):
 
     name: str
     higher_is_better: bool | None = True
-    """None for a metric of which it is not known."""
+    """None if it is not known."""
     digits: int = 2
     """Decimal digits worth showing."""
 
@@ -56,12 +56,12 @@ class Metric(ABC):
     def statistics(
         self, sources: Sequence[str], translations: Sequence[str], references: References
     ) -> Statistics:
-        """[sentences, k]: what of each sentence is summed."""
+        """[sentences, k]: for each sentence, the k numbers that are summed over the test set."""
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The lowest and the highest value: there may be more errors than words, and what a command prints is
-        not known.
+        """The lowest and the highest possible value. Error rates have no upper bound, as there may be more
+        errors than words; a command may print any number.
         """
         if self.higher_is_better is None:
             return -math.inf, math.inf
@@ -99,7 +99,7 @@ class Metric(ABC):
 
 
 def checked_metric(metric: Any, what: str) -> Metric:
-    """A metric of others. InputError if it is none, or has no name."""
+    """Check a metric that may come from other software. InputError if it is not a Metric or has no name."""
     if not isinstance(metric, Metric):
         raise InputError(f"{what} must be a Metric (evaluation/metrics.py), but is {shown(metric)}")
     if not isinstance(getattr(metric, "name", None), str):
@@ -239,8 +239,8 @@ def chrf_plus_plus(rules: EvaluateConfig, target_lang: str) -> SacrebleuMetric:
 
 
 def ter(rules: EvaluateConfig, target_lang: str) -> SacrebleuMetric:
-    """TER (Snover et al. 2006); of a language that BLEU splits by characters or by a word splitter, with the
-    rules for these.
+    """TER (Snover et al. 2006), with its rules for Asian languages if BLEU splits the language by characters
+    or with a word splitter.
     """
     from sacrebleu.metrics.ter import TER
 
@@ -281,7 +281,7 @@ class ExactMatch(MeanMetric):
 
 class ErrorRate(MeanMetric):
     """Substitutions, deletions and insertions in per cent of the words (WER) or characters (CER) of the
-    reference; of several references that with the lowest rate counts.
+    reference. If there are several references, the one with the lowest rate counts.
     """
 
     higher_is_better = False
@@ -364,9 +364,9 @@ def metric_names(rules: EvaluateConfig, target_lang: str) -> list[str]:
 def metrics_by_test(
     rules: EvaluateConfig, target_lang: str, names: Sequence[str] = (), others: Sequence[Metric] = ()
 ) -> Callable[[EvaluationSet], list[Metric]]:
-    """The metrics of each test set, and the `others`. Its target language is that of the set where it is a
-    language code, as a corpus may call its languages by the names of its columns; else `target_lang`. All
-    sets have metrics of the same names.
+    """Returns a function that gives the metrics of a test set, followed by the `others`. They are built for
+    the set's target language if it is a language code, else for `target_lang`: a corpus may name its
+    languages after its columns. All sets have metrics of the same names.
     """
     names = names or metric_names(rules, target_lang)
 

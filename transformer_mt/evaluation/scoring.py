@@ -1,4 +1,4 @@
-"""What a model says of a text that is there: its probability, and the quality it expects of translations.
+"""What a model says about existing text: its probability, and the expected quality of translations.
 
 Translating with an export imports this file, so it must not import torch.
 """
@@ -27,8 +27,8 @@ class Pair:
     source: str
     target: str
     segments: list[tuple[Ids, Ids]]
-    """Source and target tokens of each segment that was translated by itself; one, unless `translate --json`
-    says so.
+    """Source and target tokens of each segment that was translated separately. There is only one, unless the
+    output of `translate --json` lists several.
     """
 
 
@@ -41,7 +41,7 @@ class Scored:
     log_prob: float
     """Natural logarithm of the target's probability: the sum over its tokens and the end of the sentence."""
     score: float
-    """log_prob / length penalty, the mean over the segments, as translate prints it of a beam search."""
+    """log_prob / length penalty, averaged over the segments; translate prints it for a beam search."""
     tokens: list[str]
     token_log_probs: list[float]
     """The log-probability of each token, and of the end of each segment."""
@@ -101,13 +101,13 @@ def pairs_of_json(translator: Translator, path: str, most: int) -> Iterator[list
                 raise InputError(f"{path}:{number}: is not a line of JSON that translate wrote") from None
             if is_split:
                 raise InputError(
-                    f"{path}:{number}: must have been translated in one piece to be scored, but the text "
-                    "around protected text was translated alone (flag protected_split); leave this line out"
+                    f"{path}:{number}: cannot be scored, because the text around protected text was "
+                    "translated separately (flag protected_split); leave this line out"
                 )
             if strange:
                 raise InputError(
-                    f"{path}:{number}: its tokens must be those of this model, but {strange[0]!r} is not; "
-                    "was the file written with another model?"
+                    f"{path}:{number}: {strange[0]!r} is not a token of this model; was the file written "
+                    "with another model?"
                 )
             # No model translated it: it is unchanged, such as a number, or from a translation memory.
             is_fixed = not {"unchanged", "memory"}.isdisjoint(facts["flags"])
@@ -163,14 +163,14 @@ class Expected:
 
 
 _MAX_DISTANCE, _MORE_FOR_FEW_LINES = 0.5, 2.0
-"""No estimate for a text whose lines are on average so many standard deviations from the usual ones: the
-first for a long text, and the second over the root of the number of lines, as the mean of a few varies.
+"""No chrF is estimated for a text whose lines are on average more than _MAX_DISTANCE + _MORE_FOR_FEW_LINES /
+sqrt(lines) standard deviations from the usual ones; the mean of a few lines varies more.
 """
 
 
 class ExpectedQuality:
-    """Sums over the lines of a text, from which its chrF is estimated: the mean of their confidence, by
-    length, as chrF counts it.
+    """Sums over the lines of a text, from which its chrF is estimated: the mean confidence of the lines,
+    weighted by length as in chrF.
     """
 
     def __init__(self, calibration: Calibration | None) -> None:
@@ -191,15 +191,16 @@ class ExpectedQuality:
 
     @property
     def expected(self) -> Expected | None:
-        """None without lines that have a confidence, if the calibration says nothing about texts, and for
-        texts unlike those the model was trained on.
+        """The estimate; None if no line has a confidence, if the calibration says nothing about texts, or if
+        `withheld` gives a reason, such as a text unlike those the model was trained on.
         """
         errors = self._calibration and self._calibration.errors
         if not errors or not self._length or self.withheld:
             return None
         chrf = self._confidence / self._length + errors.shift
-        # Errors of single lines average out in a long text; the error that all its lines share does not, and
-        # may be as large as that of a line where the text is as far from the usual as its lines are.
+        # Errors of single lines average out in a long text, but the error that all its lines share does not.
+        # If the lines are on average one standard deviation from the usual, it may be as large as the error
+        # of a single line.
         unknown = errors.spread * max(0.0, self._distance / self._length)
         variance = errors.drift**2 + errors.spread**2 * self._squares / self._length**2 + unknown**2
         half = 1.96 * variance**0.5

@@ -37,7 +37,7 @@ class HandLinks:
 
     sure: frozenset[Link]
     possible: frozenset[Link]
-    """The sure ones among them."""
+    """Includes the sure links."""
 
 
 def read_hand_links(file: str | Path, pairs: int) -> list[HandLinks]:
@@ -88,7 +88,7 @@ def _links(translator: Translator, pairs: Sequence[Pair]) -> Iterator[set[Link]]
 
 
 _FEW, _MANY = 0.05, 0.3
-"""The shares of a set from which on a note is given: of copies and repetitions, and of another language."""
+"""A note is given above these shares of a set: of copies or repetitions, and of text in another language."""
 _LEAST_OF_SCRIPT = 0.3
 _LOOKED_AT = 200
 """Sentences whose language is identified, which takes a millisecond each."""
@@ -136,12 +136,12 @@ def _is_in_another(text: str, language: str) -> bool:
 
 
 NOT_ITS_OWN = "other-"
-"""Before the names of test sets that something else than the model alone translated, or with another tag."""
+"""Prefix of the names of test sets that were not translated by the model alone, or with another tag."""
 
 
 def is_of_search(scores: dict[str, Any], decode: DecodeConfig) -> bool:
-    """True if the scores that are kept with a model are of this search, whose `auto` may be any value: what
-    `evaluate --beam 1` keeps is of another one.
+    """True if the scores kept with a model were made with this search; `auto` in `decode` matches any value.
+    Scores that `evaluate --beam 1` keeps, for example, were made with another search.
     """
     wanted = decode.model_dump(mode="json")
     used = scores.get("decode", wanted)
@@ -149,8 +149,8 @@ def is_of_search(scores: dict[str, Any], decode: DecodeConfig) -> bool:
 
 
 def keep_table(folder: RunFolder, name: str, title: str, table: str, weights: str) -> None:
-    """Keep a table about the run's model with it, whose `weights` had this digest; its report shows it.
-    WorkError if the folder takes none.
+    """Write a table about the run's model into its folder, so that the run's report shows it. `weights` is
+    the digest of the model's weights. WorkError if the folder cannot be written to.
     """
     try:
         folder.evaluation.mkdir(exist_ok=True)
@@ -217,7 +217,7 @@ SEEN_NOTE = (
 
 
 UNKNOWN = "?"
-"""The share of a system that has no full record, and is not known to have seen a sentence."""
+"""Shown as the share of a system that has no full record and is not known to have seen any sentence."""
 
 
 @dataclass(frozen=True)
@@ -236,12 +236,12 @@ class SeenShare:
 
     @property
     def to_keep(self) -> str:
-        """For a file of scores; empty where surely nothing of the set is known to the system."""
+        """The text for a file of scores; empty if the system certainly knows nothing of the set."""
         return "" if self.is_complete and not self.count else str(self)
 
     @property
     def in_words(self) -> str:
-        """For a line about a set; empty where nothing of it is known to the system."""
+        """The text for a line about a set; empty if nothing of it is known to the system."""
         return (
             f"{self.count:,} of {self.total:,} sentences seen before, in training, validation or a memory"
             if self.count
@@ -286,19 +286,19 @@ class Evaluation:
     decode: dict[str, Any]
     """The settings of the search."""
     tag: str | None
-    """Before each source."""
+    """The tag before each source."""
     languages: tuple[str, str]
     """Source and target, as the test set calls them."""
     weights: str | None
-    """A digest of the model's; None where something other than this model alone translated, in float32 or as
-    it was exported.
+    """A digest of the model's weights; None unless this model alone translated, in float32 or as it was
+    exported.
     """
     expected: Expected | None = None
-    """The chrF that the model's own confidence, without the references, lets expect."""
+    """The chrF estimated from the model's own confidence, without the references."""
     withheld: str | None = None
-    """Why none is expected, though the translations have a confidence."""
+    """Why no chrF is estimated although the translations have a confidence."""
     seen: SeenShare | None = None
-    """The part of the set that is known to what translated."""
+    """The part of the set that is known to the translating system."""
 
     def scored_by(self, metrics: Sequence[Metric], test: EvaluationSet) -> "Evaluation":
         """The same with the scores of further metrics."""
@@ -334,8 +334,8 @@ def evaluate(
     tag: str | None = None,
     weights: str | None = None,
 ) -> Evaluation:
-    """The metrics of `evaluate.metrics` of the translator on a test set. `tag` is used instead of the test
-    set's; `weights` are kept with the result.
+    """Translate a test set and score it with the metrics of `evaluate.metrics`. `tag` is used instead of the
+    test set's tag; `weights`, a digest, is kept with the result.
     """
     if test.languages:
         translator = translator.for_set(test.languages)
@@ -397,7 +397,7 @@ class RunEvaluation:
     is_plain: bool = True
     """Whether the model alone translates, in its usual way."""
     not_saved: WorkError | None = field(default=None, init=False)
-    """Set where the folder of a shared model takes no files: raised when all is printed."""
+    """The error if the folder, such as a shared model's, is not writable; raised after all is printed."""
 
     def __post_init__(self) -> None:
         resources = self.translator.resources.by_name.values()

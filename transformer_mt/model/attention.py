@@ -20,7 +20,7 @@ class RMSNorm(nn.Module):
     """
 
     eps = 1e-5
-    """That of LayerNorm."""
+    """The same as LayerNorm's."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """The attention weights (B, H, T, S) of `forward` with the same arguments.
 
-        Rows sum to one; not so under a Gaussian (local_p), and where nothing may be seen they are zero.
+        Rows sum to one, except under a Gaussian (local_p); the row of a query that may see nothing is zero.
         """
         q_BHTK = self.queries(x_BTD).to(k_BHSK.dtype)
         return attention_weights(q_BHTK, self.for_all_heads(k_BHSK), mask, causal)
@@ -159,7 +159,7 @@ class MultiHeadAttention(nn.Module):
         return q_BHTK if self.query_norm is None else self.query_norm(q_BHTK)
 
     def for_all_heads(self, x_BHSK: Tensor) -> Tensor:
-        """Keys or values with those of each group repeated for its queries' heads."""
+        """Keys or values, with the head of each group repeated for all query heads of the group."""
         groups = self.num_heads // x_BHSK.size(1)
         return x_BHSK if groups == 1 else x_BHSK.repeat_interleave(groups, dim=1)
 

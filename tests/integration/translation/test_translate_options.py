@@ -378,8 +378,8 @@ def test_score_mistakes(tiny_run, source, tmp_path, cli, words, message):
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"tokens": ["no-such-piece"]}, "its tokens must be those of this model, but 'no-such-piece' is not"),
-        ({"flags": ["protected_split"]}, "must have been translated in one piece to be scored, but the text"),
+        ({"tokens": ["no-such-piece"]}, "'no-such-piece' is not a token of this model"),
+        ({"flags": ["protected_split"]}, "cannot be scored, because the text around protected text"),
         ({"source": 7}, "is not a line of JSON that translate wrote"),
         ({"segments": [{"source": "The dog.", "tokens": 2}]}, "is not a line of JSON that translate wrote"),
     ],

@@ -104,9 +104,7 @@ def choose_device_name(device: str, dtype: str | None) -> str:
     if kind == "auto":
         kind = "cuda" if gpus else "cpu"
     if kind == "cuda" and int(index or 0) >= gpus:
-        raise InputError(
-            f"the device must exist, but {device} does not: this machine has {gpus} CUDA GPUs; use cpu"
-        )
+        raise InputError(f"there is no {device}: the number of CUDA GPUs here is {gpus}; use cpu")
     kinds = library.get_supported_compute_types(kind)
     if dtype is not None and dtype not in kinds:
         raise InputError(

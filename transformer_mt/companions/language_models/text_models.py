@@ -89,7 +89,7 @@ class MaskFiller:
         self._model, self._tokenizer, self._device = loaded.model, loaded.tokenizer, loaded.device
         self._most = loaded.config.data.max_length - 1
         if MASK not in loaded.tokenizer.control_ids:
-            raise InputError("the model must have been trained with objective: masked_lm, but was not")
+            raise InputError("the model was not trained with objective: masked_lm")
         self._mask_id = loaded.tokenizer.control_ids[MASK]
         never = {*range(EOS + 1), *loaded.tokenizer.control_ids.values()}
         ids = range(loaded.tokenizer.src.vocab_size())

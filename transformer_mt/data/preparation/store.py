@@ -32,13 +32,13 @@ class LocalStore:
         self._folder, self.location = folder, str(folder)
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file; who reads it sees all of it, or none."""
+        """Write a file atomically: a reader sees the whole file or none."""
         path = self._folder / name
         path.parent.mkdir(exist_ok=True)
         write_bytes(path, content)
 
     def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
-        """The content of a file, or its bytes from `begin` to before `end`. FileNotFoundError without it."""
+        """The bytes [begin, end) of a file, by default all. FileNotFoundError if the file is missing."""
         with (self._folder / name).open("rb") as file:
             file.seek(begin)
             return file.read(-1 if end is None else end - begin)
@@ -49,7 +49,7 @@ class LocalStore:
             shutil.copyfile(self._folder / name, temporary)
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """Bytes of the files in a folder, by their names; none where it is not there."""
+        """Sizes in bytes of the files in a folder, by name; empty if there is no such folder."""
         sizes = {}
         for path in (self._folder / folder).glob("[!.]*"):
             with suppress(FileNotFoundError):  # another preparation may have removed it
@@ -81,8 +81,8 @@ class Store(Protocol):
 
 
 def sizes_of(store: Store, names: Sequence[str]) -> list[int]:
-    """Bytes of files of one folder. FileNotFoundError where another preparation has completed the data, and
-    removed them.
+    """Sizes in bytes of files in the same folder. FileNotFoundError if another preparation has completed the
+    data and removed the files.
     """
     sizes = store.sizes(names[0].rpartition("/")[0]) if names else {}
     if missing := [name for name in names if name not in sizes]:
@@ -101,26 +101,26 @@ def store_at(location: str) -> Store:
 
 _BOUND = np.dtype(np.uint64)
 _AT_ONCE = 16
-"""Requests."""
+"""How many requests are sent to the store at the same time."""
 
 
 class Sections:
-    """Files of values of one kind: the bounds of the sections, then the values."""
+    """Files of values of one dtype, divided into sections. A file has the section bounds, then the values."""
 
     def __init__(self, store: Store, kind: np.dtype, count: int) -> None:
         self._store, self._kind = store, kind
         self._header = _BOUND.itemsize * (count + 1)
 
     def write(self, name: str, values: np.ndarray, bounds: np.ndarray) -> None:
-        """Write values in the order of their sections; `bounds` are how many stand before each section, and
-        how many there are.
+        """Write values sorted by section. `bounds` holds the number of values before each section and, as its
+        last entry, the number of all values.
         """
         content = bounds.astype(_BOUND).tobytes() + values.astype(self._kind).tobytes()
         self._store.write(name, content)
 
     def read(self, names: Iterable[str], section: int) -> list[np.ndarray]:
-        """The values of a section of several files, which are asked for together: a store far away answers
-        late.
+        """The values of one section in each of several files. The files are read in parallel, because a
+        remote store answers slowly.
         """
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return list(pool.map(partial(self._read, section), names))
@@ -136,7 +136,7 @@ class Sections:
         return np.frombuffer(self._store.read(name)[self._header :], self._kind)
 
     def num_values(self, num_bytes: int) -> int:
-        """The values of a file of so many bytes."""
+        """The number of values in a file of `num_bytes` bytes."""
         return (num_bytes - self._header) // self._kind.itemsize
 
 
@@ -178,14 +178,14 @@ class PreparationStage(Protocol):
 
 
 class PreparationEngine(Protocol):
-    """The cores that do the tasks; a companion may bring others than this machine's."""
+    """The cores that do the tasks; a companion may provide cores of other machines."""
 
     def close(self) -> None:
-        """Let them go."""
+        """Release the cores."""
         ...
 
     def run(self, task: Callable[[int], object], numbers: Sequence[int]) -> Iterable[int]:
-        """The numbers of the tasks as they are done, in any order. WorkError where one cannot be."""
+        """Do the tasks; yields the number of each when done, in any order. WorkError if a task fails."""
         ...
 
 
@@ -193,7 +193,7 @@ class LocalEngine:
     """The cores of this machine."""
 
     def __init__(self, most: int | None = None) -> None:
-        """`most`: so many tasks at a time, or one."""
+        """`most`: the maximum number of tasks at a time; one task can always run."""
         self._most = usable_cores() if most is None else min(most, usable_cores())
 
     def close(self) -> None:

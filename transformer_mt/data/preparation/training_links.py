@@ -1,4 +1,6 @@
-"""Word alignments of all training pairs: a file in Pharaoh format, or by an aligner; words of token ids."""
+"""Word alignments of all training pairs, from a file in Pharaoh format or an aligner, and the words that
+token ids belong to.
+"""
 
 import hashlib
 import json
@@ -37,8 +39,8 @@ _MARKS = re.compile(r"▁?[^\w▁]+")
 
 
 class PieceWords:
-    """Divides rows of token ids of one vocabulary. In scripts without spaces each token is a word; a mark
-    such as a comma is one, too.
+    """Divides rows of token ids of one vocabulary into words. In scripts without spaces each token is a word;
+    a punctuation mark such as a comma is always a word of its own.
     """
 
     def __init__(self, model: PieceModel) -> None:
@@ -59,7 +61,7 @@ class PieceWords:
         return self._numbered(ids, opens)
 
     def spaced_word_of(self, ids: np.ndarray) -> np.ndarray:
-        """(T,) the same for words as white space divides them."""
+        """(T,) as `word_of`, but for words divided only at white space."""
         return self._numbered(ids, self._opens_space[ids])
 
     def _numbered(self, ids: np.ndarray, opens: np.ndarray) -> np.ndarray:
@@ -97,8 +99,8 @@ WordPair = tuple[list[str], list[str]]
 
 
 def aligned(pairs: Iterable[WordPair]) -> Iterator[np.ndarray]:
-    """(links, 2) source word and target word of each pair, in order, after learning from all of them: both
-    directions joined by grow-diag (Koehn et al. 2003). The same pairs give the same links.
+    """(links, 2) for each pair, in order: source word and target word. The aligner learns from all pairs in
+    both directions, which grow-diag joins (Koehn et al. 2003). The same pairs give the same links.
     """
     library = import_thot()
     models = [library.EflomalAlignmentModel() for _ in range(2)]
@@ -138,9 +140,9 @@ def import_thot() -> Any:
 _FORMAT = 3  # raise it when a change alters what is written
 
 ALIGNED = 1_000_000
-"""About the most pairs that the aligner learns from together; with more, links change little."""
+"""The aligner learns from at most about this many pairs together; with more, links change little."""
 _BYTES = 5_000
-"""The memory that it takes for a pair (measured)."""
+"""The bytes of memory that the aligner takes per pair (measured)."""
 _ROWS = 10_000
 
 RowLinks = tuple[np.ndarray, np.ndarray]
@@ -159,8 +161,8 @@ def with_links(config: Config, data: PreparedData) -> PreparedData:
 
 
 def training_links(config: Config, data: PreparedData) -> tuple[EncodedPairs, list[str]]:
-    """For each training pair its links as one more pair: source positions and target positions; those of no
-    translation have none. With fingerprints of all. They are kept in the cache.
+    """Returns (links, fingerprints), which are kept in the cache. The links of a training pair are stored as
+    another pair, of source positions and target positions, both empty if the pair is not a translation.
     """
     blocks = [block.sha256 for block in data.blocks]
     facts = [blocks, _FORMAT, data.tokenizer.fingerprint, *map(digest, config.train.guided_alignment.files)]
@@ -180,8 +182,8 @@ def training_links(config: Config, data: PreparedData) -> tuple[EncodedPairs, li
 
 
 class TrainingLinks:
-    """The stage that finds links; a task does so for blocks that are aligned together, or for a corpus with a
-    file of links.
+    """The stage that finds links. A task covers the blocks that are aligned together; if any corpus has a
+    file of links, it covers the blocks of one corpus.
     """
 
     what = "aligning"
@@ -252,7 +254,7 @@ class TrainingLinks:
             is_kept[self._pairs.rows_read(block)] = True
             of_block = list(islice(lines, len(is_kept)))
             if len(of_block) < len(is_kept):
-                raise InputError(f"{entry.title}: must not change after its preparation, but has changed")
+                raise InputError(f"{entry.title}: has changed since its preparation")
             for row, (links, texts) in zip(self._rows(block), compress(of_block, is_kept)):
                 links = links[:, ::-1] if entry.reverse else links
                 words_of = [self._word_of(*side) for side in zip((0, 1), self._ids(row), texts)]
@@ -304,8 +306,8 @@ def _together(
 def _refusal(file: Path, texts: Pair, chosen: FilterConfig) -> str:
     keys = {"encoding: repair": chosen.encoding == "repair", "detokenize": bool(chosen.detokenize)}
     changing = " and ".join(key for key, is_on in keys.items() if is_on)
-    return f"{file}: links must be of words of their pair, but those of {texts[1][:60]!r} are not" + (
-        f"; its filter changes words ({changing}): leave that out, or align the changed text"
+    return f"{file}: the links do not match the words of the pair with target {texts[1][:60]!r}" + (
+        f"; the corpus's filter changes words ({changing}): leave that out, or align the changed text"
         if changing
         else ""
     )

@@ -54,7 +54,7 @@ def with_special_ids(model: bytes, location: str) -> bytes:
 
 
 def with_control_pieces(model: bytes, wanted: Sequence[str]) -> bytes:
-    """The model with those of the tags and language pieces that it does not have, after all others."""
+    """The model with the `wanted` tags and language pieces that it lacks, appended after all other pieces."""
     proto = _parsed(model, "the vocabulary")
     types = {piece.piece: piece.type for piece in proto.pieces}
     if all(types.get(name) == _CONTROL for name in wanted):
@@ -102,8 +102,9 @@ _SHOWN = 20
 
 
 def lost_letters_notes(tokenizer: Tokenizer, pairs: Sequence[Pair], is_given: bool) -> Iterator[str]:
-    """Notes with the letters of either kind, and the share of the pairs that have some. A vocabulary that was
-    not `is_given` lacks only what its settings leave out.
+    """Notes on the letters that the vocabulary lacks or replaces, with the share of the pairs that have such
+    letters. Missing letters are noted only if the vocabulary `is_given`; a learnt vocabulary lacks only what
+    its settings leave out.
     """
     if is_given:
         yield from _missing(tokenizer, pairs)
@@ -164,12 +165,12 @@ _NORMAL = 1
 
 
 def with_new_pieces(tokenizer: Tokenizer, text: str, size: int) -> Tokenizer:
-    """The vocabulary and after it the pieces that only another one has, of this size and learnt from the
-    text. Merges of old pieces come before those of new ones; the probabilities of unigrams stay what they
-    are.
+    """The vocabulary with new pieces appended. Another vocabulary of `size` pieces is learnt from the text;
+    the pieces that only it has are added. Old pieces are merged before new ones; the probabilities of old
+    unigram pieces stay the same.
     """
     if len(tokenizer.models) > 1:
-        raise InputError("data.new_pieces must be left out with two SentencePiece models, but is given")
+        raise InputError("data.new_pieces cannot be used with two SentencePiece models")
     (model,) = tokenizer.models
     kept = {
         key: value for key, value in tokenizer_settings(model).items() if key in ("kind", "normalization")
@@ -194,8 +195,8 @@ def with_new_pieces(tokenizer: Tokenizer, text: str, size: int) -> Tokenizer:
 
 
 def origins(old: Tokenizer, new: Tokenizer, like: Mapping[str, str]) -> list[list[int]]:
-    """For each piece that only the new vocabulary has, the ids whose mean vector it begins with: of the
-    pieces it was divided into before, of the language that its language is `like`, else of <unk>.
+    """For each piece that only the new vocabulary has, the old ids whose mean vector initializes it: the
+    pieces it was divided into before, the language given by `like` for a language piece, or else <unk>.
     """
     languages = {f">>{code}<<": f">>{other}<<" for code, other in like.items()}
     rows = []
@@ -227,8 +228,9 @@ def _divided(old: Tokenizer, piece: str) -> list[int]:
 def settle(
     written: Config, known: Known, own: Tokenizer | None = None, parent: Tokenizer | None = None
 ) -> tuple[Known, Config, Tokenizer | None]:
-    """The known facts with those of the vocabulary, the config that they settle, and the vocabulary; None
-    where it is to be learnt. `own` is that of a run that is resumed, `parent` that of the run in `init_from`.
+    """Returns (known, config, tokenizer): `known` with the facts of the vocabulary added, the config resolved
+    with it, and the vocabulary, or None if it is still to be learnt. `own` is the vocabulary of the run that
+    is resumed, `parent` the vocabulary of the run in `init_from`.
     """
     tokenizer = own or given_tokenizer(resolve(written, known), parent)
     if tokenizer is not None:

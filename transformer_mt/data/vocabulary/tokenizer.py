@@ -36,13 +36,15 @@ _SPECIAL = ("pad", "unk", "bos", "eos")
 
 @dataclass(frozen=True)
 class Numbering:
-    """A vocabulary in our order: PAD, UNK, BOS, EOS, then all others as they follow one another there."""
+    """The pieces of a foreign vocabulary ("there") in our order: PAD, UNK, BOS, EOS, then all others in the
+    order that they have there.
+    """
 
     pieces: list[str]
-    """By our ids."""
+    """Indexed by our ids."""
     special: dict[str, int]
-    """The ids there of pad, unk, bos and eos. Equal ones are one piece there, of which the first has the
-    name.
+    """The ids there of pad, unk, bos and eos. Special tokens with the same id are one piece there; the first
+    of them keeps its name here.
     """
     language_form: str = ">>{}<<"
     """How pieces of languages are written there; here they are `>>de<<`."""
@@ -65,8 +67,8 @@ class Numbering:
 
     @property
     def order(self) -> list[int]:
-        """For each id there, our id of the same piece; of what is one piece there, the last: a decoder of
-        Marian begins with its PAD.
+        """For each id there, our id of the same piece. If several special tokens share an id there, the last
+        of them counts, because Marian's decoder begins with its PAD.
         """
         special = {self.special[name]: ours for ours, name in enumerate(_SPECIAL)}
         others = iter(range(len(_SPECIAL), len(self.pieces)))
@@ -137,9 +139,10 @@ def _other_spellings(character: str) -> set[str]:
 
 
 class Renumbered:
-    """Divides a text as the model does; the id of a piece is its place in `pieces`, or `unknown` without one.
+    """Divides text as the model does, but the id of a piece is its index in `pieces`, or `unknown` if it is
+    not there.
 
-    It has what the project uses of SentencePieceProcessor, under the same names.
+    It has the methods of SentencePieceProcessor that the project uses, under the same names.
     """
 
     def __init__(
@@ -168,8 +171,8 @@ class Renumbered:
         return bool(self._model.is_byte(self._in_model[id]))
 
     def is_control(self, id: int) -> bool:
-        """True if no text is ever divided into this piece. What the model does not know is one all the same
-        where the vocabulary has it.
+        """True if no text is ever divided into this piece. A text can also be divided into a piece that the
+        model does not know but the vocabulary has: `encode` looks it up by its spelling.
         """
         in_model = self._in_model[id]
         if id == self._unknown or not (self._model.is_control(in_model) or self._model.is_unknown(in_model)):
@@ -181,8 +184,8 @@ class Renumbered:
         return float(self._model.get_score(self._in_model[id]))
 
     def encode(self, text: Any, **options: Any) -> Any:
-        """Ids of a text, or a list of them for each of several; with return_type="proto" what the model
-        gives, with the model's own ids.
+        """The ids of a text, or a list of ids for each text of a list. With return_type="proto", the model's
+        own result with the model's own ids.
         """
         encoded = self._model.encode(text, **options)
         if "return_type" in options:
@@ -216,8 +219,8 @@ _LANGUAGE_PIECE = re.compile(r">>.+<<")
 # Line breaks are removed from translations, even if byte tokens wrote them: one line in, one line out.
 _LINE_BREAKS = re.compile(r"\s*[\r\n]+\s*")
 _THREADS = 16
-"""SentencePiece adds up probabilities thread by thread and writes their number into the model: with one
-thread per core, two machines would learn different vocabularies.
+"""SentencePiece adds up probabilities thread by thread and writes the number of threads into the model: with
+one thread per core, two machines would learn different vocabularies.
 """
 
 
@@ -286,7 +289,7 @@ class Tokenizer:
         return self.src.encode(text), _spans(pieces, text)
 
     def spans_tgt(self, ids: Sequence[int]) -> list[tuple[int, int]]:
-        """The characters (begin, end) that each of the ids has in `decode_tgt` of them all."""
+        """The characters (begin, end) of each id in the text that `decode_tgt` makes of all the ids."""
         decoded = self.tgt.decode(list(ids), return_type="proto")
         text = self.decode_tgt(ids)
         written = decoded.text.replace("▁", " ") if self.numberings else decoded.text
@@ -318,15 +321,14 @@ class Tokenizer:
 
     @property
     def num_ids(self) -> int:
-        """Ids of the larger side: all are below it."""
+        """The size of the larger side's vocabulary; all ids are below it."""
         return max(len(self.all_pieces_src), len(self.all_pieces_tgt))
 
     def as_written(self, words: Sequence[str]) -> list[str]:
-        """Target words as pieces write them: each space a mark, and one before the word, where words have
-        spaces.
+        """Target words spelled by their pieces, with ▁ for each space and one ▁ in front.
 
-        What has no letter or digit, such as a full stop, goes without that one: it follows words. So does
-        what begins with a character of a script without spaces.
+        There is no ▁ in front of a word without letters or digits, such as a full stop, because it follows
+        other words directly, nor in front of a word that begins with a character of a script without spaces.
         """
         written = ["".join(self.pieces_tgt(self.tgt.encode(word))) for word in words]
         return [
@@ -357,9 +359,7 @@ class Tokenizer:
             facts = json.loads(file.read_bytes()) if file.exists() else []
             return cls(*models, numberings=[Numbering(**one) for one in facts])
         except FileNotFoundError:
-            raise InputError(
-                f"{folder}: must hold tokenizer.model, but does not; is it a run's folder?"
-            ) from None
+            raise InputError(f"{folder}: there is no tokenizer.model in it; is it a run's folder?") from None
         except InputError as error:
             raise InputError(f"{folder}: {error}") from None
         except (ValueError, TypeError):

@@ -263,7 +263,7 @@ def test_other_links_are_other_data(corpus, tmp_path):
         (["99999999999999999999-0", *LINKS[1:]], "each line must have links such as 0-0 1-2"),
         (
             ["0-0 7-1", *LINKS[1:]],
-            "links must be of words of their pair, but those of 'das rote Haus.' are not",
+            "the links do not match the words of the pair with target 'das rote Haus.'",
         ),
     ],
 )
@@ -380,5 +380,5 @@ def test_a_corpus_that_lost_pairs_since_its_preparation_is_refused(corpus, tmp_p
     config = corpus(file=str(tmp_path / "a.links"))
     data = prepare(config)
     write_aligned(tmp_path, [(*pair, line) for pair, line in zip(PAIRS[:3], LINKS)])
-    with pytest.raises(InputError, match="a.de: must not change after its preparation, but has changed"):
+    with pytest.raises(InputError, match="a.de: has changed since its preparation"):
         training_links.with_links(config, data)

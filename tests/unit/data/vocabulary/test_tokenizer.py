@@ -121,7 +121,7 @@ def test_a_vocabulary_too_large_or_too_small_is_told_with_the_bound(kind):
 
 
 def test_missing_and_damaged_models_are_told(tmp_path):
-    with pytest.raises(InputError, match="must hold tokenizer.model, but does not"):
+    with pytest.raises(InputError, match="there is no tokenizer.model in it"):
         Tokenizer.load(tmp_path)
     (tmp_path / "tokenizer.model").write_bytes(b"nonsense")
     with pytest.raises(InputError, match=f"{tmp_path}: the tokenizer must be .*, but is damaged"):
