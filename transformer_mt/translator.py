@@ -1,7 +1,7 @@
-"""Lines in, translations out: the same number, in the same order, whichever engine searches.
+"""Translates lines with any engine: one translation per line, in the same order.
 
-`Translator.stream` is the story: lines become units that fit the model (planner.py), stages change them, an
-engine searches (`UnitSearch`), stages choose among the candidates, a line is put together (`line_result`).
+Begin with `Translator.stream`: lines become units that fit the model (planner.py), stages change them, an
+engine searches (`UnitSearch`), stages choose among the candidates, and `line_result` joins each line's units.
 """
 
 import math
@@ -62,8 +62,8 @@ NOTHING = Candidate(translation="", score=0.0, log_prob=0.0, tokens=[])
 
 class Translator:
     """A trained model with its vocabulary and the settings of its search: an engine, and the stages that
-    lines pass before and after it (stages/call.py). It never changes: `towards` and its like give
-    others.
+    lines pass before and after it (stages/call.py). It never changes: `towards` and similar methods return
+    new translators.
     """
 
     def __init__(
@@ -96,8 +96,9 @@ class Translator:
         return type(self)(**{**kept, **changes})
 
     def towards(self, target: str | None, source: str | None = None) -> "Translator":
-        """The translator between these languages, of the same model. None is the present target, and the
-        source of a corpus in this direction. InputError for a language the model was not trained on.
+        """A translator of the same model between these languages. `target` is by default the current one. So
+        is `source`, unless the model was trained into this target only from others: then the first of those
+        is taken. InputError for a language the model was not trained on.
         """
         usual = self.source_lang, self.target_lang
         return self._with(direction=find_direction(self.directions, target, source, usual))
@@ -164,12 +165,14 @@ class Translator:
 
     @property
     def max_src_length(self) -> int:
-        """Most tokens of a source with EOS; longer ones are divided."""
+        """Maximum number of tokens of a source, including EOS; longer sources are divided."""
         return self.planner.max_src_length
 
     @property
     def max_positions(self) -> int | None:
-        """Most tokens of a side the model has positions for, EOS counted; None if there is no limit."""
+        """Maximum number of tokens per side, including EOS, that the model has positions for; None if there
+        is no limit.
+        """
         return self.planner.max_positions
 
     @classmethod
@@ -183,12 +186,12 @@ class Translator:
         ensemble: Sequence[str | Path] = (),
         **resources: str | Path | None,
     ) -> "Translator":
-        """Load a run's folder or an export. `decode` overrides settings of the search
-        (`{"beam": 1}`). Among `resources`, `glossary` is a file of terms and `memory` one of earlier
-        translations. On a CPU, the engine `auto` uses a run's own export if it translates alike.
+        """Load a run's folder or an export. `decode` overrides settings of the search (`{"beam": 1}`). Among
+        `resources`, `glossary` is a file of terms and `memory` a file of earlier translations. On a CPU, the
+        engine `auto` uses a run's own export if that gives the same translations.
 
-        `ensemble` names runs that translate with it. `dtype` is by default float32 for a run, and an export's
-        own type.
+        `ensemble` names further runs that translate together with this one. `dtype` is by default float32
+        for a run, and the export's own type for an export.
         """
         selects = [
             resource_class(name).needs_selection for name, file in resources.items() if file is not None
@@ -240,8 +243,8 @@ class Translator:
     def stream(
         self, lines: Sequence[str], options: Options = Options(), max_length: int | None = None
     ) -> Iterator[Translation]:
-        """Yield one Translation per line, in order, once it and all earlier ones are done. On a GPU, 2,048
-        or more lines come together, because other processes share the work on them.
+        """Yield one Translation per line, in order, once it and all earlier ones are done. On a GPU, the
+        results of 2,048 or more lines arrive all at once, because other processes share the work on them.
         """
         check_texts("lines", lines, "give [text]")
         least = max(1, self.decode.min_length)
@@ -479,8 +482,8 @@ def candidates_of(
 
 
 def joined(line: TranslatedLine, n_best: int, splitter: Splitter) -> list[Candidate]:
-    """The line's n best translations: the k-th joins the k-th best of each unit. Their number is the
-    smallest over the units.
+    """The line's n best translations: translation k joins the k-th best candidates of all units. The
+    unit with the fewest candidates limits their number.
     """
     if not line.units:
         return [NOTHING]
@@ -561,11 +564,11 @@ def _segments(line: TranslatedLine) -> list[dict[str, Any]]:
 
 
 class ChunkSize:
-    """The number of lines of the next chunk; `next` is called when the one before is done.
+    """Chooses the number of lines of the next chunk. Call `next` when the previous chunk is done.
 
-    Lines of a chunk are sorted by length into batches, and at its end cores wait for each other. So it grows
-    while chunks take less than ten seconds. It stays small on slow machines, because results are written in
-    order: what a killed process loses is at most the work on one chunk.
+    The lines of a chunk are sorted by length into batches, and cores wait for each other at its end. So
+    chunks grow as long as they take less than ten seconds. On slow machines they stay small: results are
+    written in order, so a killed process loses at most the work on one chunk.
     """
 
     def __init__(self) -> None:

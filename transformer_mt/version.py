@@ -3,6 +3,6 @@
 __version__ = "1.0.0"
 
 RESULTS = 1
-"""Raised by each change after which the same model and settings translate otherwise: translations and scores
-that were kept before are then made again.
+"""Increase this with each change that makes the same model and settings translate differently: translations
+and scores that were stored before are then computed again.
 """

@@ -25,11 +25,11 @@ class Segment:
     gap: str
     """The white space between it and the next segment of the line."""
     replacement: str | None = None
-    """The text that the search gets instead; it has the same length."""
+    """The text that is searched instead of `text`; it has the same length."""
     known: str | None = None
-    """Its translation where none is searched for."""
+    """The translation, if it is known without a search."""
     flag: str | None = None
-    """The flag of a known translation that is not the text itself."""
+    """The flag for a known translation; None if that is just a copy of the text."""
 
     @property
     def searched(self) -> str:
@@ -51,11 +51,11 @@ class SourceLine:
     """White space and bullets that stay before the translation."""
     after: str = ""
     keep: Callable[[str], Spans] = _keep_nothing
-    """Where in a text stands what must pass unchanged."""
+    """Finds the spans of a text that must pass unchanged."""
     part_of: "Unit | None" = None
-    """The unit that the line is a part of, whose whole could not be translated at once."""
+    """The unit that the line is a part of, if that unit could not be translated as a whole."""
     units: "list[Unit]" = field(default_factory=list)
-    """None where it is blank."""
+    """Empty if the line is blank."""
     is_too_long: bool = False
     """Whether a segment of it had to be divided."""
 
@@ -68,7 +68,7 @@ class SourceLine:
     def of(
         cls, source: str, number: int = 0, prefix: str = "", part_of: "Unit | None" = None
     ) -> "SourceLine":
-        """The line as one segment; none where it is blank."""
+        """The line as one segment, or without segments if it is blank."""
         text = source.strip()
         return cls(source, [Segment(text, "")] if text else [], number, prefix, part_of=part_of)
 
@@ -88,10 +88,10 @@ class Unit:
     """The tokens that the decoder is given before it writes."""
     line: SourceLine = field(default_factory=lambda: SourceLine.of(""))
     has_conditions: bool = False
-    """True if a stage may refuse a candidate for what it lacks, so that several are searched for."""
+    """True if a stage may refuse candidates that lack something, so several are searched for."""
     positions: list[Ids] | None = None
-    """For each token of the text the positions in `src` that stand for it, where these are not one after the
-    other at its end.
+    """For each token of the text, the positions in `src` that represent it. None if the tokens of the text
+    are simply the last ones of `src`, in order.
     """
 
     @property
@@ -123,7 +123,7 @@ class TranslatedUnit:
 
     unit: Unit
     candidates: list[Candidate]
-    """Best first; none only where a stage has yet to search again."""
+    """Best first; empty only until a stage has searched again."""
     flags: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
@@ -166,8 +166,8 @@ class LinesInOrder:
         self._units[number] = unit
 
     def check_all_done(self) -> None:
-        """WorkError if a line waits for a unit that nothing translates any more: the lines after it would be
-        lost without a word.
+        """WorkError if a line still waits for a unit that will never be translated; otherwise it and the
+        lines after it would be lost silently.
         """
         if self._waiting:
             raise WorkError(

@@ -22,15 +22,15 @@ from transformer_mt.device import autocast
 from transformer_mt.files import cache_root
 from transformer_mt.model.fast_attention import dropout_generator
 
-# Seconds that compiling the layers and the loss takes, and those of loading them from the compiler's cache.
+# Seconds for compiling the layers and the loss, and for loading them from the compiler's cache.
 _COMPILING, _LOADING = 20.0, 8.0
-# Seconds that they save in an update, and for each number that a layer makes, on an H200.
+# Seconds that compiled code saves on an H200: in each update, and for each number that a layer outputs.
 _SAVED_PER_UPDATE, _SAVED_PER_NUMBER = 3e-3, 1.3e-10
 
 
 def is_compiled(config: Config, device: torch.device, updates: int) -> bool:
-    """True if the updates that are left use torch.compile: with `auto`, on a GPU, if it takes less time than
-    it saves.
+    """True if the remaining updates use torch.compile. With `auto` they do on a GPU, if compiling takes less
+    time than it saves.
     """
     train, model = config.train, config.model
     if train.packed is not True or train.activation_checkpointing:
@@ -66,8 +66,8 @@ def _mark(config: Config) -> Path:
 
 
 class CompiledLayers:
-    """The layers of a network, compiled for batches of one size. One compilation serves all layers of a
-    kind, so it takes as long as that of two layers.
+    """The layers of a network, compiled for batches of one size. All layers of a class share one compilation,
+    so compiling takes only as long as for two layers.
     """
 
     def __init__(self, layers: Sequence[nn.Module]) -> None:
@@ -77,8 +77,8 @@ class CompiledLayers:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Within it the layers are the compiled ones. Validation and translation, whose sizes change, use
-        them as they are.
+        """In this context the layers run compiled. Validation and translation, where sizes vary, run them
+        uncompiled.
         """
         for layer, forward in self._forwards:
             layer.__dict__["forward"] = forward  # hides the method of the class
@@ -96,9 +96,8 @@ Gradients = tuple[Tensor | None, ...]
 
 
 def gradient_threads(config: Config, device: torch.device, dtype: torch.dtype) -> int:
-    """Number of threads that may compute parts of a batch: 1 unless dropout is the only random operation and
-    its masks are ours, as each part needs a generator of its own. Also 1 in float16: GradScaler is not
-    thread-safe.
+    """Number of threads that may compute parts of a batch. It is 1 if anything but our own dropout is random,
+    because each part needs its own generator, and in float16, because GradScaler is not thread-safe.
     """
     model, train = config.model, config.train
     only_dropout = model.kind == "transformer" and not model.attention.hard
@@ -110,8 +109,8 @@ def gradient_threads(config: Config, device: torch.device, dtype: torch.dtype) -
 
 
 class GradientThreads:
-    """Computes gradients of an objective. Their sums have a fixed order: with as many threads, the same
-    batches give the same bits.
+    """Computes gradients of an objective in several threads. They are summed in a fixed order: with the same
+    number of threads, the same batches give the same bits.
     """
 
     def __init__(
@@ -130,8 +129,8 @@ class GradientThreads:
         def compute(part: Batch, seed: int | None) -> tuple[Tensor, Tensor, Gradients]:
             torch.set_num_threads(inner)
             generator = None if seed is None else torch.Generator().manual_seed(seed)
-            # torch has one cache of cast weights for all threads, which the first that is done empties: a
-            # weight that another one uses twice would be cast once or twice, as it happens.
+            # All threads share torch's cache of cast weights, and the first thread to finish empties it. So
+            # whether a weight that another thread uses twice is cast once or twice would depend on timing.
             with (
                 autocast(torch.device("cpu"), self._dtype, caches_weights=False),
                 dropout_generator(generator),
@@ -218,8 +217,8 @@ def checkpoint_activations(layers: Iterable[nn.Module]) -> None:
     """From now on the forward pass of each layer keeps only its input; the backward pass computes the layer
     again, with the same dropout.
 
-    Replaces each layer's `forward`, so that the names of the parameters stay, and what FSDP2 does before a
-    layer happens outside.
+    Replaces only each layer's `forward`: the parameters keep their names, and what FSDP2 does before a layer
+    stays outside the part that is computed again.
     """
     for layer in layers:
         layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)

@@ -64,7 +64,7 @@ def add_lora(modules: Iterable[nn.Module], rank: int, alpha: float) -> None:
 
 
 def merged(weights: Mapping[str, Tensor], rank: int, alpha: float) -> dict[str, Tensor]:
-    """Weights by their names with each product added to its matrix, as a model without adapters has them."""
+    """The weights, by name, of an equivalent model without LoRA: each product is added to its matrix."""
     merged_weights = {name: tensor for name, tensor in weights.items() if not name.endswith((_A, _B))}
     for name, b in weights.items():
         if name.endswith(_B):
@@ -84,7 +84,7 @@ _PARTS = {
 
 
 def adapt(model: TranslationModel, train: TrainConfig) -> None:
-    """Freeze what the config freezes, and add the matrices of LoRA; all else of such a model is frozen."""
+    """Freeze what the config freezes. With LoRA, add its matrices and freeze everything else."""
     prefixes = tuple(prefix for part in train.freeze for prefix in _PARTS[part])
     has_lora = train.lora.rank > 0
     for name, parameter in model.named_parameters():
@@ -118,7 +118,7 @@ def is_partial(train: TrainConfig) -> bool:
 
 
 def split(model: nn.Module, weights: Tensors) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """(what is trained, what is frozen) of the model's weights."""
+    """Split the model's weights into (trained, frozen)."""
     trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     return (
         {name: tensor for name, tensor in weights.items() if name in trained},
@@ -127,8 +127,8 @@ def split(model: nn.Module, weights: Tensors) -> tuple[dict[str, Tensor], dict[s
 
 
 def averaged(files: Iterable[Path], train: TrainConfig, frozen: Path) -> dict[str, Tensor]:
-    """The mean of what is trained in several checkpoints. With LoRA the mean of the whole weights, beside
-    products that are zero.
+    """The mean of the trained weights of several checkpoints. With LoRA, the mean of the merged weights, and
+    zeros for the LoRA matrices.
     """
     if not train.lora.rank:
         return checkpoint.average(files)
@@ -161,23 +161,24 @@ def build_updater(
     may_capture: bool = True,
     updates_left: int | None = None,
 ) -> Updater:
-    """The updater of the model, which is on the device, as the config says; `threads` of a CPU compute parts
-    of a batch, by default as many as may. `may_halve`: see Updater. `may_capture`: whether packed updates of
-    a GPU are CUDA graphs. `updates_left`: by default all.
+    """Build the updater that the config describes, for a model that is already on the device. `threads`: the
+    CPU threads that compute parts of a batch, by default as many as `gradient_threads` allows. `may_halve`:
+    see Updater. `may_capture`: whether packed updates on a GPU may be CUDA graphs. `updates_left`: the number
+    of remaining updates, by default all.
     """
     train = config.train
     updates_left = train.max_updates if updates_left is None else updates_left
     compiled = is_compiled(config, device, updates_left)
-    # precision: fp32 asks for exact products, also in validations; models that this process has translated
-    # with before may have allowed others.
+    # precision: fp32 asks for exact products, in validations, too. Earlier translations in this process
+    # may have allowed inexact ones.
     allow_tf32(device, dtype != torch.float32)
     if compiled:
         use_compiler_cache(config)
-        say("torch.compile is on: the first update takes some seconds more, up to 20")
+        say("torch.compile is on: the first update takes up to 20 seconds longer")
     elif train.compile is True:
         say("note: train.compile is not used here: only packed batches without checkpointing are compiled")
-    # DDP sends gradients as they come, FSDP2 has shards of the weights; a part that is computed again would
-    # find other weights.
+    # Copied weights and CUDA graphs are for one GPU: DDP sends gradients as they arrive, and FSDP2 shards the
+    # weights. They do not go with checkpointing: a part that is computed again would find other weights.
     alone = device.type == "cuda" and ranks.size == 1 and not train.activation_checkpointing
     loss = build_loss(train)
     if updates_left > 0:  # a run that is done needs no teacher
@@ -228,10 +229,10 @@ def build_loss(config: TrainConfig) -> Loss:
 
 
 def _order_buckets(objective: torch.nn.Module, device: torch.device) -> None:
-    """Let DDP put the gradients of a bucket in the order of their arrival, as it does after its first pass.
+    """Run an empty pass, because DDP orders the gradients of a bucket by their arrival in the first pass.
 
-    From three ranks on, a sum's last bits depend on its position in the bucket. So a resumed run must begin
-    with the order that it ended with. The pass adds nothing and draws no random numbers.
+    With three or more ranks, the last bits of a sum depend on its position in the bucket, so a resumed run
+    must begin with the order it had before. The pass adds no gradients and keeps the random state.
     """
     empty = [np.zeros(0, np.int64)]
     batch = make_batch(empty, empty).idle().to(device)
@@ -250,8 +251,8 @@ def build_trial_updater(
     may_halve: bool = True,
     may_capture: bool = False,
 ) -> Updater:
-    """The same for some updates that are only measured: on one device, and not compiled, which takes longer
-    than they do.
+    """Like `build_updater`, for a few updates that are only measured: on one device, and without compiling,
+    which would take longer than the updates.
     """
     alone = {"compile": False, "parallel": "ddp", "fsdp_weights": "fp32", "share_muon": False}
     train = config.train.model_copy(update={**alone, "micro_batch_tokens": micro_batch_tokens})

@@ -1,8 +1,8 @@
 """Updates as CUDA graphs: the device repeats recorded kernels, and the host starts two graphs instead of a
 thousand kernels.
 
-A graph needs shapes that never change, as those of packed batches. What does change is in tensors: the
-batch, the learning rate, the number of tokens.
+A graph needs shapes that never change, like those of packed batches. Everything that does change is kept in
+tensors: the batch, the learning rate and the number of tokens.
 """
 
 from collections.abc import Sequence

@@ -17,7 +17,8 @@ from transformer_mt.errors import InputError
 from transformer_mt.model.fast_attention import can_be_read, uses_cpu_code
 from transformer_mt.model.interface import NEVER
 
-# Target tokens of a chunk on a CPU: more leave its cache, fewer pass over the weights too often.
+# Target tokens of a chunk on a CPU. More do not fit into its cache; with fewer, the weights are read too
+# often.
 TOKENS_ON_CPU = 256
 # Elsewhere logits are computed in chunks of about this many numbers.
 CHUNK = 2**27
@@ -25,8 +26,8 @@ _COMPILED_CHUNK = 2**28
 
 # Factor on gradients of logits, which are at most 1, before they are rounded to float16.
 _HALF_SCALE = 2.0**8
-# Gradients of this many tokens can be summed for a weight below float16's maximum of 65,504; outputs of the
-# decoder are divided where a chunk has more tokens.
+# For each weight, the gradients of this many tokens can be summed without exceeding float16's maximum of
+# 65,504. If a chunk has more tokens, the decoder's outputs are first divided.
 _HALF_TOKENS = 16
 
 
@@ -119,8 +120,8 @@ def plain_chunk(
     smoothing: float,
     needs_gradient: bool,
 ) -> tuple[tuple[Tensor, Tensor], Tensor]:
-    """((nll, logits of the targets), both summed; (C, V) the gradient of the logits). `share`: what smoothing
-    gives each token of the vocabulary.
+    """Returns ((nll, logits of the targets), gradient): the first two are summed, the last is the (C, V)
+    gradient of the logits. `share`: the probability that smoothing gives each token of the vocabulary.
     """
     p_CV = logits_CV.softmax(dim=-1, dtype=torch.float32)
     logits_C1 = logits_CV.gather(1, targets_C1).float()
@@ -130,7 +131,8 @@ def plain_chunk(
     if p_C1 is not None and bool((p_C1 >= torch.finfo(torch.float32).tiny).all()):
         nll_C1 = -p_C1.log()
     else:
-        # Of a target below float32's range: the likeliest token has p = exp(its logit) / sum, whence log sum.
+        # Also correct for a target whose p is below float32's range: the likeliest token has
+        # p = exp(its logit) / sum, which gives log sum.
         nll_C1 = logits_CV.amax(-1, keepdim=True).float() - p_CV.amax(-1, keepdim=True).log() - logits_C1
     if is_real_C1 is not None:
         nll_C1, logits_C1 = nll_C1 * is_real_C1, logits_C1 * is_real_C1
@@ -150,7 +152,9 @@ def fused_chunk(
     smoothing: float,
     needs_gradient: bool,
 ) -> tuple[tuple[Tensor, Tensor], Tensor]:
-    """The same in the form that compiles to two passes over the logits, with the gradient in their dtype."""
+    """Same as `plain_chunk`, in a form that compiles to two passes over the logits. The gradient has the
+    dtype of the logits.
+    """
     logits_in_float = logits_CV.float()
     log_sum_C1 = logits_in_float.logsumexp(dim=-1, keepdim=True)
     logits_C1 = logits_CV.gather(1, targets_C1).float()
@@ -188,8 +192,8 @@ def projected_cross_entropy(
     is_real: Tensor | None = None,
     compiled: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """As `loss.plain_cross_entropy`. `is_real` (R,) is False for targets that count nothing. `compiled`: for
-    many calls with the same sizes.
+    """Same as `loss.plain_cross_entropy`, in chunks. `is_real` (R,) is False for targets that do not count.
+    `compiled` is meant for many calls with the same sizes.
     """
     compiled = compiled and product_dtype(hidden) != torch.float16
     loss, nll = _ProjectedCrossEntropy.apply(hidden, weight, targets, smoothing, bias, is_real, compiled)
@@ -201,8 +205,8 @@ Formula = Callable[..., Tensor]
 
 
 class _SummedFormula(torch.autograd.Function):
-    """Projection, loss and gradients, chunk by chunk. The forward pass computes the gradients of a chunk,
-    because its logits are then in the cache. The loss is a sum: the backward pass only scales them.
+    """Projection, loss and gradients, chunk by chunk. The forward pass already computes the gradients of a
+    chunk, while its logits are in the cache. The loss is a sum, so the backward pass only scales gradients.
     """
 
     @staticmethod
@@ -256,8 +260,8 @@ class _SummedFormula(torch.autograd.Function):
 
 
 def _check(loss_C: Any, targets_C: Tensor, formula: Formula, needs_gradient: bool) -> None:
-    """InputError if the formula gives something else than a loss for each token: summed up, a mean or a
-    matrix would be another loss, and train without a word.
+    """InputError if the formula does not give one loss for each token. A mean or a matrix would be summed to
+    a different loss, and training would not notice.
     """
     must = f"the formula {shown(formula)} must give a loss for each target token, here [{len(targets_C)}]"
     if not isinstance(loss_C, Tensor):
@@ -271,9 +275,10 @@ def _check(loss_C: Any, targets_C: Tensor, formula: Formula, needs_gradient: boo
 def summed_formula(
     formula: Formula, targets: Tensor, is_real: Tensor | None, *tensors: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """(loss, nll): the sums of what the formula gives for (R,) targets, and of the negative log-likelihoods
-    by the first pass; only the loss has a gradient. `tensors`: for each pass its (R, D) outputs of the
-    decoder, (V, D) weight and (V,) bias or None. `is_real` (R,) is False for targets that count nothing.
+    """Returns (loss, nll): the formula's losses for (R,) targets and the negative log-likelihoods of the
+    first pass, both summed; only the loss has a gradient. `tensors`: for each pass, the (R, D) outputs of
+    the decoder, the (V, D) weight and the (V,) bias or None. `is_real` (R,) is False for targets that do not
+    count.
     """
     loss, nll = _SummedFormula.apply(formula, targets, is_real, *tensors)
     return loss, nll

@@ -26,9 +26,9 @@ def plain_cross_entropy(
     """(R, D) outputs of the decoder, (V, D) weight and (V,) bias of the output projection, (R,) ids of the
     tokens that follow -> (loss, nll), both summed in float32.
 
-    loss = (1 - e) nll + e * mean over the vocabulary of -log p (paper, section 5.4, e = `smoothing`), without
-    the tokens whose bias is NEVER; only it has a gradient. Training computes it in chunks (chunked_loss.py),
-    which tests compare with this.
+    loss = (1 - e) nll + e * mean over the vocabulary of -log p (paper, section 5.4, e = `smoothing`). Tokens
+    whose bias is NEVER are left out. Only the loss has a gradient. Training computes it in chunks
+    (chunked_loss.py); tests compare that code with this function.
     """
     if bias is not None:
         written = bias > NEVER / 2
@@ -48,14 +48,14 @@ def guided_alignment_loss(weights_BTS: Tensor, links: Links) -> Tensor:
 
 @dataclass(frozen=True)
 class Predictions:
-    """The outputs of the decoder at the target tokens of a batch, which the projection makes logits of."""
+    """The outputs of the decoder at the target tokens of a batch, before their projection to logits."""
 
     hidden_RD: Tensor
     targets_R: Tensor
     """Ids of the tokens that follow."""
     output: nn.Linear
     is_real_R: Tensor | None
-    """False for targets that count nothing, where a batch has a fixed shape."""
+    """In a batch of fixed shape, False for targets that do not count; None in other batches."""
     compiled: bool
 
     def cross_entropy(self, smoothing: float) -> tuple[Tensor, Tensor]:
@@ -66,15 +66,16 @@ class Predictions:
         )
 
     def summed(self, formula: Formula, *others: "Predictions") -> tuple[Tensor, Tensor]:
-        """The sum of `formula(targets_C, log_probs_CV, ...)` over the target tokens, with log-probabilities
-        of this pass and of the `others`, and the nll of this one, without all logits in memory at a time.
+        """Returns (loss, nll): the sum of `formula(targets_C, log_probs_CV, ...)` over the target tokens,
+        with the log-probabilities of this pass and of `others`, and the nll of this pass. Never has all
+        logits in memory at once.
         """
         passes = (self, *others)
         tensors = (tensor for one in passes for tensor in (one.hidden_RD, one.output.weight, one.output.bias))
         return summed_formula(formula, self.targets_R, self.is_real_R, *tensors)
 
     def smoothed_nll(self, targets_C: Tensor, log_probs_CV: Tensor, smoothing: float) -> Tensor:
-        """(C,) label-smoothed losses, for a formula: as `cross_entropy`, which is faster."""
+        """(C,) label-smoothed losses, for use in a formula. Alone, `cross_entropy` is faster."""
         nll_C = -log_probs_CV.gather(1, targets_C[:, None])[:, 0]
         if not smoothing:
             return nll_C
@@ -94,7 +95,7 @@ class Forward(Protocol):
 
 
 class Loss:
-    """The loss of a batch: a name of `train.loss`. Companions and programs bring subclasses."""
+    """The base of the losses that `train.loss` names. Companions and programs bring subclasses."""
 
     class Settings(Section):
         """The keys below the name of the loss."""
@@ -102,7 +103,7 @@ class Loss:
     packed: ClassVar[bool] = True
     """Whether batches may hold several sentences in a row."""
     captured: ClassVar[bool] = True
-    """Whether an update may be recorded as a CUDA graph: nothing depends on a number that is read."""
+    """Whether an update may be recorded as a CUDA graph. Not if the loss reads numbers from tensors."""
 
     def __init__(self, config: TrainConfig, settings: Any) -> None:
         """`settings` are of the class's own `Settings`."""
@@ -114,13 +115,13 @@ class Loss:
         return cls(config, settings)
 
     def facts(self) -> dict[str, str]:
-        """Digests of the files that the loss reads, by words that name them; a missing file has none. A run
-        is not resumed with other files.
+        """Digests of the files that the loss reads, keyed by a description of each; missing files are left
+        out. A run is not resumed if a file has changed.
         """
         return {}
 
     def check(self, config: Config) -> None:
-        """InputError for what does not fit the config, as far as it is known before the data are prepared."""
+        """InputError if the loss does not fit the config, as far as is known before the data are prepared."""
 
     def start(self, config: Config, device: torch.device) -> None:
         """Slow set-up, such as loading another model; called once before the first update."""
@@ -146,7 +147,7 @@ def check_result(loss: Loss, result: Any, has_computed: bool) -> None:
     if not has_computed:
         raise InputError(f"{must}, computed by `forward`, but never calls it")
     if torch.is_grad_enabled() and not result[0].requires_grad:
-        raise InputError(f"{must}; the loss must have a gradient, but has none (is it detached?)")
+        raise InputError(f"{must}; the loss needs a gradient, but it has none (is it detached?)")
 
 
 class CrossEntropy(Loss):

@@ -31,12 +31,12 @@ _ROUNDING = 1.02
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """[N, A, B] or [N, B, A] -> the same shape: the singular values are brought near 1, all that are at least
-    1 % of a norm.
+    """[N, A, B] or [N, B, A] -> the same shape. Brings near 1 all singular values that are at least 1 % of
+    the norm.
 
-    Four iterations X <- a X + b (X Xᵀ) X + c (X Xᵀ)² X. The norm is (sum of sigma⁴)^¼, the largest singular
-    value or a little more, which comes with the first product. With the usual one, (sum of sigma²)^½, the
-    values would begin smaller by up to A^¼, and need another iteration.
+    Runs four iterations X <- a X + b (X Xᵀ) X + c (X Xᵀ)² X. The norm is (sum of sigma⁴)^¼: it is the largest
+    singular value or a little more, and the first product gives it. With the usual norm, (sum of sigma²)^½,
+    the values would start smaller by a factor of up to A^¼ and need another iteration.
     """
     is_wide = matrices.size(1) <= matrices.size(2)
     x_NAB = matrices if is_wide else matrices.mT
@@ -52,8 +52,8 @@ def orthogonal(matrices: Tensor) -> Tensor:
 
 
 def gathered_orthogonal(matrices: Tensor, dtype: torch.dtype, first_rank: int = 0) -> Tensor:
-    """[N, A, B], the same on each rank -> the same shape in `dtype`, the same on each rank. The first ones
-    are made by `first_rank`. A collective operation.
+    """Orthogonalise matrices [N, A, B] that are the same on each rank; each rank computes a share of them.
+    Each returns all results, in `dtype`. `first_rank` computes the first share. A collective operation.
     """
     ranks = dist.get_world_size()
     per_rank = -(-len(matrices) // ranks)
@@ -68,11 +68,11 @@ def gathered_orthogonal(matrices: Tensor, dtype: torch.dtype, first_rank: int = 
 
 
 def sharded_orthogonal(matrices: Tensor, num_rows: int, dtype: torch.dtype, first_rank: int = 0) -> Tensor:
-    """This rank's rows of N matrices of `num_rows` rows [N, rows, B] -> the same shape in `dtype`. The first
-    ones are made by `first_rank`. A collective operation.
+    """Orthogonalise N matrices of `num_rows` rows, which are sharded by rows. [N, rows, B], this rank's rows
+    -> the same shape in `dtype`. `first_rank` computes the first share. A collective operation.
 
-    Two exchanges: first every rank gets all rows of its share of the matrices, then each gets its rows of
-    the results.
+    Two exchanges: first, each rank receives all rows of its share of the matrices; then it receives its own
+    rows of all results.
     """
     ranks, num_own_rows = dist.get_world_size(), matrices.size(1)
     most_rows, per_rank = -(-num_rows // ranks), -(-len(matrices) // ranks)
@@ -119,8 +119,9 @@ class Muon(torch.optim.Muon):
         dtype: torch.dtype,
         shared: bool = False,
     ) -> None:
-        """`dtype` is that of the products; bfloat16 is enough for them, if the device has it. With `shared`
-        each rank computes the steps of its share of the matrices, as it always does with sharded ones.
+        """`dtype`: the type in which products are computed; bfloat16 is precise enough, if the device has it.
+        `shared`: each rank computes the steps of its share of the matrices. For sharded matrices this is
+        always so.
         """
         super().__init__(matrices, lr=lr, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
         self._dtype, self._shared, self._next_rank = dtype, shared and dist.is_initialized(), 0
@@ -193,7 +194,7 @@ class Muon(torch.optim.Muon):
 class CombinedOptimizer(torch.optim.Optimizer):
     """Optimizers of different parameters as one: one list of groups, one state, one step.
 
-    Like the fused AdamW it does nothing if `found_inf` is 1, if that is set.
+    Like the fused AdamW, it skips the step if `found_inf` is set and equals 1.
     """
 
     found_inf: Tensor | None = None
@@ -203,7 +204,7 @@ class CombinedOptimizer(torch.optim.Optimizer):
         super().__init__([group for part in parts for group in part.param_groups], {"fused": fused})
         self._parts = parts
         self._step_supports_amp_scaling = (
-            fused  # the gradient scaler sets `found_inf`, too, instead of reading it
+            fused  # if True, the gradient scaler sets `found_inf` instead of reading it
         )
         self.state: defaultdict[Tensor, Any] = defaultdict(dict)
         for part in parts:
@@ -218,8 +219,8 @@ class CombinedOptimizer(torch.optim.Optimizer):
 
 
 def build_optimizer(model: TranslationModel, config: TrainConfig) -> torch.optim.Optimizer:
-    """The optimizer of `train.optimizer` over all parameters. A class has a classmethod `of(model, config)`,
-    as ours do, or gets `groups` and the learning rate.
+    """The optimizer of `train.optimizer` over all parameters. If its class has a classmethod
+    `of(model, config)`, as ours do, that builds it; otherwise it gets `groups` and the learning rate.
     """
     key = "train.optimizer"
     kind: Any = part_class("optimizer", config.optimizer, key, torch.optim.Optimizer)
@@ -307,9 +308,9 @@ def load_optimizer_tensors(
     for path, value in tensors.items():
         name, _, key = path.rpartition("/")
         if name not in parameters:
-            raise CheckpointError(f"the optimizer's state does not fit the model: it has no weight {name}")
+            raise CheckpointError(f"the optimizer's state does not fit the model, which has no weight {name}")
         parameter = parameters[name]
-        if value.dim():  # moments have their parameter's device and shards; step counts keep theirs
+        if value.dim():  # moments are sharded like their parameter; step counts are single numbers
             moment = torch.zeros_like(parameter)
             copy_full(moment, value)
             optimizer.state[parameter][key] = moment

@@ -1,8 +1,7 @@
-"""A model that several ranks train: gradients are summed by DDP, or by FSDP2, which also shares out the
-weights and the optimizer's state as tensors of which each rank holds a shard (DTensor).
+"""Training of a model by several ranks. DDP or FSDP2 sums the gradients; FSDP2 also divides the weights and
+the optimizer's state, so that each rank holds one shard of each tensor (DTensor).
 
-Checkpoints hold full tensors only, so that any number of ranks reads them. A plain tensor is its own full
-tensor.
+Checkpoints hold only full tensors, so any number of ranks can read them. A plain tensor counts as a full one.
 """
 
 import warnings

@@ -1,5 +1,5 @@
-"""One update of the weights: the sum of all losses over the number of all target tokens, in halved batches if
-memory is not enough.
+"""One update of the weights. Its loss is the sum of all losses divided by the number of all target tokens;
+batches are halved if they do not fit into memory.
 """
 
 import re
@@ -66,7 +66,7 @@ _LAYER, _PART = re.compile(r"(\w+)\.layers\.(\d+)\."), re.compile(r"model\.(\w+)
 
 
 class LayerNorms:
-    """Measures one update at a time. Of weights that several parts share, the first part counts them."""
+    """Measures each layer in one update at a time. Weights shared by several parts count for the first."""
 
     def __init__(self, objective: nn.Module) -> None:
         """`objective` has the model, and may be wrapped for several ranks."""
@@ -91,8 +91,8 @@ class LayerNorms:
 
     @torch.no_grad()
     def after_step(self) -> Tensor:
-        """(layers, 2): the length of each layer's gradient, and that of its change as a share of the length
-        of its weights.
+        """(layers, 2): for each layer, the length of its gradient, and the length of its change divided by
+        the length of its weights.
         """
         changes = []
         for layer, before in zip(self._layers.values(), self._before):
@@ -122,17 +122,18 @@ class Objective(nn.Module):
         copies_weights: bool = False,
         alignment_weight: float = 0.0,
     ) -> None:
-        """`compiled`: the layers and the loss of packed batches; without `must_compile`, what cannot be
-        compiled is computed as it is. With `copies_weights` all weights of an update are cast at once
-        (acceleration.py). `alignment_weight` is the factor of the loss of alignments, for batches that have
-        links.
+        """`compiled`: whether the layers and the loss of packed batches are compiled. Without `must_compile`,
+        training goes on uncompiled if the compiler fails. With `copies_weights`, all weights of an update are
+        cast at once (acceleration.py). `alignment_weight`: the factor of the guided-alignment loss, for
+        batches that have links.
         """
         super().__init__()
         self.model, self._loss = model, loss
         self._must_compile, self._alignment_weight = must_compile, alignment_weight
         self._copies = WeightCopies(model.blocks) if copies_weights else None
         self._layers = CompiledLayers(model.blocks) if compiled else None
-        # cuDNN makes a plan for each shape, so it is for batches of one shape; its dropout is not torch's.
+        # cuDNN makes a plan for each shape, so it is only for batches of one shape. Its dropout differs from
+        # torch's, so it is not used with attention dropout.
         self._may_use_cudnn = not any(
             part.dropout for part in model.modules() if isinstance(part, MultiHeadAttention)
         )
@@ -143,7 +144,7 @@ class Objective(nn.Module):
 
         has_computed = False
 
-        # A loss may compute changed batches, too: the links are those of this one.
+        # A loss may also pass changed batches, but the links belong to the original batch only.
         def predictions(changed: Batch, cut_off: float = 0.0) -> Predictions:
             nonlocal has_computed
             has_computed = True
@@ -186,7 +187,7 @@ class Objective(nn.Module):
             return self.model.hidden(*inputs)
 
     def _without_compiling(self, error: Exception) -> None:
-        """Stop compiling after a compiler error. Raises other errors, and all if it must compile."""
+        """Stop compiling after a compiler error. Re-raises other errors, and all errors if `must_compile`."""
         if self._must_compile or not is_compiler_error(error):
             raise error
         reason = str(error).strip().splitlines()[0]
@@ -210,11 +211,11 @@ class Updater:
         may_halve: bool = True,
         measures_layers: bool = False,
     ) -> None:
-        """`objective` is an Objective, wrapped by `wrap_distributed` or not; batches of more than
-        `micro_batch_tokens` positions are computed in parts, unless it is 0. With several `threads` of a CPU
-        (`gradient_threads`) each computes a part of a batch. `may_halve`: whether batches are computed in
-        parts from when the memory is not enough for one. `measures_layers`: whether updates may be asked to
-        measure each layer.
+        """`objective` is an Objective, possibly wrapped by `wrap_distributed`. Batches of more than
+        `micro_batch_tokens` positions are computed in parts, unless that is 0. If there are several CPU
+        `threads` (`gradient_threads`), each computes a part of a batch. `may_halve`: whether batches are
+        computed in smaller parts once one has not fit into memory. `measures_layers`: whether `update` may be
+        asked to measure each layer.
         """
         self._objective, self.optimizer, self._ranks = objective, optimizer, ranks
         self._parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
@@ -255,7 +256,7 @@ class Updater:
             norms.before_step()
         limit = self._max_grad_norm or float("inf")
         grad_norm = full_tensor(torch.nn.utils.clip_grad_norm_(self._parameters, limit))
-        # A loss that is not finite has no finite gradient; equal on all ranks
+        # If the loss is not finite, the gradient is not either. The norm is the same on all ranks.
         finite = torch.isfinite(grad_norm)
         self._step_if(finite)
         self.scaler.update()
@@ -298,7 +299,7 @@ class Updater:
         return loss_sum, nll_sum
 
     def _halved(self, batches: Sequence[Batch]) -> list[Batch]:
-        """After the memory was not enough: the same sentences in batches of half the positions."""
+        """The same sentences in batches of half as many positions, after one did not fit into memory."""
         if not self._may_halve:
             raise torch.OutOfMemoryError("the memory is not enough for the batch")
         self.optimizer.zero_grad(set_to_none=True)

@@ -11,12 +11,14 @@ from transformer_mt.run_folder import RunFolder
 
 _ZERO = ord("a")
 MOST_BITS = 25
-"""Of a token: the letters of the alphabet without the first."""
+"""The most bits that a token can have: they are stored as the letters a (0) to z (25)."""
 _BEFORE = 10
 
 
 def bits_per_letter(bits: float, letters: float, mean: float) -> float:
-    """The bits per letter as if ten letters with the mean stood before: those of a short text vary widely."""
+    """Bits per letter, as if ten more letters with the mean number of bits came first. Without them the
+    values of short texts vary widely.
+    """
     return (bits + _BEFORE * mean) / (letters + _BEFORE)
 
 
@@ -25,27 +27,27 @@ class Usual:
     """The bits per letter of the validation sources in one language."""
 
     mean: float
-    """Of all their letters."""
+    """The mean over all sources together."""
     deviation: float
-    """Of the single sources from it: the root of the mean square."""
+    """Root mean square deviation of single sources from the mean."""
     limit: float
-    """One in a hundred sources has more. It is above the mean."""
+    """At most one source in a hundred has more bits per letter. Always above the mean."""
 
 
 @dataclass(frozen=True)
 class Familiarity:
-    """How many bits the tokens of a source take by their frequency in the training text, per letter: a text
-    of another kind is made of rarer tokens, and of more of them.
+    """How many bits per letter the tokens of a source take, given their frequency in the training text. Texts
+    of another kind consist of rarer tokens, and of more of them.
     """
 
     pieces: str
-    """For each token of the source vocabulary a letter: a for 0 bits, b for 1, up to z."""
+    """One letter for each token of the source vocabulary: a for 0 bits, b for 1, up to z."""
     usual: dict[str, Usual]
     """By source language."""
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> "Familiarity":
-        """As calibration.json has it."""
+        """Build it from its entry in calibration.json."""
         return cls(str(facts["pieces"]), {lang: Usual(**one) for lang, one in facts["usual"].items()})
 
     def measured(self, pieces: Iterable[Sequence[int]], texts: Iterable[str]) -> tuple[int, int]:
@@ -54,8 +56,8 @@ class Familiarity:
         return bits, sum(map(str.isalpha, "".join(texts)))
 
     def distance(self, source_lang: str, bits: int, letters: int) -> float | None:
-        """From the usual number of bits per letter, in standard deviations; None where nothing is usual, and
-        without letters.
+        """The distance from the usual bits per letter, in standard deviations. None if the texts have no
+        letters, or if nothing is known about this language.
         """
         if not letters or (usual := self.usual.get(source_lang)) is None:
             return None
@@ -72,14 +74,14 @@ _OF_TEXTS = ("shift", "spread", "drift")
 
 @dataclass(frozen=True)
 class TextErrors:
-    """The distance of the chrF of texts from the mean confidence of their lines, 0 to 1."""
+    """Errors of the confidence: the chrF minus the confidence, both from 0 to 1."""
 
     shift: float
-    """Its mean."""
+    """Mean error of a text, whose confidence is the mean confidence of its lines."""
     spread: float
     """Standard deviation of the error of a line."""
     drift: float
-    """Standard deviation of the error that the lines of a text share, with that of the fit."""
+    """Standard deviation of the error that all lines of a text share, including the error of the fit."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class Calibration:
     """One in twenty translations of the validation set has a lower confidence; at most 0.5."""
     errors: TextErrors | None = None
     is_saturated: bool = False
-    """True if nearly all translations of the validation set are right, so that it says nothing of others."""
+    """True if nearly all validation translations are right, so confidence says nothing about other texts."""
     familiarity: Familiarity | None = None
 
     @classmethod

@@ -23,8 +23,8 @@ _TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^>]*?(/?)>")
 
 
 class Protection(Stage):
-    """Takes only candidates that keep the protected text. Where none does, the text around it is translated
-    alone.
+    """Accepts only candidates that keep the protected text. If none does, the text around it is translated
+    separately.
     """
 
     @classmethod
@@ -33,8 +33,8 @@ class Protection(Stage):
         return cls(call.options, usual, call.planner.source_lang) if call.options.protect or usual else None
 
     def __init__(self, options: Options, usual: bool, language: str = "") -> None:
-        """With `usual` also addresses, placeholders, tags, emoji, numbers with units and words in another
-        script than the `language`'s are protected.
+        """With `usual`, these are protected, too: addresses, placeholders, tags, emoji, numbers with units,
+        and words in a script that `language` does not use.
         """
         patterns = options.protect or None
         self._all = ProtectedText(patterns, usual, language) if isinstance(patterns, str) else None
@@ -53,7 +53,7 @@ class Protection(Stage):
             line.keep = protected.find
 
     def _in(self, unit: Unit) -> "ProtectedText | None":
-        """The text that the unit's translation must keep; None if it has none of it."""
+        """The text that the unit's translation must keep; None if the unit has no protected text."""
         if unit.line.part_of is not None or (protected := self._of(unit.line)) is None:
             return None
         return protected if protected.is_in(unit.segment.text) else None
@@ -68,7 +68,7 @@ class Protection(Stage):
         return Choice(kept, is_enough=bool(kept))
 
     def search_again(self, units: Sequence[Numbered], search: Search) -> Iterator[Numbered]:
-        """All in one batch."""
+        """Translate the text around the protected spans, for all units in one batch."""
         lines: list[SourceLine] = []
         spans_of: list[tuple[int, Unit, list[Span]]] = []
         for number, refused in units:
@@ -144,8 +144,8 @@ class ProtectedText:
     """The matches of a regular expression in the source, and whether a translation has kept them."""
 
     def __init__(self, pattern: str | None, usual: bool = False, language: str = "") -> None:
-        """With `usual` also what a Protection protects. InputError if `pattern` is no regular expression, or
-        matches the empty text.
+        """`usual` protects, in addition to `pattern`, what is listed in `Protection`. InputError if `pattern`
+        is not a regular expression or matches the empty text.
         """
         self._own = _compiled(pattern) if pattern else None
         self._is_usual = usual
@@ -178,7 +178,7 @@ class ProtectedText:
         return is_same and not numbers - others  # more numbers are allowed: "20 percent" may become "20 %"
 
     def _items(self, text: str) -> tuple[list[str], Counter[str]]:
-        """The matches, and apart from them the numbers with units."""
+        """The matches other than numbers with units, and the counts of those numbers."""
         others, numbers = [], Counter[str]()
         for match in self._matches(text):
             if self._is_usual and (number := number_with_unit(match.group())):
@@ -188,8 +188,8 @@ class ProtectedText:
         return others, numbers
 
     def _matches(self, text: str) -> Iterator[re.Match[str]]:
-        """The matches from left to right, without overlaps; of two at one position the user's pattern wins.
-        Each pattern is searched alone, because a joint one takes milliseconds to compile.
+        """The matches from left to right, without overlaps. If two begin at the same position, the user's
+        pattern wins. Patterns are searched separately, because a combined one takes milliseconds to compile.
         """
         given = self._own.finditer(text) if self._own else ()
         usual = USUAL.finditer(text) if self._is_usual and may_match(text) else ()
@@ -202,7 +202,7 @@ class ProtectedText:
 
 
 def rejoin(spans: Sequence[Span], translations: Sequence[str]) -> str:
-    """The protected spans as they were, the others translated, with the spaces around them."""
+    """Join the spans: those with words are translated, all others and the spaces stay as they are."""
     text, others = "", iter(translations)
     for span in spans:
         if span.translatable:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Numbered = tuple[int, TranslatedUnit]
-"""A unit of a call by its number."""
+"""The number of a unit in its call, and the unit."""
 
 
 class Search(Protocol):
@@ -42,27 +42,27 @@ class Choice:
     candidates: Sequence[Candidate]
     """In the order in which they are preferred."""
     is_enough: bool = True
-    """False if the stage wants to search for the unit again; with no candidate it has to."""
+    """False if the stage wants to search for the unit again. Must be False if no candidate is left."""
 
 
 class Stage:
     """A feature of translation. This one changes nothing; each stage overrides what it needs.
 
-    The order of the calls: for each line `divide`, for each unit `adapt`; the search; for each hypothesis
-    `text`, for each unit `choose`, and `search_again` for those that want it; for each line `finish`, and
-    `align` where it is asked for. The stages follow one another in the order of `parts.py`; ours
-    have a classmethod `of_call(call)` that makes one where it has something to do (call.py).
+    Before the search, `divide` is called for each line and `adapt` for each unit. After it come `text` for
+    each hypothesis, `choose` for each unit, `search_again` for the units that need it, `finish` for each
+    line, and `align` if alignments were requested. The stages run in the order of `parts.py`. Each of ours
+    has a classmethod `of_call(call)`, which returns None if the stage has nothing to do (call.py).
     """
 
     def divide(self, line: SourceLine) -> None:
-        """Change the segments of a line, or the texts in them that are searched for."""
+        """Change the segments of a line, or the texts that are searched in their place."""
 
     def adapt(self, unit: Unit) -> Unit:
-        """The encoded unit, with another source or limit, or with what its translation must have."""
+        """Change the encoded unit: its source, its limit, or whether its translation must meet conditions."""
         return unit
 
     def text(self, unit: Unit, text: str) -> str:
-        """The text of a hypothesis as it is written."""
+        """The text of a hypothesis in the form in which it is output."""
         return text
 
     def choose(self, unit: Unit, candidates: Sequence[Candidate]) -> Choice:
@@ -70,23 +70,23 @@ class Stage:
         return Choice(candidates)
 
     def search_again(self, units: Sequence[Numbered], search: Search) -> Iterable[Numbered]:
-        """Results of all units of which the stage has chosen too little."""
+        """New results for all units for which this stage was the first to ask for another search."""
         raise NotImplementedError
 
     def finish(self, line: TranslatedLine, result: Translation) -> Translation:
-        """The result of a line of which something was translated."""
+        """Change the result of a line. Not called if nothing in the line was translated."""
         return result
 
     def align(self, unit: Unit, text: str, translation: str, aligned: "AlignedSegment") -> "AlignedSegment":
-        """The alignment of a unit with `text`, the hypothesis, as one with the written `translation`."""
+        """Convert the alignment of a unit with the hypothesis `text` to one with the final `translation`."""
         return aligned
 
 
 class BroughtStage(Stage):
-    """A stage of a companion. Its results are checked, as a wrong one would fail in another place."""
+    """A stage that a companion brings. Its results are checked, because a wrong one would only fail later."""
 
     def __init__(self, stage: Any, name: str) -> None:
-        """InputError if it is no Stage."""
+        """InputError if `stage` is not a Stage."""
         self._stage, self._name = self._of_kind(stage, Stage, f"the stage {name}"), name
 
     def divide(self, line: SourceLine) -> None:

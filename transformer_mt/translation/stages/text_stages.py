@@ -70,7 +70,9 @@ def _without_cuts(segments: Sequence[Segment], spans: Spans) -> list[Segment]:
 
 
 class Edges(Stage):
-    """Takes them off a line. A line with a prefix begins with it instead."""
+    """Takes bullets and white space off the ends of a line. A line with a prefix is left as it is: its
+    translation begins with the prefix.
+    """
 
     @classmethod
     def of_call(cls, call: Call) -> "Edges | None":
@@ -88,7 +90,9 @@ class Edges(Stage):
 
 
 class Unchanged(Stage):
-    """Keeps segments that have nothing to translate. The line of a prefix has the prefix."""
+    """Keeps segments that have nothing to translate, except in a line with a prefix, whose translation must
+    contain the prefix.
+    """
 
     @classmethod
     def of_call(cls, call: Call) -> "Unchanged | None":
@@ -106,7 +110,9 @@ MIN_WORDS, MIN_LETTERS = 3, 5
 
 
 class Capitals(Stage):
-    """Searches in lower case for lines and sentences in capitals. A line with a prefix stays as it is."""
+    """Searches for lines and sentences in lower case if they are in capitals, and puts their translations in
+    capitals. A line with a prefix stays as it is.
+    """
 
     @classmethod
     def of_call(cls, call: Call) -> "Capitals | None":
@@ -154,8 +160,8 @@ def _is_lowercased(unit: Unit) -> bool:
 
 
 def is_in_capitals(text: str, keep: Iterable[tuple[int, int]] = ()) -> bool:
-    """True if all letters are capitals, in three words or in a word of five letters at least. The (begin,
-    end) spans in `keep` do not count.
+    """True if all letters are capitals and there are at least three words, or a word of at least five
+    letters. The (begin, end) spans in `keep` do not count.
     """
     for begin, end in keep:
         text = text[:begin] + " " * (end - begin) + text[end:]
@@ -167,8 +173,8 @@ def is_in_capitals(text: str, keep: Iterable[tuple[int, int]] = ()) -> bool:
 
 
 def to_sentence_case(text: str, language: str, keep: Iterable[tuple[int, int]] = ()) -> str:
-    """A text in capitals with only its first letter as a capital, and in English the word I. It has the same
-    length; the spans in `keep` stay as they are.
+    """Put a text in capitals into lower case, except for its first letter and, in English, the word I. Its
+    length does not change; the spans in `keep` stay as they are.
     """
     lower = to_small_letters(text, language)
     capitals = re.compile(r"\bi\b").finditer(lower) if base_code(language) == "en" else ()
@@ -221,14 +227,14 @@ class Flags(Stage):
         src_pieces = sum(len(unit.unit.src) for unit in line.units)
         suspicious = list(text_flags(result.source, result.translation, src_pieces, result.tokens))
         if "no_hypothesis" in result.flags or any(unit.parts or unit.unit.is_fixed for unit in line.units):
-            # Such a line has text without tokens, or none at all, so the ratio means nothing.
+            # Such a translation has text without tokens, or is empty, so the ratio means nothing.
             suspicious = [flag for flag in suspicious if flag != "length_ratio"]
         return replace(result, flags=list(dict.fromkeys([*result.flags, *suspicious])))
 
 
 def text_flags(source: str, translation: str, src_pieces: int, tokens: Sequence[str]) -> Iterator[str]:
-    """`copied`, `repeating`, `length_ratio`, `missing_number`, `missing_url`: those
-    that are true.
+    """Yield the flags that apply, out of `copied`, `repeating`, `length_ratio`, `missing_number` and
+    `missing_url`.
     """
     if translation.strip() == source.strip() and _num_words(source) > 1 and any(map(str.isalpha, source)):
         yield "copied"  # not flagged for one word: it may be a name
@@ -292,7 +298,7 @@ class Confidence(Stage):
         flags, distance = [], self._distance(line)
         if distance is not None and distance > (limit := self._limit):
             flags.append("unfamiliar")
-            # Nothing is known of such texts: at twice the distance a half is left.
+            # Nothing is known about such texts, so reduce the confidence: by half at twice the limit.
             confidence *= limit / distance
         if confidence < self._calibration.low:
             flags.append("low_confidence")
