@@ -106,7 +106,7 @@ def test_a_file_that_changed_on_the_server_is_downloaded_whole(opus):
 def test_a_wrong_size_is_not_kept(opus):
     """The server says and sends fewer bytes than the file has: it is no zip file."""
     opus.faults = [("short", 1000)]
-    with pytest.raises(WorkError, match=r"opus Books v1: data from http.*de-en.txt.zip is damaged"):
+    with pytest.raises(WorkError, match=r"opus Books v1: the data from http.*de-en.txt.zip are damaged"):
         read(data())
     assert read(data()) == PAIRS
 

@@ -1,7 +1,7 @@
 """A folder that any browser opens: the ONNX model, its tokenizer, the search in JavaScript and a page.
 
-The rules that `translate` applies before and after the search are data for the page: the patterns are those
-of the stages themselves (translation/stages), written as JavaScript has them.
+The page gets the rules that `translate` applies before and after the search as data: the patterns of the
+stages themselves (translation/stages), rewritten for JavaScript.
 """
 
 import argparse
@@ -41,13 +41,13 @@ _RUNTIME = {
     "ort-wasm.wasm": "onnxruntime-web/dist/ort-wasm-simd-threaded.wasm",
     "sentencepiece.js": "sentencepiece-js/dist/index.js",
 }
-"""Files of the export's folder `runtime`, and the files of node_modules that they are."""
+"""Files of the export's folder `runtime`, and the files of node_modules that they are copied from."""
 _BY_RULES = ("lowercase_capitals", "match_ends")
 """Settings that the page follows, besides those of the search (rules.py)."""
 _PAGE = ("index.html", "page.js", "worker.js", "translator.js", "offline.js")
 
-# sentencepiece-js is written for Node's `require` and reads a model from a file. Inside these names it runs
-# anywhere, and reads the bytes that it is given.
+# sentencepiece-js is written for Node's `require` and reads its model from a file. Between these two strings
+# it runs anywhere, and gets the model as bytes.
 _BEFORE = """\
 const process = undefined, window = undefined, importScripts = undefined, document = undefined;
 const __filename = "/sentencepiece.js", module = { exports: {} }, exports = module.exports;

@@ -56,7 +56,7 @@ ENCODER, STEP = "encoder.onnx", "step.onnx"
 
 
 class EncoderGraph(nn.Module):
-    """src (B, S), padded with 0 -> source (L, 2, B, H, S, K): each decoder layer's keys and values of it."""
+    """src (B, S), padded with 0 -> source (L, 2, B, H, S, K): its keys and values for each decoder layer."""
 
     def __init__(self, model: Transformer) -> None:
         super().__init__()
@@ -160,9 +160,7 @@ def _write(
 
 
 def _remove_traces(file: Path) -> None:
-    """Remove notes of the exporter: they have the lines of code that made each node, with the folders of this
-    machine.
-    """
+    """Remove the exporter's notes, which quote the code behind each node, with folders of this machine."""
     import onnx
 
     model = onnx.load(file)
@@ -196,7 +194,7 @@ def quantize(folder: Path, names: tuple[str, ...]) -> None:
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic  # type: ignore[import-untyped]
 
-    root = logging.getLogger()  # through it, onnxruntime advises a step that this is
+    root = logging.getLogger()  # onnxruntime logs its advice through the root logger
     level = root.level
     root.setLevel(logging.ERROR)
     try:
@@ -248,7 +246,7 @@ class OnnxModel(TranslationModel):
         self.register_parameter("_any", torch.nn.Parameter(torch.zeros(1)))  # shows device and dtype
 
     def forward(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
-        """(B, T, V) log-probabilities, one step after the other: no graph has all positions."""
+        """(B, T, V) log-probabilities, computed step by step: no graph takes all positions at once."""
         state, steps = self.start(self.encode(src, src_mask), src_mask), []
         for tokens in tgt_in.T:
             log_probs, state = self.step(tokens, state)
@@ -256,7 +254,7 @@ class OnnxModel(TranslationModel):
         return torch.stack(steps, dim=1)
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Tensor:
-        """(B, S) -> (B, S): the encoder runs in `start`, as its result is no memory."""
+        """(B, S) -> (B, S), unchanged. The encoder runs in `start`: its output is not the usual memory."""
         return src
 
     def start(self, memory_BSD: Tensor, src_mask: Tensor) -> OnnxState:
@@ -276,7 +274,7 @@ class OnnxModel(TranslationModel):
 
 
 def import_onnxruntime() -> Any:
-    """The module; InputError names the extra that brings it and what writes its files."""
+    """The onnxruntime module. If a package for ONNX files is missing, InputError names its extra."""
     try:
         import onnx  # noqa: F401
         import onnxruntime  # type: ignore[import-untyped]
@@ -292,10 +290,10 @@ def import_onnxruntime() -> Any:
 FACTS = "model.json"
 _TWO_TOKENIZERS = ["tokenizer.src.model", "tokenizer.tgt.model"]
 _USAGE = """\
-`encoder.onnx` turns `src` (B, S; int64, padded with 0, each with `eos` at its end) into `source`; `step.onnx`
-takes one step of all hypotheses: `tokens` (N,), the `rows` (N,) of `past` that they continue, `past`,
-`source` and `src` give `log_probs` (N, V) and `present`, the next `past`. Ids, sizes and settings are in
-`model.json`. Greedily, from Python:
+`encoder.onnx` turns `src` (B, S; int64, padded with 0, `eos` after each sentence) into `source`. `step.onnx`
+takes one step of all hypotheses: from `tokens` (N,), the `rows` (N,) of `past` that they continue, `past`,
+`source` and `src`, it computes `log_probs` (N, V) and `present`, which is the next `past`. Ids, sizes and
+settings are in `model.json`. Greedy search in Python:
 
 ```python
 import json, pathlib
@@ -335,7 +333,7 @@ class ToOnnx:
 
     name = "ONNX"
     advice = "Translate with the run's folder."
-    least_bleu: ClassVar[float] = 70.0  # translations of weak models change; references judge below
+    least_bleu: ClassVar[float] = 70.0  # low: int8 changes weak models; `pack` uses references
     proof_settings: ClassVar[dict[str, Any]] = {"split_sentences": False, "stop_early": True, **OURS_ALONE}
 
     def __init__(self, quantization: str = "int8") -> None:
@@ -383,7 +381,7 @@ class ToOnnx:
 
     def expected(self, translation: Translation) -> Output | None:
         if translation.segments or {"truncated", "unchanged"} & set(translation.flags):
-            return None  # divided elsewhere there
+            return None  # the other runtime divides or cuts it elsewhere
         return Output(translation.translation, translation.score)
 
     def metadata(self, config: Config) -> dict[str, Any]:
@@ -400,7 +398,7 @@ class ToOnnx:
     def _compare_by_references(self, folder: Path) -> None:
         """WorkError if BLEU of the validation set is more than half a point below the run's."""
         data, run = self._run.config.data, self._run.folder
-        # A set in the direction that is translated without being asked for.
+        # Only sets in the default direction.
         of_direction = [valid for valid in data.valid_sets if data.languages_of(valid) == data.languages]
         try:
             if not of_direction:
@@ -420,7 +418,7 @@ class ToOnnx:
         scored = f"BLEU of {len(pairs)} validation sentences: {theirs:.2f} in int8, {ours:.2f} by the run"
         if theirs < ours - _BELOW:
             raise WorkError(
-                f"int8 must cost at most {_BELOW} BLEU, but: {scored}; it was not kept, use float32"
+                f"int8 must cost at most {_BELOW} BLEU, but: {scored}; the export was not kept, use float32"
             )
         say(scored)
 
@@ -472,7 +470,7 @@ def model_facts(run: TrainedRun) -> dict[str, Any]:
 
 
 def rules_of(source: str, target: str, decode: DecodeConfig) -> dict[str, Any]:
-    """The rules of text for one direction: those that the settings turn on and its languages have."""
+    """The text rules for one direction, as far as the settings turn them on and they suit its languages."""
     rules: dict[str, Any] = {"control": CONTROL.pattern, "invisible": INVISIBLE.pattern}
     if is_natural(source) and is_natural(target):
         rules |= {"before": before_words(source).pattern, "kept": USUAL.pattern}
@@ -505,14 +503,14 @@ def _patterns_in_javascript(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-# An escape or a class, which stay as they are; or a quantifier with a + after it.
+# Group 1: an escape or a character class, to be kept. Group 2: a quantifier, without the + after it.
 _POSSESSIVE = re.compile(r"(\\.|\[\^?\]?(?:\\.|[^\]\\])*\])|([*+?]|\{\d+(?:,\d*)?\})\+")
 _IGNORING_CASE = re.compile(r"\(\?i:([^()]*)\)")
 
 
 def in_javascript(pattern: str) -> str:
-    """A pattern of Python's as JavaScript reads it with the flags `gu`: without possessive quantifiers, which
-    only save time, and with each letter in both cases where case is ignored.
+    """Rewrite a Python pattern for JavaScript with the flags `gu`. Possessive quantifiers, which only save
+    time, become ordinary ones; where case is ignored, each letter is written in both cases.
     """
     pattern = _IGNORING_CASE.sub(lambda found: f"(?:{_both_cases(found[1])})", pattern)
     pattern = _POSSESSIVE.sub(lambda found: found[1] or found[2], pattern)

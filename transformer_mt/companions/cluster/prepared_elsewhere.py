@@ -33,7 +33,7 @@ class ShardsCorpus(Corpus):
     def conflicts(self) -> Iterator[Conflict]:
         yield from super().conflicts()
         if self.tag or self.filter or self.reverse or self.objective != "translation":
-            yield "shards must be without tag, filter, reverse and objective: they are prepared"
+            yield "shards must not have tag, filter, reverse or objective: its pairs are already prepared"
 
     def describe(self) -> str:
         return self.shards
@@ -55,7 +55,7 @@ class ShardsCorpus(Corpus):
 
     def stored_pairs(self, languages: Languages) -> Iterator[Pair]:
         raise InputError(
-            f"{self.shards}: must be the only training corpus, and its texts are not there: it is encoded"
+            f"{self.shards}: must be the only training corpus, because it has encoded pairs and no text"
         )
 
 
@@ -82,7 +82,7 @@ def prepared_elsewhere(
         _adopt(source, config, folder, tokenizer, inherited)
         data = open_data(config.data, folder, source)
     if data is None:
-        raise WorkError(f"{shards.shards}: must read as it was written, but does not; prepare it again")
+        raise WorkError(f"{shards.shards}: the prepared data are damaged; prepare them again")
     if tokenizer is not None and tokenizer.fingerprint != data.tokenizer.fingerprint:
         raise InputError(f"{shards.shards}: must have the vocabulary of the model, but has another")
     seen, languages = SeenSentences.read(data.seen_file), config.data.languages
@@ -101,7 +101,7 @@ def prepared_elsewhere(
 
 
 def _refuse_without_effect(config: Config) -> None:
-    """InputError for keys that the preparation has decided."""
+    """InputError if the config changes a key whose value was fixed when the pairs were prepared."""
     usual = DataConfig.model_fields
     changed = [f"data.{key}" for key in _DECIDED if getattr(config.data, key) != usual[key].get_default()]
     if changed:
@@ -111,9 +111,7 @@ def _refuse_without_effect(config: Config) -> None:
 def _adopt(
     source: Store, config: Config, folder: Path, given: Tokenizer | None, inherited: Sentences
 ) -> None:
-    """Take the training pairs and the vocabulary of data that are prepared in another store; the pairs stay
-    there.
-    """
+    """Use training pairs and a vocabulary that were prepared in another store; the pairs stay there."""
     data = config.data
     facts = json.loads(source.read(FACTS_FILE))
     mirror(source, folder, "valid-", FACTS_FILE)

@@ -9,7 +9,7 @@ from typing import Any
 from transformer_mt.errors import InputError, UserError, WorkError
 
 _IN_FLIGHT = 4
-"""Tasks for each core of the cluster that are given out at a time."""
+"""Maximum number of tasks in flight per core of the cluster."""
 _SECONDS = 10
 """The wait for an answer of the cluster."""
 _RETRIES = 5
@@ -25,7 +25,7 @@ class RayEngine:
             import ray
         except ImportError:
             raise InputError(
-                "ray must be installed for data.preparation.engine: ray, but is not; install the extra: "
+                "data.preparation.engine: ray needs the package ray; install the extra: "
                 'pip install "transformer-mt[ray]"'
             ) from None
         self._ray: Any = ray
@@ -40,7 +40,7 @@ class RayEngine:
         except (OSError, ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:200]
             raise InputError(
-                f"RAY_ADDRESS must be a Ray cluster that runs, but {address} is none "
+                f"RAY_ADDRESS must be a Ray cluster that runs, but {address} is not one "
                 f"({reason}); start one with `ray start`, or set RAY_ADDRESS=local"
             ) from None
 

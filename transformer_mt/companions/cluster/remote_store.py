@@ -11,13 +11,13 @@ from transformer_mt.errors import WorkError
 from transformer_mt.files import DISK_ERRORS, replacing
 
 _TRIES, _SECONDS = 6, 0.5
-"""Tries of a request, and the wait before the second one; it doubles each time."""
+"""How often a request is tried, and seconds to wait before the second try; the wait doubles each time."""
 
 T = TypeVar("T")
 
 
 class RemoteStore:
-    """Objects of a store that fsspec knows, such as s3:// and gs://: a file appears when it is whole."""
+    """An object store that fsspec knows, such as s3:// or gs://. A file appears only once it is complete."""
 
     def __init__(self, url: str) -> None:
         self.location = url
@@ -56,7 +56,7 @@ class RemoteStore:
             self._request(lambda files, root: files.rm(f"{root}/{name}", recursive=True))
 
     def _request(self, ask: Callable[[Any, str], T]) -> T:
-        """The answer; a store that is busy or slow is asked again. WorkError if it stays so."""
+        """The store's answer. A busy or slow store is asked again; WorkError if all tries fail."""
         for tried in range(1, _TRIES + 1):
             try:
                 files, root = file_system(self.location)

@@ -51,9 +51,9 @@ def parse(
     attributes: bool = True,
     is_ascii: bool = False,
 ) -> list[Piece]:
-    """A document in pieces: markup, and texts to translate. InputError if it is not of this format, which
-    is none of an office document. `languages` are those of the translation; for `attributes` and `is_ascii`
-    of HTML see parse_html.
+    """Split a document into pieces: markup, and texts to translate. `format` is any except those of office
+    documents; InputError if the document is not in it. `languages` are the source and target of the
+    translation. For `attributes` and `is_ascii`, which apply to HTML, see parse_html.
     """
     source_lang, target_lang = languages
     match format:
@@ -89,8 +89,8 @@ def translate_pieces(
     done: int = 0,
     retry: bool = False,
 ) -> Iterator[DocumentPart]:
-    """The parts of the translated document in order, one for each of its texts, and what stands after them.
-    The first `done` are left out.
+    """Yield the parts of the translated document in order: one for each text, then the markup after the last
+    text. The first `done` parts are left out.
     """
     texts = [piece for piece in pieces if isinstance(piece, MarkedText)]
     markup = _markup_before(pieces)
@@ -156,7 +156,7 @@ def all_texts(texts: Sequence[MarkedText]) -> list[MarkedText]:
 
 def write(text: MarkedText, candidates: Sequence[Candidate]) -> tuple[str, list[str]]:
     """A translation with the markup of its text, and a sentence for each mark that could not be placed. The
-    first candidate is that of the text, the others are those of the texts within its markup.
+    first candidate translates the text itself, the others the texts within its markup.
     """
     placed = [place(part, candidate) for part, candidate in zip((text, *text.inner), candidates, strict=True)]
     problems = [
@@ -179,7 +179,7 @@ _LOST = {"missing_number": "a number", "missing_url": "an address"}
 
 
 def warnings_of(result: Translation) -> Iterator[str]:
-    """A sentence for what the translation of a text lacks."""
+    """A sentence for each kind of text, such as a number, that the translation lacks."""
     for flag, what in _LOST.items():
         if flag in result.flags:
             yield f"{what} of the source is not in the translation: {result.source[:60]!r}"
@@ -192,7 +192,7 @@ def pattern_of(text: MarkedText, protect: str | None = None) -> str | None:
     literals = sorted(set(text.literals()), key=lambda literal: (-len(literal), literal))
     patterns = []
     if literals:
-        # A literal `a` is not that in the middle of a word. The large set of letters is compiled only once.
+        # A literal `a` must not match inside a word. All share one check, as the set of letters is large.
         letter, any_literal = LETTER.pattern, "|".join(map(re.escape, literals))
         patterns = [f"(?<!{letter})(?:{any_literal})(?!{letter})"]
     expressions = []
@@ -203,7 +203,7 @@ def pattern_of(text: MarkedText, protect: str | None = None) -> str | None:
 
 
 def _markup_before(pieces: Sequence[Piece]) -> list[str]:
-    """The markup before each text, and that after the last one."""
+    """The markup before each text, then the markup after the last one."""
     befores = [""]
     for piece in pieces:
         if isinstance(piece, str):

@@ -15,7 +15,7 @@ _ENDINGS = {
     **{f".{name}": name for name in ("docx", "pptx", "xlsx", "odt", "odp", "epub")},
 }
 OFFICE = frozenset({"docx", "pptx", "xlsx", "odt", "odp", "epub"})
-"""Formats that are zip files, which a translation is written into as a whole."""
+"""Formats that are zip files: a translation is written only when it is complete."""
 ENDINGS = ("txt", *(ending[1:] for ending in _ENDINGS))
 """The endings of files that are translated."""
 KEEP_SOURCES = frozenset({"po", "xliff"})
@@ -41,7 +41,7 @@ _NOT_READ = {
 }
 
 MOST_BYTES = 50_000_000
-"""Bytes of a document's text at most: its pieces take up to ninety times as much memory."""
+"""Maximum size of a document's text in bytes. Its pieces take up to ninety times as much memory."""
 
 
 def check_size(count: int, name: str, most: int = MOST_BYTES, what: str = "text") -> None:

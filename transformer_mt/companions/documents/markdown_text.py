@@ -1,7 +1,7 @@
 """Markdown: paragraphs, headings, items and cells are translated; code, addresses and markup stay.
 
-markdown-it-py says which lines and characters are what; all but the words is written as it was. Lines that
-only generators of documentation sites know are first made lines that the parser knows.
+markdown-it-py finds the blocks and the markup; everything but the words is written unchanged. Lines in the
+syntax of documentation site generators are first replaced by lines that the parser knows.
 """
 
 import re
@@ -26,7 +26,7 @@ from transformer_mt.text.sentences import has_words
 COMMENT = "<!-- -->"
 """In place of a line without text."""
 ORDER = r"\{\{[<%](?:(?!\}\}|\{\{)[^\n])*\}\}|\{%(?:(?!%\}|\{%)[^\n])*%\}"
-"""An order to Hugo, or to Jekyll."""
+"""A tag of Hugo or Jekyll, which tells the generator what to insert or do."""
 _CODE = re.compile(r"^([ \t]*)(?:\{%-?|\{\{[<%])[ ]*(?:end|/[ ]*)?highlight\b[^\n]*$", re.MULTILINE)
 _DIRECTIVE = re.compile(
     r"""^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,}|:{3,})\{
@@ -35,7 +35,7 @@ _DIRECTIVE = re.compile(
     (?P<text>(?:[^\n]*\n){0,400}?)[ \t]*(?P=fence)[ \t]*$""",
     re.MULTILINE | re.VERBOSE,
 )
-"""A directive of MyST that has text, of at most 400 lines: it would be code."""
+"""A MyST directive with text, of at most 400 lines. The parser would take it for code."""
 _FILE = re.compile(r"\S+[./]\S+|\S*")
 """The file of a figure, in the place of a title."""
 _LINE = re.compile(
@@ -56,8 +56,8 @@ _LINE = re.compile(
 
 
 def as_commonmark(text: str) -> str:
-    """The text with as many lines: a tab is a box with a title, the title of a box a heading; a border of a
-    box and an order to the generator are comments.
+    """The text as the parser knows it, with the same number of lines: a tab becomes a box with a title, the
+    title of a box a heading, and borders of boxes and tags for the generator become comments.
     """
     text = _CODE.sub(r"\1~~~~~~", text)
     return _LINE.sub(_known, _DIRECTIVE.sub(_opened, text))
@@ -107,12 +107,12 @@ _ASIDE = re.compile(
     rf"|\{{/\*.*?\*/\}}|\[=\s*\d[^\]\r\n]*\]|\+\+[\w-]+(?:\+[\w-]+)+\+\+|\^\[[^\[\]\r\n]*\]"
     rf"|\w+(?:\^[^\s^]+\^|~[^\s~]+~)\w*|{_MARKS})"
 )
-"""An order to the generator of a site, an icon, the box of a task, the mark of a box around text, a list of
-attributes (kramdown), the page of a wiki's link, mathematics, a comment, a bar, keys, a note, a raised or
-lowered part of a word, and marks around words.
+"""Inline syntax besides CommonMark: tags for the generator of a site, icons, the boxes of tasks, borders of
+boxes around text, lists of attributes (kramdown), the pages of wiki links, mathematics, comments, progress
+bars, keys, inline notes, words with raised or lowered parts, and marks around words.
 """
 _LITERAL = re.compile(r"\$|\\[begin(\[]|\{/|\[=|\+\+[\w-]+\+|\^\[|\w+[\^~]")
-"""The beginnings of those that stand for a word."""
+"""The beginnings of what _ASIDE finds that stands for a word."""
 _LOST = "texts whose markup could not be followed"
 _MARKUP = re.compile(
     rf"<!--.*?-->|<(script|style|pre)\b.*?(?:</\1>|\Z)|<[^<>]*>|{ORDER}", re.DOTALL | re.IGNORECASE
@@ -195,8 +195,9 @@ def parse_markdown(text: str) -> list[Piece]:
 
 
 def _blocks(parser: Any, text: str) -> Iterator[tuple[Any, int, int]]:
-    """(token, begin, end) of each block of text or HTML: the characters of its lines, without the markup
-    before the first and after the last; none for a block that is not where it was expected.
+    """(token, begin, end) of each block of text or HTML: the range of its characters, without the markup
+    before its first line and after its last. The range is empty if the block is not found where it was
+    expected.
     """
     normal = text.replace("\r\n", "\n").replace("\r", "\n")
     starts = [0, *(end.end() for end in re.finditer(r"\r\n?|\n", text)), len(text)]
@@ -231,7 +232,7 @@ def _blocks(parser: Any, text: str) -> Iterator[tuple[Any, int, int]]:
 
 
 def _of_block(raw: str, block: Any) -> list[Piece]:
-    """A block of text as pieces; it stays where it cannot be followed character by character."""
+    """The pieces of a block. It is not translated if its text cannot be followed character by character."""
     added: set[str] = set()
     if block.type == "html_block":
         return _kept(
@@ -260,9 +261,9 @@ def _kept(raw: str, what: str) -> list[Piece]:
 
 
 def _finished(body: str, is_first: bool, added: set[str]) -> str:
-    """A translation with backslashes before what would begin a heading or an item: at the beginning of its
-    lines, and at that of the block (`is_first`). Labels that were `added` are not needed where the text is
-    the same.
+    """A translation with a backslash before whatever would begin a heading or an item at the beginning of a
+    line, or of the block (`is_first`). Labels that were `added` are removed where they equal the text of
+    their link.
     """
     if added:
         body = _SAME_LABEL.sub(lambda match: f"[{match[1]}]" if match[1] in added else match[0], body)
@@ -280,16 +281,16 @@ class _LostError(Exception):
 
 
 def _run(raw: str, children: Sequence[Any], added: set[str]) -> Iterator[Token]:
-    """The tokens of a block of text. Labels that links get, because their text was one, are `added`."""
+    """The tokens of a block of text. A link written as `[text]` gets a label, which is put into `added`."""
     position = 0
     text = ""
     """Text that is not yielded yet."""
     labels: list[int] = []
-    """Where the texts of the links begin that are open."""
+    """Where the texts of the open links begin."""
     skipped = 0
     """Ends of links to pass over."""
     taken_out = 0
-    """Tokens of a text that is struck through, and read by itself."""
+    """Tokens still to skip: struck-through text has been read separately."""
     for i, child in enumerate(children):
         kind = child.type
         if taken_out:
@@ -383,7 +384,7 @@ def _run(raw: str, children: Sequence[Any], added: set[str]) -> Iterator[Token]:
 
 def _texts(text: str) -> Iterator[Token]:
     closed = set(re.findall(r"\{[{%][^\w/]{0,9}(?:/\s{0,9}|end)([\w-]+)", text))
-    """The names of orders that stand around text."""
+    """The names of tags that enclose text: these have an end tag."""
     parts = _ASIDE.split(text)
     ends = _pairs(parts)
     for i, part in enumerate(parts):
@@ -413,7 +414,9 @@ def _pairs(parts: Sequence[str]) -> dict[int, Literal["start", "end"]]:
 
 
 def _with_label(end: str, label: str) -> str:
-    """The end of a link; one that is found by its text keeps that text, which is translated before it."""
+    """The end of a link. If the link is found by its text, the original text becomes its label, because the
+    text itself is translated.
+    """
     return f"][{_BREAK.sub(' ', label)}]" if end in ("]", "][]") else end
 
 
@@ -456,7 +459,7 @@ def _end_of_image(raw: str, position: int) -> int:
 
 
 def _closing_bracket(raw: str, at: int) -> int:
-    """The position of the bracket that closes the one there."""
+    """The position of the bracket that closes the one at the position `at`."""
     depth = 0
     while at < len(raw):
         if raw[at] == "\\":
@@ -472,7 +475,7 @@ def _closing_bracket(raw: str, at: int) -> int:
 
 
 def _written(token: Token) -> list[Piece]:
-    """A token as it is written, with the text of an image, and that of words that are struck through."""
+    """The pieces of a token: its markup, and the text of an image or of struck-through words."""
     if token.name.startswith("~"):
         return [token.name, *pieces_of_run(list(token.parts), _written, MarkdownSpelling()), token.name]
     if token.name != "img" or not token.raw.startswith("!["):

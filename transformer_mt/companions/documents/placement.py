@@ -15,9 +15,9 @@ from transformer_mt.translation.result import Candidate
 
 # A target word belongs to a mark if at least this share of it stands for words of the mark.
 _SHARE = 0.5
-# Where no word does, the one with the largest share is taken, but not with less than this.
+# If no word reaches it, the word with the largest share is taken, if that is at least this much.
 _LEAST = 0.2
-# The gain of a word that another mark has: no range reaches over it.
+# The gain of a word that belongs to another mark: so low that no range includes it.
 _NEVER = -1e9
 
 
@@ -57,7 +57,7 @@ class _Placement:
         self.unplaced: list[Mark] = []
 
     def of(self, marks: Sequence[Mark], words: range, space: Span) -> tuple[Mark, ...]:
-        """Marks that stand next to each other, within these target words and characters."""
+        """Place the `marks` of one level within these target words and characters (`space`)."""
         spaces = [mark for mark in marks if mark.space is not None]
         placed = self._of_markup([mark for mark in marks if mark.space is None], words, space)
         return (*placed, *self._of_spaces(spaces, words, space, placed))
@@ -65,8 +65,8 @@ class _Placement:
     def _of_spaces(
         self, spaces: Sequence[Mark], words: range, space: Span, others: Sequence[Mark]
     ) -> Iterator[Mark]:
-        """Line breaks and the like: each takes the place of a space of the translation, if there is one. More
-        than white space, as `\\n`, is also written where there is none, as in Chinese.
+        """Line breaks and the like: each replaces a space of the translation, if there is one at its place. A
+        mark that is not only white space, such as `\\n`, is also written where there is none, as in Chinese.
         """
         taken = set[int]()
         for mark in spaces if words else ():
@@ -133,7 +133,7 @@ class _Placement:
         )
 
     def _with_spaces(self, mark: Mark, begin: int, end: int, space: Span) -> Span:
-        """The characters with the space before and after them that the mark holds in the source."""
+        """The span, extended by the space before or after it if the mark includes one there in the source."""
         before = mark.holds[0] and begin > space[0] and self.target[begin - 1] == " "
         after = mark.holds[1] and end < space[1] and self.target[end] == " "
         return begin - before, end + after
@@ -155,7 +155,9 @@ class _Placement:
         return self._with_spaces(mark, begin, end, space)
 
     def _within_word(self, position: int) -> int | None:
-        """Position in the translation of a position within a source word, if both are the same word."""
+        """Map a position within a source word to the translation. None if the position is not within a word,
+        or the word is not the same there.
+        """
         inside = np.flatnonzero((self.src_begins < position) & (self.src_ends > position))
         if not len(inside):
             return None
@@ -171,7 +173,7 @@ class _Placement:
         return self._translation_of(words[0]) if len(words) else None
 
     def _translation_of(self, src_word: int) -> Span | None:
-        """The target word that stands for a source word most; None if none does."""
+        """The target word with the largest share of a source word; None if all shares are too small."""
         shares = self._shares(*self.src_words[src_word])
         best = int(shares.argmax()) if len(shares) else -1
         return self.tgt_words[best] if best >= 0 and shares[best] >= _LEAST else None
@@ -197,7 +199,7 @@ class _Placement:
         return range(likeliest, likeliest + 1) if counts.any() and shares[likeliest] >= _LEAST else None
 
     def _punctuation(self, mark: Mark, free: NDArray[np.bool_]) -> range | None:
-        """The range of free target words that are the same punctuation as all of the mark's."""
+        """For a mark around punctuation only: the range of free target words with the same punctuation."""
         inside = np.flatnonzero((self.src_begins < mark.end) & (self.src_ends > mark.begin))
         translations = [self._translation_of(word) for word in inside.tolist()]
         if not translations or None in translations:
@@ -212,8 +214,9 @@ class _Placement:
         return span if is_same and free[list(span)].all() else None
 
     def _find_literal(self, mark: Mark, space: Span) -> Span | None:
-        """Position in the translation of the text of a mark that is not translated: where the text stands
-        several times, the one with the same number as in the source, or else the next one.
+        """Find the text of a literal mark, which is not translated, in the translation. If it occurs there as
+        often as in the source, the k-th occurrence belongs to the k-th in the source; otherwise the next free
+        one is taken.
         """
         text = self.source[mark.begin : mark.end]
         if text not in self._literals:
@@ -230,7 +233,7 @@ class _Placement:
         return (begin, begin + len(text)) if space[0] <= begin and begin + len(text) <= space[1] else None
 
     def _with_punctuation(self, mark: Mark, chosen: range, free: NDArray[np.bool_]) -> range:
-        """With the punctuation around these words that the mark also has in the source."""
+        """The `chosen` words, with the punctuation around them that the mark also encloses in the source."""
         inside = (self.src_begins < mark.end) & (self.src_ends > mark.begin)
         letters = np.flatnonzero(inside & self.src_has_letters)
         words = np.flatnonzero(inside).tolist()
@@ -244,21 +247,21 @@ class _Placement:
         return range(start, stop)
 
     def _adjoins(self, left: int, right: int, new: int, src_word: int, free: NDArray[np.bool_]) -> bool:
-        """True if the word `new` is punctuation, free, and without a space between the two, or the same as in
-        the source.
+        """True if the word `new` is free punctuation, and either there is no space between the words `left`
+        and `right`, or the punctuation is the same as in the source.
         """
         is_adjacent = self.tgt_ends[left] == self.tgt_begins[right]
         is_same = self.target[slice(*self.tgt_words[new])] == self.source[slice(*self.src_words[src_word])]
         return bool(self.is_punctuation[new] and free[new] and (is_adjacent or is_same))
 
     def _position(self, mark: Mark, words: range, space: Span, others: Sequence[tuple[Mark, Span]]) -> int:
-        """The character of the translation before which a mark without words goes."""
+        """The position in the translation at which a mark without words is placed."""
         position = self._within_word(mark.begin)
         if position is not None and not space[0] <= position <= space[1]:
             position = None
         before = np.flatnonzero(self.src_ends == mark.begin).tolist()
         after = np.flatnonzero(self.src_begins == mark.begin).tolist()
-        if position is None and bool(before) != bool(after):  # next to one word only: that of a footnote, say
+        if position is None and bool(before) != bool(after):  # next to one word only, as a footnote is
             near = self._near((before or after)[0], words)
             if near is not None:
                 position = near[1] if before else near[0]
@@ -270,8 +273,8 @@ class _Placement:
         return position
 
     def _near(self, src_word: int, words: range) -> Span | None:
-        """The characters of the translation that stand for a source word: of punctuation only the same
-        mark.
+        """The characters of the translation that stand for a source word. For punctuation, None unless it is
+        the same in the translation.
         """
         if self.src_has_letters[src_word]:
             free = np.zeros(len(self.tgt_words), bool)
@@ -288,8 +291,8 @@ class _Placement:
         return translation if inside else None
 
     def _split(self, at: int, words: range, space: Span) -> int:
-        """The position with the most of the source's characters before `at` on its left, and the most of the
-        others on its right.
+        """The position in the translation that best separates the words for the source's characters before
+        `at` (to its left) from the words for its other characters (to its right).
         """
         gains = self._shares(0, at) - self._shares(at, len(self.source))
         sums = np.concatenate([[0.0], np.cumsum(gains[words.start : words.stop])])
@@ -317,7 +320,7 @@ def _has_letters(text: str) -> bool:
 
 
 def _occurrences(literal: str, text: str) -> Iterator[int]:
-    """Positions of a text in another one as a word of its own: a literal `a` is not that within a word."""
+    """The positions at which `literal` occurs in `text` as a word of its own, not as part of another word."""
     begin = text.find(literal)
     while begin >= 0:
         end = begin + len(literal)

@@ -1,4 +1,4 @@
-"""Files of any format as documents: what of them is text, and the bytes that translations become."""
+"""Read files of any format as documents: find their texts, and turn the translations back into bytes."""
 
 import gc
 import re
@@ -28,13 +28,13 @@ _WINDOWS = {
     }.items()
     for code in codes.split()
 }  # fmt: skip
-"""The pages of Windows for languages; those of Western Europe have cp1252."""
+"""The Windows code page of each language; languages that are not listed (Western Europe) use cp1252."""
 
 
 def decode_text(raw: bytes, format: str, language: str, name: str) -> tuple[str, Encoding]:
-    """The text of a file, and the encoding that its translation has: UTF-8, the header of a catalogue may
-    declare another one for the text. Subtitles that are not in UTF-8 are read as Windows wrote them in the
-    language, with a note. InputError if it is none of these.
+    """The text of a file, and the encoding of its translation, which is always UTF-8. The file must be in
+    UTF-8, or for a catalogue in the encoding that its header declares. Subtitles that are not in UTF-8 are
+    read in the Windows code page of the language, with a note. InputError for other files.
     """
     declared = _CHARSET.search(raw, 0, 10_000) if format == "po" else None
     charset = declared[1].decode() if declared and declared[1] != b"CHARSET" else "utf-8"
@@ -60,7 +60,7 @@ class Document:
     pieces: list[Piece]
     encoding: str = "utf-8"
     office: OfficeDocument | None = None
-    """The zip file that the pieces are put into, of such a format."""
+    """The zip file that the pieces are put into; None for formats that are not zip files."""
     texts: Sequence[MarkedText] = field(init=False)
     """The pieces that are translated."""
 
@@ -83,11 +83,11 @@ class Document:
         return [f"not translated: {stay}", *left_out] if stay else left_out
 
     def encoded(self, text: str) -> bytes:
-        """A part of what the pieces became, in the file's encoding."""
+        """A part of the translated document, in the file's encoding."""
         return text.encode(self.encoding, "xmlcharrefreplace")  # HTML may lack characters
 
     def written(self, text: str) -> bytes:
-        """The whole file, of what all pieces became."""
+        """The whole translated file; `text` is what all pieces became."""
         return self.encoded(text) if self.office is None else self.office.written(text)
 
 
@@ -100,9 +100,9 @@ def read_document(
     most_bytes: int = MOST_BYTES,
     stop: Event | None = None,
 ) -> Document:
-    """A file of one of FORMATS but lines of text, `html` say. InputError if it is none, or has more than
-    `most_bytes` of text. `languages` are those of the translation; for `attributes` see parse_html. Another
-    thread may `stop` it: StoppedError.
+    """Read a file of a document format, such as `html`. InputError if the file is not of this format, or has
+    more than `most_bytes` of text. `languages` are the source and target of the translation; for `attributes`
+    see parse_html. Another thread may set `stop`, which raises StoppedError here.
     """
     with _without_collector(), stopped_by(stop):
         return _read(raw, format, languages, name, attributes, most_bytes)
@@ -110,8 +110,8 @@ def read_document(
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """The pieces of a document are many small objects that stay: to look for cycles among them takes a third
-    of the time.
+    """Turn off garbage collection. The pieces of a document are many small objects that are kept, and looking
+    for cycles among them takes a third of the time.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -145,5 +145,5 @@ def _read(
             else piece
             for piece in pieces
         ]
-    is_changed = format == "po" and is_utf_16  # which gettext does not read
+    is_changed = format == "po" and is_utf_16  # gettext does not read UTF-16
     return Document([mark * (not is_changed), *pieces], "utf-8" if is_changed else declared.name)

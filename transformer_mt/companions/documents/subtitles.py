@@ -31,9 +31,9 @@ _MOST_SUBTITLES = 6
 _LONGEST_GAP = 2.0
 """Seconds between two subtitles of one sentence."""
 _LEAST_ENDS = 0.1
-"""Share of subtitles that end as sentences do, in files whose sentences may run over several."""
+"""If a smaller share of a file's subtitles end as sentences do, none are joined into one sentence."""
 _LINE, _WIDE_LINE = 42, 20
-"""Usual characters of a line; of Chinese, say."""
+"""The usual number of characters in a line, and in a line of wide characters such as Chinese."""
 _TIME = r"(?:(?P<h{0}>\d{{1,3}}):)?(?P<m{0}>\d{{1,2}}):(?P<s{0}>\d{{1,2}})[,.](?P<ms{0}>\d{{1,3}})"
 _TIMES = rf"[ \t]*{_TIME.format(1)}[ \t]*-{{1,2}}>[ \t]*{_TIME.format(2)}(?P<rest>[^\r\n]*)"
 _HEAD = re.compile(rf"^(?P<number>[ \t]*\d+[ \t]*\r?\n)?{_TIMES}(?P<end>\r?\n|\Z)", re.MULTILINE)
@@ -72,7 +72,7 @@ class Cue:
 
 def parse_srt(text: str, target_lang: str, name: str = "the subtitles") -> list[Piece]:
     """The subtitles in pieces. Their concatenation is the file, except that times without hours get hours.
-    InputError if it is none.
+    InputError if the text is not in SRT format.
     """
     mark = text[: text.startswith(BYTE_ORDER_MARK)]
     before, cues = _cues(text[len(mark) :].replace(BREAK, ""), name)
@@ -82,7 +82,7 @@ def parse_srt(text: str, target_lang: str, name: str = "the subtitles") -> list[
 def pieces_of_cues(
     before: str, cues: Sequence[Cue], target_lang: str, spelling: Callable[[], PlainSpelling]
 ) -> list[Piece]:
-    """Subtitles in pieces, after what stands before them; `spelling` makes that of one text."""
+    """The text `before` the subtitles, and the subtitles in pieces. `spelling` makes one text's spelling."""
     texts = _Texts(has_no_word_spaces(target_lang), spelling)
     spoken = [cue.plain for cue in cues if any(map(str.isalpha, cue.plain))]
     ends = sum(_SENTENCE_ENDS.search(plain) is not None for plain in spoken)
@@ -122,7 +122,7 @@ def seconds_of(head: re.Match[str], n: int) -> float:
 
 
 def _with_hours(head: re.Match[str]) -> str:
-    """Number and times; times without hours, which players misread, with them."""
+    """Number and times. Times without hours get hours, because players misread them."""
     if head["h1"] is not None and head["h2"] is not None:
         return head[0]
     times = [
@@ -144,7 +144,7 @@ def _continues(before: Cue, after: Cue) -> bool:
 
 
 def _has_own_lines(content: str) -> bool:
-    """True if each of its lines is a text of its own: those of speakers, lyrics, or with remarks."""
+    """True if each line is a text of its own: lines of speakers, lyrics, or lines with remarks."""
     lines = [line for line in content.split("\n") if line.strip()]
     has_blank_lines = len(content.split("\n")) > len(lines)
     if has_blank_lines or any(_SPEAKER.match(line) or _REMARK.match(line) for line in lines):
@@ -267,8 +267,9 @@ def _with_edges(part: str, lines: Sequence[str]) -> str:
 
 
 def _in_lines(text: str, lines: Sequence[str], wide: bool, line_end: str) -> str:
-    """The text in its lines, if they are about as long as those of the source; else in as many lines, or in
-    fewer where it is short, of about the same length.
+    """The text with its own line breaks, if it has as many lines as the source and none is too long.
+    Otherwise it is divided anew into lines of about the same length: at most as many as the source has, or
+    two if that has one, and fewer if the text is short.
     """
     longest = max(_WIDE_LINE if wide else _LINE, *(len(_TAG.sub("", line)) for line in lines))
     given_lines = text.split("\n")
@@ -307,7 +308,7 @@ _BLOCK = re.compile(r"(?:[^\r\n]+(?:\r?\n|\Z))+")
 
 
 def parse_vtt(text: str, target_lang: str, name: str = "the subtitles") -> list[Piece]:
-    """The subtitles in pieces, whose concatenation is the file. InputError if it is none."""
+    """The subtitles in pieces, whose concatenation is the file. InputError if it is not WebVTT."""
     if not re.match(r"WEBVTT(?:[ \t\r\n]|\Z)", text.removeprefix(BYTE_ORDER_MARK)):
         raise InputError(f"{name}: must be subtitles that begin with WEBVTT, but do not")
     cues: list[Cue] = []

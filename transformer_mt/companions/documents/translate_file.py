@@ -150,7 +150,7 @@ class _Output:
         path: Path | None = None,
         whole: Path | None = None,
     ) -> None:
-        """`path` is that of the `file`, which becomes the `whole` at the end where that is another file."""
+        """`path` is the path of `file`. If the finished document is another file, `whole` is its path."""
         self._file, self._document, self._sizes = file, document, sizes
         self._path, self._whole = path, whole
 
@@ -182,8 +182,8 @@ def _sizes_file(output: Path) -> Path:
 def _open_output(
     request: TranslateRequest, facts: dict[str, str], document: "Document", files: ExitStack
 ) -> tuple[int | None, _Output]:
-    """The texts that are translated already, None if none were asked for, and the output. The texts of an
-    office document wait in a file next to it.
+    """The number of texts that are translated already (None unless the translation is resumed), and the
+    output. The translated texts of an office document are collected in a file next to it.
     """
     if not request.output:
         return None, _Output(sys.stdout.buffer, document)
@@ -224,7 +224,7 @@ def _cut_to_whole_parts(path: Path) -> int:
 
 
 def _progress(total: int, done: int, request: TranslateRequest, files: ExitStack) -> Callable[[int], object]:
-    """Counts texts in a bar on stderr, where a person looks at it."""
+    """Counts texts in a progress bar on stderr, if that is a terminal where no translation is printed."""
     if not sys.stderr.isatty() or (not request.output and sys.stdout.isatty()):
         return lambda texts: None
     from transformer_mt.messages import show_progress

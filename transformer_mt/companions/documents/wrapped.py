@@ -53,7 +53,9 @@ def _start(line: str) -> str:
 
 
 def _of_paragraph(lines: list[str], widest: int) -> Iterator[Piece]:
-    """The paragraph of some lines; the beginnings of those after the first are part of the space between."""
+    """The pieces of a paragraph. What begins its further lines (indentation, `>`) counts as white space
+    between the words.
+    """
     first = _start(lines[0])
     yield first
     rest = "".join([lines[0][len(first) :], *lines[1:]])
@@ -86,7 +88,9 @@ class _WrappedSpelling(PlainSpelling):
 
 
 def _in_lines(body: str, first: str, hanging: str, widest: int, lines: int) -> str:
-    """The translation in its lines if they are no longer than those of the text, else in others."""
+    """The translation with its own line breaks, if it has as many lines as the source and none is too long;
+    otherwise wrapped anew.
+    """
     lines_of_text = (first + body).splitlines()
     if lines == 1 or (len(lines_of_text) == lines and max(map(len, lines_of_text)) <= widest):
         return body

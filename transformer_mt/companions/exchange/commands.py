@@ -38,7 +38,7 @@ def _import(arguments: argparse.Namespace) -> int:
     folder, revision = fetched(arguments.model, arguments.revision)
     if is_ctranslate2(folder):
         raise InputError(
-            f"{folder}: must have weights to import, but CTranslate2's cannot be trained; use it as MODEL"
+            f"{folder}: is a CTranslate2 model, which cannot be trained or imported; use it as MODEL"
         )
     languages = Languages(vars(arguments)["from"], arguments.to)
     run = import_model(folder, Path(arguments.out), arguments.model, languages, revision)

@@ -71,7 +71,7 @@ def check_settings(settings: DecodeConfig) -> None:
 
 
 def supported_settings(settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
-    """The settings with unsupported ones at their supported value, and the names of those."""
+    """The settings, with supported values for the unsupported ones, and the names of the changed settings."""
     missing = [key for key, value in _ONLY.items() if getattr(settings, key) != value]
     of_sampling = {"samples", "temperature", "top_k", "top_p"} if "search" in missing else set()
     kept = settings.model_dump(exclude={*missing, *of_sampling})
@@ -79,8 +79,8 @@ def supported_settings(settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]
 
 
 def choose_device_name(device: str, dtype: str | None) -> str:
-    """The device as CTranslate2 calls it: cpu, cuda or cuda:N. InputError if it is not there, or has no such
-    arithmetic.
+    """CTranslate2's name of the device: cpu, cuda or cuda:N. InputError if there is no such device, or if it
+    does not support `dtype`.
     """
     library = import_ctranslate2()
     kind, _, index = device.partition(":")
@@ -118,8 +118,8 @@ _CUBLAS = "libcublas.so.12"
 
 
 def _load_cublas() -> bool:
-    """True if CTranslate2 will find it: the system's, or that of NVIDIA's Python package, which is loaded
-    here.
+    """Load cuBLAS, from the system or from NVIDIA's Python package, so that CTranslate2 finds it. False if
+    neither has it.
     """
     candidates, spec = [[_CUBLAS]], importlib.util.find_spec("nvidia")
     for package in (spec and spec.submodule_search_locations) or ():
@@ -150,8 +150,8 @@ class CTranslate2Engine(Engine):
         end: Sequence[str] = (),
         target_pieces: int | None = None,
     ) -> None:
-        """`end` are tokens after each source, of models that expect them there; `target_pieces` is how many
-        tokens the model has, where the vocabulary has others that it never writes.
+        """`end` are the tokens that the model expects after each source. `target_pieces` is the number of
+        target tokens that the model has, if the vocabulary has more; it never writes the others.
         """
         self._end = end
         self.max_positions = max_positions
@@ -169,8 +169,8 @@ class CTranslate2Engine(Engine):
 
     @classmethod
     def open(cls, run: RunFolder, config: Config, request: EngineRequest) -> "CTranslate2Engine | None":
-        """The engine of an export, or of a run that contains one. With `auto` None if the run translates
-        faster, or could translate otherwise, by torch.
+        """The engine of an export, or of a run that contains one. With the engine `auto`, None if torch would
+        translate the run faster, or could translate it differently.
         """
         device, dtype = request.device, request.dtype
         export: RunFolder | None = run
@@ -193,17 +193,15 @@ class CTranslate2Engine(Engine):
     def load(
         cls, folder: Path, tokenizer: Tokenizer, device: str = "auto", dtype: str | None = None
     ) -> "CTranslate2Engine":
-        """The export in `folder`; arithmetic as exported, as far as the device has it, unless `dtype` says
-        another.
+        """Load the export in `folder`. `dtype` is the type of its arithmetic, by default the exported type if
+        the device supports it.
         """
         kind = choose_device_name(device, dtype)
         try:
             facts = json.loads((folder / "export.json").read_text(encoding="utf-8"))
             positions = int(facts["positions"])
         except (OSError, ValueError, KeyError, TypeError):
-            raise InputError(
-                f"{folder}: must hold a whole export.json, but does not; export it again"
-            ) from None
+            raise InputError(f"{folder}: must hold a whole export.json; export it again") from None
         end = [tokenizer.all_pieces_src[EOS]] if facts.get("source_end") else []
         return cls(folder, tokenizer, kind, dtype or "default", positions, end, facts.get("target_pieces"))
 
@@ -296,7 +294,7 @@ class CTranslate2Engine(Engine):
         groups: dict[tuple[int, int], list[int]] = {}
         for i in numbers:
             limit = requests[i].limit
-            given = requests[i].given if settings.min_length else 0  # there is one least length, too
+            given = requests[i].given if settings.min_length else 0  # a group has one minimum length, too
             groups.setdefault((limit.bit_length() if suppressed is None else limit, given), []).append(i)
         lengths = [len(requests[i].src) + 1 for group in groups.values() for i in group]
         model, most = self._model(len(lengths)), settings.batch_budget() // settings.beam

@@ -16,7 +16,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.model.interface import NEVER
 from transformer_mt.model.positions import sinusoids
 
-# Weights that were stored in half precision differ from their formula by so much.
+# Largest difference between weights stored in half precision and the formula that they come from.
 _HALF = 2e-3
 BIAS = "final_logits_bias"
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
@@ -32,7 +32,7 @@ class ForeignWeight:
     stream: tuple[int, ...] = ()
     """Its axes along the residual stream."""
     vocabulary: Literal["src", "tgt"] | None = None
-    """Whose pieces its rows are."""
+    """The vocabulary whose pieces its rows stand for."""
 
 
 def foreign_weights(c: ModelConfig, shared: bool) -> Iterator[ForeignWeight]:
@@ -57,7 +57,7 @@ def foreign_weights(c: ModelConfig, shared: bool) -> Iterator[ForeignWeight]:
 
 
 def tied_names(c: ModelConfig, shared: bool) -> tuple[str, ...]:
-    """All names of the matrix that is several embeddings, or an embedding and the output."""
+    """All names of the matrix that several embeddings, or an embedding and the output, share."""
     if not c.tie_embeddings:
         return ()
     of_output = ("model.decoder.embed_tokens.weight", "lm_head.weight")
@@ -92,7 +92,7 @@ def _norm(ours: str, theirs: str) -> Iterator[ForeignWeight]:
 
 
 def stream_order(d_model: int) -> Tensor:
-    """Our dimension of the residual stream for each of theirs."""
+    """For each dimension of their residual stream, the index of the same dimension in ours."""
     return torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)])
 
 
@@ -104,7 +104,9 @@ def positions_there(length: int, d_model: int) -> Tensor:
 def to_huggingface(
     c: ModelConfig, weights: Mapping[str, Tensor], rows: Sequence[Sequence[int]], positions: int
 ) -> dict[str, Tensor]:
-    """Our weights as theirs. `rows` are our ids in the order of their ids, of both sides or of each."""
+    """Convert our weights to theirs. `rows` are our ids in the order of their ids: one list if both sides
+    share a vocabulary, else two.
+    """
     order, of_side = stream_order(c.d_model), dict(zip(("src", "tgt"), (rows[0], rows[-1])))
     tensors: dict[str, Tensor] = {}
     for weight in foreign_weights(c, len(rows) == 1):
@@ -129,8 +131,8 @@ def to_huggingface(
 def from_huggingface(
     c: ModelConfig, weights: Mapping[str, Tensor], rows: Sequence[Sequence[int]], never: Sequence[int]
 ) -> dict[str, Tensor]:
-    """Their weights as ours, in float32. `rows` are their ids in the order of ours, of both sides or of each;
-    `never` are our ids of what is never written.
+    """Convert their weights to ours, in float32. `rows` are their ids in the order of ours: one list if both
+    sides share a vocabulary, else two. `never` are our ids of the pieces that are never written.
     """
     order, of_side = stream_order(c.d_model).argsort(), dict(zip(("src", "tgt"), (rows[0], rows[-1])))
     tensors: dict[str, Tensor] = {}
@@ -246,7 +248,7 @@ def marian_names(encoder_layers: int, decoder_layers: int, pre_norm: bool) -> It
 
 
 def is_transposed_in_marian(name: str) -> bool:
-    """True if Marian has the matrix of this name in transformers as its transpose."""
+    """True if Marian stores the transpose of the matrix that has this name in transformers."""
     return name.endswith(("_proj.weight", "fc1.weight", "fc2.weight"))
 
 
@@ -273,9 +275,11 @@ def marian_embeddings(weights: Mapping[str, Any]) -> dict[str, np.ndarray]:
 def weights_of(
     folder: Path, model: ModelConfig, tensors: Mapping[str, Tensor], numberings: list[Numbering]
 ) -> dict[str, Tensor]:
-    """Our weights of theirs. InputError where one is missing, has another size, or is not of this network."""
+    """Convert their weights to ours. InputError if one is missing, has the wrong size, or does not belong to
+    this network.
+    """
     needed = {place.theirs: place for place in foreign_weights(model, len(numberings) == 1)}
-    # A file keeps one name of a tied matrix, whichever.
+    # A file may keep a tied matrix under any one of its names.
     tied = tied_names(model, len(numberings) == 1)
     if kept := next((name for name in tied if name in tensors), None):
         tensors = {**{name: tensors[kept] for name in tied if name in needed}, **tensors}
@@ -301,6 +305,6 @@ def weights_of(
 
 
 def _is_known(name: str) -> bool:
-    """True for a tied weight under another name, and for a table."""
+    """True for the output bias, other names of tied weights, and tables of embeddings or positions."""
     tables = ("shared.weight", "embed_tokens.weight", "embed_positions.weights")
     return name in (BIAS, "lm_head.weight", *POSITIONS) or name.endswith(tables)

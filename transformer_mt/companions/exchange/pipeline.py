@@ -24,7 +24,7 @@ _DECODE = {
     "no_repeat_ngram_size": "no_repeat_ngram", "temperature": "temperature", "top_k": "top_k",
     "top_p": "top_p",
 }  # fmt: skip
-"""Arguments of `generate` and the settings of the search that they are here."""
+"""Arguments of `generate` and the names of the same settings in `decode`."""
 _WITHOUT_EFFECT = frozenset({
     "clean_up_tokenization_spaces", "framework", "model_kwargs", "num_workers", "return_text",
     "revision", "token", "truncation", "trust_remote_code", "use_auth_token", "use_cache", "use_fast",
@@ -68,9 +68,12 @@ class TranslationPipeline:
         tgt_lang: str | None = None,
         **search: Any,
     ) -> Any:
-        """A list with {"translation_text": ...} of one text or of each text of a list, or with a list of
-        several of each with `num_return_sequences`; of a generator an iterator over such lists of its texts,
-        each as soon as `batch_size` texts (one, if not given) were asked for.
+        """Translate a text, a list of texts, or the texts of a generator.
+
+        For one text, returns a list of `num_return_sequences` (default 1) {"translation_text": ...}. For a
+        list, returns one such dictionary per text, or one list of them per text if `num_return_sequences` is
+        above 1. For a generator, returns an iterator over one list per text, which reads `batch_size`
+        (default 1) texts at a time.
 
         Raises InputError for arguments that have no meaning here.
         """
@@ -88,7 +91,7 @@ class TranslationPipeline:
     def prepared(
         self, source: str | None = None, target: str | None = None, **search: Any
     ) -> tuple[Translator, int]:
-        """The translator between the languages with the settings of a call, and the number of results."""
+        """Returns (translator for these languages and arguments, number of results per text)."""
         given = {**self._search, **search}
         given |= given.pop("generate_kwargs", None) or {}
         given.pop("batch_size", None)  # a list is divided by length
@@ -151,7 +154,7 @@ def pipeline(
 
 
 def _settings(usual: DecodeConfig, several: int, given: dict[str, Any]) -> dict[str, Any]:
-    """Settings of the search from arguments of `generate`. InputError for those that have none."""
+    """Search settings from arguments of `generate`. Raises InputError for arguments without an equivalent."""
     given = {key: value for key, value in given.items() if value is not None and key not in _WITHOUT_EFFECT}
     for new, old in (("max_new_tokens", "max_length"), ("min_new_tokens", "min_length")):
         if new in given:  # the new name wins, as in transformers
@@ -180,7 +183,7 @@ def _settings(usual: DecodeConfig, several: int, given: dict[str, Any]) -> dict[
 
 
 def _translated(translator: Translator, texts: list[str], several: int) -> Iterator[list[dict[str, str]]]:
-    """The translations of each text. Its lines are translated one by one, and end as they did."""
+    """The translations of each text. Each line is translated separately and keeps its line ending."""
     if wrong := [text for text in texts if not isinstance(text, str)]:
         raise InputError(f"a text must be a string, but is {wrong[0]!r}")
     ends = [[*re.findall(r"\r?\n", text), ""] for text in texts]
@@ -188,7 +191,7 @@ def _translated(translator: Translator, texts: list[str], several: int) -> Itera
     results = iter(translator.translate([line for of_text in lines for line in of_text], n_best=several))
     for ends_of in ends:
         texts_of = [[one.translation for one in next(results).n_best] for _ in ends_of]
-        # Equal hypotheses are left out of a result: each stands for as many as are missing.
+        # Equal hypotheses are left out of a result, so the ones it has are repeated to fill the number.
         joined = [
             "".join(of[rank % len(of)] + end for of, end in zip(texts_of, ends_of)) for rank in range(several)
         ]
@@ -198,8 +201,8 @@ def _translated(translator: Translator, texts: list[str], several: int) -> Itera
 def _stream(
     translator: Translator, texts: Iterator[Any], several: int, size: int
 ) -> Iterator[list[dict[str, str]]]:
-    """The translations of each text that a generator or a data set gives, in order, in blocks of this size:
-    the generator may wait for the answer to a text before it has the next one.
+    """The translations of each text of a generator or data set, in order. Reads only `size` texts ahead,
+    because a generator may wait for the translation of one text before it gives the next.
     """
     while block := list(islice(texts, size)):
         yield from _translated(translator, block, several)
@@ -212,13 +215,13 @@ def _name_of(model: Any) -> str | None:
 
 
 def _device(device: Any) -> str:
-    """A number of a GPU, -1, a name or a torch.device as a name."""
+    """The name of a device that is given as a GPU's number, -1 for the CPU, a name or a torch.device."""
     if isinstance(device, int):
         return "cpu" if device < 0 else f"cuda:{device}"
     return str(device)
 
 
 def _dtype(dtype: Any) -> str | None:
-    """A name or a torch.dtype as a name; auto is the usual one."""
+    """The name of a dtype that is given as a name or a torch.dtype; None for `auto`, the default."""
     name = str(dtype).removeprefix("torch.")
     return None if dtype is None or name == "auto" else name

@@ -42,7 +42,9 @@ _SHOWN = 5
 
 
 class ChangeCheck:
-    """What a change of rows counts in the sampled pairs of all training corpora of its direction."""
+    """Lets the report of a change of rows count the sampled pairs of all training corpora in the direction
+    of `data.languages`. It has no findings of its own.
+    """
 
     def __init__(self, report: PairsReport) -> None:
         self._report = report
@@ -73,13 +75,13 @@ class PairCheck:
         return [self._finding]
 
 
-# A mark that ends a sentence or clause, after a space; text in French has a space before others of them.
+# A full stop or comma after a space. Other marks do not count: French has a space before some of them.
 _TOKENISED = re.compile(r"\w [.,](?: |$)|@-@|\w 's |\w n't |&apos;s ")
 
 
 def is_tokenised(text: str, language: str) -> bool:
-    """True if the text looks as the Moses tokeniser leaves it, or has spaces between the characters of a
-    language that is written without.
+    """True if the text looks like output of the Moses tokeniser, or has spaces between characters although
+    its language is written without spaces.
     """
     if has_no_spaces(language) and has_spaces_within(text):
         return True
@@ -87,7 +89,7 @@ def is_tokenised(text: str, language: str) -> bool:
 
 
 _TOKENISED_SHARE = 0.01
-"""The share of the pairs from which on a corpus counts as tokenised."""
+"""A corpus counts as tokenised if at least this share of its pairs is."""
 
 
 class TokenisedCheck:
@@ -96,7 +98,7 @@ class TokenisedCheck:
     def __init__(
         self, languages: tuple[str, str], joined: bool | Literal["source", "target"] = False
     ) -> None:
-        """`joined` is the side whose text was joined already, or both."""
+        """`joined` is the side whose text was already joined; True means both sides, False neither."""
         self._languages = languages
         self._joined = {"source", "target"} if joined is True else {joined} - {False}
         self._finding = Finding("tokenised text", "", weight=0.3, drops=False)
@@ -115,7 +117,7 @@ class TokenisedCheck:
                 self._sides[side] += is_found
 
     def findings(self) -> list[Finding]:
-        # Joining changes marks of text that was not tokenised, so a side with little of it is left as it is.
+        # Joining also changes untokenised text, so a side with little tokenised text is left as it is.
         sides = {side for side, count in self._sides.items() if 20 * count > max(self._sides.values())}
         if self._finding.pairs < _TOKENISED_SHARE * self._pairs:  # joining would change more of the others
             self._finding.action = "too few to join; look at the examples"
@@ -131,8 +133,8 @@ class TokenisedCheck:
 
 
 def pair_checks(languages: tuple[str, str], is_text: bool = False) -> list[PairCheck]:
-    """The checks that look at one pair at a time. Numbers are compared only between natural languages; plain
-    text is its own copy.
+    """The checks that look at one pair at a time. Numbers are compared only between natural languages. Copies
+    are not looked for in plain text, whose source and target are the same.
     """
 
     def either(is_suspect: Callable[[str], bool]) -> Callable[[str, str], bool]:
@@ -178,7 +180,7 @@ def _looks_at_encoding(rules: FilterConfig, data: DataConfig) -> bool:
 
 
 class LanguageCheck:
-    """Sides in another language, or in that of the other side; on a sample of the pairs."""
+    """Finds sides in a wrong language, or in each other's language, in a sample of the pairs."""
 
     _ALL_OF = 5_000
 
@@ -255,7 +257,7 @@ class LengthCheck:
     def _judge(self, row: int, pair: Pair) -> None:
         assert self._usual is not None
         expected, length = len(pair[0]) * self._usual, len(pair[1])
-        # The same number of letters more or less means less in the script with many per word.
+        # In a denser target script each character carries more, so fewer extra ones are allowed.
         extra = self._EXTRA * min(1.0, self._usual)
         shorter, longer = sorted((expected, length))
         if longer > self._FACTOR * shorter + extra:
@@ -268,15 +270,15 @@ class LengthCheck:
 
 
 class RepetitionCheck:
-    """Pairs that are there several times or nearly so; sentences with many translations."""
+    """Finds duplicate and near-duplicate pairs, and sentences with many translations."""
 
     MANY = 10
-    """Different partners of a sentence that are suspicious."""
+    """A sentence with at least this many different partners is suspicious."""
     _LARGE = 1 / 500
-    """The share of the corpus from which on a group of equal sentences or pairs is large."""
+    """A group of equal sentences or pairs is large if it makes up at least this share of the corpus."""
 
     def __init__(self, languages: tuple[str, str]) -> None:
-        """Only between natural languages many sources of one target are suspicious: labels have many."""
+        """Many sources of one target are suspicious only between natural languages: a label has many."""
         self._many_sources = all(map(is_natural, languages))
         self._pairs, self._frequent_pairs = GroupSample(), FrequentKeys()
         self._sides = GroupSample(), GroupSample()
@@ -336,8 +338,8 @@ class RepetitionCheck:
         return finding
 
     def _is_represented(self, sample: GroupSample, group: Group) -> bool:
-        """True if the sample may count the group for others, too. A large one would be counted many times, or
-        be missed: it is counted by its frequency.
+        """True if the group may stand for groups outside the sample, too. A large group would be counted many
+        times or missed, so it is counted by its frequency instead.
         """
         return sample.weight == 1 or group.pairs < self._LARGE * self._row
 
@@ -346,7 +348,7 @@ class LeakCheck:
     """Sentences that are in a validation or test set."""
 
     def __init__(self, sources: Set[int], targets: Set[int] = frozenset()) -> None:
-        """Keys of the sources, and of the targets, that the pairs must not have."""
+        """`sources` and `targets` are keys of sentences that the pairs must not contain."""
         self._sources, self._targets = sources, targets
         self._finding = Finding("validation or test sentences", "training leaves them out", is_on=always)
 

@@ -12,9 +12,9 @@ from transformer_mt.text.lines import Pair
 def weight_of(row: int, all_of: int = 100_000) -> int:
     """The sampling weight of a row: how many rows it stands for, 0 if it is not in the sample.
 
-    Rows below `all_of` have weight 1. Of the next `all_of` rows one in two is taken, with weight 2, of the
-    next 2 x `all_of` one in four, with weight 4, and so on. They are chosen by a hash: what repeats every
-    second row is neither missed nor counted twice.
+    Rows below `all_of` all have weight 1. One in two of the next `all_of` rows is sampled, with weight 2, one
+    in four of the next 2 x `all_of`, with weight 4, and so on. A hash chooses the rows, so that something
+    that repeats every second row is neither missed nor counted twice.
     """
     bits = (row // all_of).bit_length()
     mixed = row * 0x9E3779B97F4A7C15 & (2**64 - 1)
@@ -22,7 +22,7 @@ def weight_of(row: int, all_of: int = 100_000) -> int:
 
 
 UNCOUNTED = -1
-"""The partner of a group that stands for all after the first 100."""
+"""Stands for all partners of a group after the first 100."""
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Group:
     """The pairs that have the same key."""
 
     partners: Counter[int] = field(default_factory=Counter)
-    """How often each partner stands there; those after the first 100 are counted as UNCOUNTED."""
+    """How often each partner occurs; partners after the first 100 are counted as UNCOUNTED."""
     example: Pair = ("", "")
 
     def add(self, partner: int, pair: Pair) -> None:
@@ -76,7 +76,7 @@ class FrequentKeys:
         self._most, self._total = most, 0
         self._counts: dict[int, int] = {}
         self._firsts: dict[int, tuple[int, Pair]] = {}
-        self._groups: dict[int, Group] = {}  # of repeated keys: most are not, and a group takes time to make
+        self._groups: dict[int, Group] = {}  # only for keys that repeat: most do not, and groups take time
 
     def add(self, key: int, partner: int, pair: Pair) -> None:
         self._total += 1
@@ -94,8 +94,8 @@ class FrequentKeys:
             self._groups = {k: group for k, group in self._groups.items() if k in self._counts}
 
     def frequent(self, share: float) -> list[tuple[int, Group]]:
-        """(least number of pairs, some of them) of the keys with at least this share, the most frequent
-        first.
+        """For each key with at least this share: (lower bound of its pairs, group of some of its pairs), the
+        most frequent key first.
         """
         least = max(2.0, share * self._total)
         groups = [(count, self._groups[key]) for key, count in self._counts.items() if count >= least]
@@ -110,7 +110,7 @@ class Example:
     """A pair that shows a finding."""
 
     row: int
-    """From 1 on."""
+    """Counted from 1; 0 if it is not known."""
     pair: Pair
 
 
@@ -142,7 +142,7 @@ class Finding:
     drops: bool = True
     """Whether its key drops such pairs, instead of changing them."""
     stops: bool = False
-    """Whether a training ends at a single such row, which is not among the pairs that are looked at."""
+    """Whether a single such row ends a training. These rows are not among the pairs that are inspected."""
     note: str = ""
     examples: list[Example] = field(default_factory=list)
     _seen: int = 0

@@ -56,9 +56,9 @@ class CorpusReport:
     empty: int
     """Rows with an empty side."""
     lengths: tuple[list[int], list[int]]
-    """Characters of a side: the 5th, 50th, 95th and 100th percentile, of a sample."""
+    """For each side, the 5th, 50th, 95th and 100th percentile of the characters per text, in a sample."""
     scripts: tuple[dict[str, float], dict[str, float]]
-    """The share of each script in the letters of a side, of a sample."""
+    """For each side, the share of each script among the letters of a sample."""
     findings: list[Finding]
     sample: list[Pair]
     tokens: tuple[float, float] | None = None
@@ -129,12 +129,12 @@ def inspect(config: Config) -> Inspection:
         reports.append(report)
     pairs = sum(report.rows for report in reports)
     train, objectives = config.train, {entry.objective for entry in data.entries}
-    # As it was measured: new translation models, by Muon, with a number of updates that is known.
+    # Measured only for new translation models, trained by Muon for a known number of updates.
     is_measured = config.init_from is None and objectives == {"translation"} and train.optimizer == "muon"
     if pairs <= _FEW_FOR_DECAY and is_measured and not (train.weight_decay or train.max_epochs):
         decay = weight_decay(train.learning_rate, train.max_updates)
         notes.append(
-            f"With so few pairs as {pairs:,}, `train.weight_decay: {decay:g}` was worth two BLEU "
+            f"With as few pairs as {pairs:,}, `train.weight_decay: {decay:g}` was worth two BLEU "
             "(docs/measurements/sizing.md)."
         )
     for corpus in (*data.valid_sets, *data.test):
@@ -166,8 +166,8 @@ def build_checks(
     joined: bool | Literal["source", "target"] = False,
     is_text: bool = False,
 ) -> list[Check]:
-    """New checks for a corpus; without an identifier none reports at languages. `joined` is its
-    `filter.detokenize`; `is_text` says that it is plain text.
+    """New checks for a corpus. If `identifier` is None, languages are not checked. `joined` is the
+    `filter.detokenize` of the corpus; `is_text` says that it is plain text.
     """
     checks: list[Check] = [
         *pair_checks(languages, is_text),
@@ -240,7 +240,7 @@ def _with_readable_sets(data: DataConfig) -> DataConfig:
 
 
 def _without_damaged(corpus: Corpus, data: DataConfig) -> tuple[Corpus, list[Finding]]:
-    """The corpus without rows that hold no pair, and a finding that lists them."""
+    """Returns (corpus without its damaged rows, findings that list them); damaged rows hold no pair."""
     problems = corpus.damaged(data.languages)
     if not problems:
         return corpus, []
@@ -255,7 +255,7 @@ def _without_damaged(corpus: Corpus, data: DataConfig) -> tuple[Corpus, list[Fin
 
 
 def _order(blocks: BlockSample, languages: tuple[str, str], rows: int) -> list[Finding]:
-    """Shifted lines, or else misaligned pairs."""
+    """Findings of shifted lines; if there are none, of misaligned pairs."""
     findings = []
     for shift in find_shifts(blocks.blocks(), languages):
         pairs = min(rows, round(shift.lines * blocks.stride))
@@ -280,7 +280,9 @@ def _examples(blocks: Sequence[Block]) -> list[Example]:
 
 
 def _count_tokens(config: Config, reports: Sequence[CorpusReport], notes: list[str]) -> int | None:
-    """Mean tokens per pair, by the given vocabulary or one learnt from the samples; None if there is none."""
+    """Set the mean tokens of each report, by the given vocabulary or one learnt from the samples. Returns
+    the size of the vocabulary, or None if there is none.
+    """
     text = [pair for report in reports if report.is_training for pair in report.sample]
     try:
         parent = parent_of(config) if config.init_from else None

@@ -11,7 +11,7 @@ from transformer_mt.companions.inspection.inspect import CorpusReport, Inspectio
 from transformer_mt.config.load import flow
 from transformer_mt.messages import table
 
-# From this share of a corpus on, something should be done; from this share of all pairs on, it must be.
+# A finding in this share of a corpus should be corrected; one in this share of all pairs must be.
 _SHOULD, _MUST = 0.01, 0.1
 # From this share of a validation or test set on, its scores say little.
 _SCORES_SUFFER = 0.1
@@ -71,9 +71,9 @@ def _named(inspection: Inspection, findings: list[tuple[CorpusReport, Finding]],
 
 
 def keys_to_add(inspection: Inspection) -> str:
-    """YAML with the keys that act on the findings, to paste into the config; empty if there are none. Rules
-    of a corpus that is one of several, or has rules of its own, stand in a comment: they belong into its
-    entry.
+    """YAML with the keys that act on the findings, to paste into the config; empty if there are none. If
+    there are several corpora, or the corpus has its own rules, the rules are in comments, because they belong
+    in the entry of the corpus.
     """
     training = [report for report in inspection.corpora if report.is_training]
     keys: dict[str, Any] = {}
@@ -98,7 +98,7 @@ def keys_to_add(inspection: Inspection) -> str:
 
 
 def usable_pairs(report: CorpusReport) -> float:
-    """An estimate of the pairs that nothing speaks against, if the findings are independent."""
+    """An estimate of the pairs that can be used, assuming that the findings are independent."""
     share = 1.0 - report.empty / max(1, report.rows)
     for finding in report.findings:
         if finding.drops and finding.weight in (0.0, 1.0) and not finding.stops:
@@ -204,7 +204,7 @@ def _example_lines(finding: Finding) -> str:
 
 
 def _short(text: str) -> str:
-    """At most 160 characters, control characters as escapes: a terminal would obey them."""
+    """The first 160 characters; control characters are escaped, because a terminal would obey them."""
     cut = text if len(text) <= 160 else f"{text[:160]}…"
     return "".join(c if c.isprintable() or (c.isspace() and c != "\r") else repr(c)[1:-1] for c in cut)
 

@@ -1,9 +1,9 @@
 """Lines of two files that are shifted against each other: a line too many in one of them.
 
-Words get vectors by random indexing: each line has a random vector, and a word is the sum of those of the
-lines it stands in. So words that translate each other have similar vectors, and a line is similar to the line
-it is a translation of. A word vector is made of other blocks than those it is used on; otherwise rare words
-would make any two lines similar that stand side by side.
+Words get vectors by random indexing: each line has a random vector, and the vector of a word is the sum of
+the vectors of the lines that contain it. So words that translate each other have similar vectors, and a line
+is similar to its translation. Word vectors are computed from other blocks than the ones they are used on;
+otherwise rare words would make lines similar only because they stand side by side.
 """
 
 import math
@@ -22,8 +22,8 @@ from transformer_mt.text.languages import has_no_word_spaces
 MOST = 5
 """The largest shift that is looked for, in lines."""
 
-# The fit of eight real corpora is 0.17 to 0.41; if half of the lines are shifted it is 0.07 to 0.18, if all
-# are 0.00 to 0.07.
+# The fit of eight real corpora is 0.17 to 0.41. It is 0.07 to 0.18 if half of the lines are shifted, and 0.00
+# to 0.07 if all are.
 _GOOD_FIT = 0.1
 _WIDTH = 192
 _LEAST_LINES = 200
@@ -37,11 +37,11 @@ class Shift:
     by: int
     blocks: list[Block]
     lines: float
-    """An estimate of the lines, with those at the beginning and end that fill no block."""
+    """The estimated number of shifted lines, including lines at both ends that do not fill a block."""
 
 
 def find_shifts(blocks: Sequence[Block], languages: tuple[str, str]) -> list[Shift]:
-    """The shifts in the blocks, the one with most blocks first."""
+    """The shifts in the blocks, the one with the most lines first."""
     whole = [block for block in blocks if len(block.pairs) > 2 * MOST]
     if sum(len(block.pairs) for block in whole) < _LEAST_LINES:
         return []
@@ -56,7 +56,7 @@ def find_shifts(blocks: Sequence[Block], languages: tuple[str, str]) -> list[Shi
 
 
 def words(text: str, language: str) -> list[str]:
-    """The words of the beginning of a text in lower case; characters in languages without spaces."""
+    """The first words of a text in lower case, or its first characters in languages without word spaces."""
     split = list if has_no_word_spaces(language) else _WORD.findall
     return split(text.lower()[:500])
 
@@ -116,7 +116,7 @@ def _line_vectors(tokens: Sequence[_Tokens], by: int) -> tuple[np.ndarray, np.nd
 
 
 def _fit(tokens: Sequence[_Tokens], by: int) -> float:
-    """Fit of the lines if all are shifted by `by` lines: the similarity over that of random pairs."""
+    """How well lines fit if all are shifted by `by`: their mean similarity minus that of random pairs."""
     src, tgt = _line_vectors(tokens, by)
     away = len(src) // 3
     paired = float((src * np.roll(tgt, -by, axis=0)).sum(1).mean())
@@ -138,8 +138,9 @@ def _block_scores(tokens: Sequence[_Tokens], by: int) -> np.ndarray:
 
 
 def _shifted(blocks: Sequence[Block], scores: np.ndarray) -> list[Shift]:
-    """The blocks whose best shift scores higher than no shift by more than 30 % of the best score, and by
-    more than four standard deviations of the scores of the other shifts, without the two highest.
+    """The shifts of those blocks whose best shift scores higher than no shift. The margin must be more than
+    30 % of the best score, and more than four standard deviations of the block's scores without the two
+    highest.
     """
     best = scores.argmax(1)
     unshifted = scores[:, MOST]
@@ -156,8 +157,9 @@ def _shifted(blocks: Sequence[Block], scores: np.ndarray) -> list[Shift]:
 
 
 def _shifted_parts(margin: np.ndarray, where: np.ndarray) -> np.ndarray:
-    """The part of each block that is shifted: all of those in `where`; of their neighbours a part, because a
-    shift begins and ends inside a block. From no line to all, the margin rises from -m to m.
+    """The shifted part of each block: 1 for the blocks in `where`, and a fraction for their neighbours,
+    because a shift begins and ends inside a block. The margin is -m if no line of a block is shifted and
+    rises to m if all are.
     """
     full = margin[where].mean()
     parts = np.zeros(len(margin))
@@ -170,16 +172,16 @@ def _shifted_parts(margin: np.ndarray, where: np.ndarray) -> np.ndarray:
 
 
 _LEAST, _MOST = 1_000, 4_000
-"""Pairs that a model can learn from, and that are enough."""
+"""The fewest pairs that a model can learn from, and a number that is enough."""
 _RANKS = (0.2, 0.3, 0.5, 0.7)
 _PASSES = 5
 _PRIOR_WORDS = 8
-"""Words without evidence that are added to each pair: little is known about a short one."""
+"""The number of words without evidence that are added to each pair, because a short pair says little."""
 _SAME_WORD = 4.0
 
 
 def find_misaligned(blocks: Sequence[Block], languages: tuple[str, str], rows: int) -> Finding | None:
-    """The misaligned pairs, estimated from the blocks; None without any or with too few pairs to tell."""
+    """The misaligned pairs, estimated from the blocks; None if there are none, or too few pairs to tell."""
     step = -(-sum(len(block.pairs) for block in blocks) // _MOST) or 1
     pairs: list[WordPair] = []
     labels, halves = [], []
@@ -193,7 +195,8 @@ def find_misaligned(blocks: Sequence[Block], languages: tuple[str, str], rows: i
         return None
     scores, scores_of_others = _scores(pairs, np.array(halves))
     limits = np.quantile(scores_of_others, _RANKS)
-    # Of misaligned pairs the share `rank` is below its limit. Other pairs below it make an estimate too high.
+    # A share `rank` of the misaligned pairs is below each limit. Aligned pairs below it make an estimate too
+    # high, so the lowest estimate is taken.
     estimate = min(int((scores <= limit).sum()) / rank for limit, rank in zip(limits, _RANKS))
     if not estimate:
         return None

@@ -1,8 +1,8 @@
 """Work with several models or trainings: back-translation, students of teachers, sweeps, comparisons.
 
-Each can be stopped and run again: what is done is kept. Begin with `synthetic.py` (a model's translations
-as a corpus, of which `backtranslation_chain.py` is the whole way), `distill.py`, `sweep_jobs.py`, `tune.py`
-or `comparison.py`.
+Each can be stopped and run again; finished work is kept. Begin with `synthetic.py` (a model's translations
+as a corpus; `backtranslation_chain.py` does all steps of back-translation), `distill.py`, `sweep_jobs.py`,
+`tune.py` or `comparison.py`.
 """
 
 from transformer_mt.companion import Command, Companion

@@ -1,4 +1,4 @@
-"""The whole way of back-translation in one file: models that translate, synthetic pairs, forward model."""
+"""All steps of back-translation from one YAML file: train models, translate, and train the forward model."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class ChainConfig(Section):
     student: dict[str, Any] = Field({})
     """Settings of the model that is trained last; they win over those of `forward`."""
     decode: dict[str, Any] = Field({})
-    """Settings of the search of the models that translate; they win over their configs'."""
+    """Search settings of the models that translate; they win over the settings in their configs."""
     filter: FilterConfig = FilterConfig(copy=True, script=True)
     """Cleaning rules of the synthetic pairs."""
     keep: float = Field(1.0, gt=0.0, le=1.0)
@@ -95,7 +95,7 @@ class Step:
     folder: str
     """The name of the model's folder in that of the chain."""
     model: Config | Path | Teacher
-    """The config it is trained by, or the folder of a trained one; or what translates without a training."""
+    """The config to train it with, the folder of a trained model, or a teacher that needs no training."""
     text: TextSource
     is_source: bool
     """True if the text is the source of the pairs, False if it is their target."""
@@ -106,10 +106,10 @@ class Step:
 
 
 def run_chain(path: Path, out: Path | None, fresh: bool = False) -> Path:
-    """Train the models that translate, translate, train the forward model; gives back its folder.
+    """Train the models that translate, translate, and train the forward model. Returns its folder.
 
-    A step that was interrupted is resumed, and one that is done is not done again. `fresh` moves an old
-    folder aside first.
+    An interrupted step is resumed, and a finished step is not repeated. `fresh` moves an old folder aside
+    first.
     """
     chain = load_yaml(ChainConfig, path)
     folder = out or Path("runs") / chain.name
@@ -144,8 +144,8 @@ def _backward_path(chain: ChainConfig, path: Path) -> Path:
 
 
 def _steps(chain: ChainConfig, path: Path, forward: Config) -> list[Step]:
-    """The models that are trained, and translate, before the forward model. InputError, before any work, for
-    files that are missing or empty, and for models of other languages.
+    """The steps before the forward model is trained. Raises InputError, before any work, if files are
+    missing or empty, or if a model is for other languages.
     """
     backward_path = _backward_path(chain, path)
     described = _described(chain, path, forward)
@@ -179,7 +179,7 @@ def _steps(chain: ChainConfig, path: Path, forward: Config) -> list[Step]:
 
 
 def _described(chain: ChainConfig, path: Path, forward: Config) -> Teacher | None:
-    """The teacher that `backward` describes, if it is no model of ours."""
+    """The language model that the file `backward` describes; None if `backward` is a config or a run."""
     file, languages = _backward_path(chain, path), (forward.data.target_lang, forward.data.source_lang)
     teacher = open_teacher(file, languages) if file.is_file() and is_described(file) else None
     if teacher and (wrong := [key for key in ("diversify", "decode") if getattr(chain, key)]):
@@ -218,7 +218,7 @@ def _texts(chain: ChainConfig, path: Path) -> TextSource:
 
 
 def _made(step: Step, chain: ChainConfig, forward: Config, folder: Path) -> FileCorpus:
-    """The corpus of the step, after its model was trained where it was not."""
+    """The corpus of the step. Its model is trained first if that has not been done yet."""
     file = folder / f"{step.corpus}.jsonl"
     languages = forward.data.source_lang, forward.data.target_lang
     teacher = _teacher(step, chain, forward, folder)
@@ -232,7 +232,7 @@ def _made(step: Step, chain: ChainConfig, forward: Config, folder: Path) -> File
 
 
 def _teacher(step: Step, chain: ChainConfig, forward: Config, folder: Path) -> Teacher:
-    """The teacher of this step; a model is trained where it was not."""
+    """The teacher of this step. Its model is trained first if that has not been done yet."""
     if not isinstance(step.model, Config | Path):
         return step.model
     trained = step.model if isinstance(step.model, Path) else train(step.model, folder / step.folder)
@@ -245,7 +245,7 @@ def _teacher(step: Step, chain: ChainConfig, forward: Config, folder: Path) -> T
 
 
 def _set_other_aside(forward: Path, synthetic: Sequence[Path]) -> None:
-    """Move a forward model aside that was trained on other pairs than those that are there now."""
+    """Move the forward model aside if it was trained on other synthetic pairs than the present ones."""
     origin, pairs = forward.with_name("forward.origin.json"), digest(*synthetic)
     before = facts_of(origin).get("synthetic pairs", pairs)
     if before != pairs and RunFolder(forward).config_file.exists():

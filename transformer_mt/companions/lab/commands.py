@@ -287,8 +287,8 @@ def add_sweep(parser: Parser) -> None:
 
 
 def _seldom(write: Callable[[], object]) -> Callable[[], None]:
-    """Calls `write` unless it would take more than a twentieth of the time: with many trainings a table costs
-    a minute.
+    """A function that calls `write`, but skips calls so that writing takes at most a twentieth of the time:
+    with many trainings, writing the table takes a minute.
     """
     ended, cost = -math.inf, 0.0
 
@@ -323,7 +323,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
     def stop(number: int, frame: object) -> None:
         raise KeyboardInterrupt(number)
 
-    # The trainings run in sessions of their own and do not receive them
+    # The trainings run in their own sessions and do not receive these signals.
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
         signal_number = getattr(signal, name, None)
         if signal_number and signal.getsignal(signal_number) is not signal.SIG_IGN:  # by nohup

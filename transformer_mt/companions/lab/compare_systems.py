@@ -128,7 +128,9 @@ def _compare(arguments: argparse.Namespace) -> int:
 def _of_languages(
     target: str | None, tests: "list[EvaluationSet]", config: "Config | None"
 ) -> "list[EvaluationSet]":
-    """The test sets into the target language; sets of files are of it."""
+    """The test sets into the target language. Sets that do not name their languages, such as files, are
+    assumed to be in it.
+    """
     if config is None:
         if target:
             raise InputError("--to requires a model, but all systems are files")
@@ -163,7 +165,7 @@ def _systems(texts: list[str]) -> list[_Named]:
     systems = []
     for (name, _), paths, short_name in zip(named, paths_of, short):
         if len(paths) > 1 and any(path.is_dir() for path in paths):
-            raise InputError(f"{paths[0]}: a model must be a system of its own, but has a comma after it")
+            raise InputError(f"{paths[0]}: commas may join only files; give each model as a separate system")
         if not name:
             name = (
                 short_name
@@ -175,7 +177,7 @@ def _systems(texts: list[str]) -> list[_Named]:
 
 
 def _short_name(path: Path) -> str:
-    """The folder's name, or the file's; that of the run for what `evaluate` wrote there."""
+    """The name of the folder or file; for a file that `evaluate` wrote in a run's folder, the run's name."""
     if run := _run_with(path):
         return run.path.name
     path = path.resolve()
@@ -265,7 +267,7 @@ def _translated(
 
 
 def _searches(system: _Named) -> list[str]:
-    """The search of each file, in words: `evaluate` wrote it, or it is not known."""
+    """The search behind each file, in words; NOT_KNOWN if `evaluate` did not record it."""
     from transformer_mt.companions.lab.comparison import NOT_KNOWN
     from transformer_mt.run_folder import facts_of
 

@@ -1,6 +1,6 @@
 """Several systems on several test sets: scores, intervals, and whether differences are significant.
 
-All statistics are of the whole test set: a sample's score is computed from the sums over its sentences.
+All scores are of whole test sets: the score of a sample is computed from the sums over its sentences.
 """
 
 import math
@@ -46,9 +46,9 @@ def bootstrap_values(metric: Metric, runs: Sequence[Statistics], samples: int = 
 
 
 def interval(values: Values, metric: Metric, runs: Sequence[Statistics]) -> tuple[float, float]:
-    """95 % of the mean over the runs would be in here, with other sentences and other seeds.
+    """The 95 % interval of the mean over the runs, if sentences and seeds were drawn again.
 
-    `values` are [runs, samples] of the bootstrap.
+    `values` are the [runs, samples] scores from `bootstrap_values`.
     """
     means = values.mean(axis=0) + _seed_variation([scores(metric, runs)], values.shape[1])
     low, high = np.quantile(means.clip(*metric.bounds), [0.025, 0.975])
@@ -69,9 +69,9 @@ def bootstrap_p(
     """Probability of a difference of means at least as large, in either direction, if neither system were
     better. (sacreBLEU's bootstrap counts one direction, so that its p is half of this.)
 
-    `values` are [runs, samples] of both. The difference varies with the sentences, which are resampled, the
-    same for all runs, and with the seeds, of which there are too few to resample: their part is Student's t
-    with the deviation of both systems' runs.
+    `values` are the [runs, samples] scores of both systems. The difference varies with the sentences and
+    with the seeds. The sentences are resampled, with the same samples for all runs. The seeds are too few to
+    resample, so their part is drawn from Student's t with the deviation of both systems' runs.
     """
     of_baseline, of_system = scores(metric, baseline), scores(metric, system)
     differences = values[1].mean(axis=0) - values[0].mean(axis=0)
@@ -117,8 +117,8 @@ def _values(metric: Metric, sums: NDArray[np.float64], runs: int) -> Values:
 
 
 def _seed_variation(systems: Sequence[Values], samples: int) -> Values:
-    """[samples]: by how much the mean over the seeds of one system, or the difference of two, would change
-    with other seeds (Student's t with pooled variance); 0 where each has one run.
+    """[samples]: random draws of how much the mean over the seeds of one system, or the difference of two
+    systems, would change with other seeds (Student's t with pooled variance); 0 if each system has one run.
     """
     freedom = sum(len(runs) - 1 for runs in systems)
     if not freedom:
@@ -129,7 +129,7 @@ def _seed_variation(systems: Sequence[Values], samples: int) -> Values:
 
 
 def _share_at_least(variation: Values, difference: float, magnitude: Values) -> float:
-    """The share of samples with a difference at least as large, the real one counted with them."""
+    """The share of samples with a difference at least as large; the real difference counts as a sample."""
     least = abs(difference) - _ROUNDING * max(1.0, float(np.abs(magnitude).max()))
     return float((np.sum(np.abs(variation) >= least) + 1) / (len(variation) + 1))
 
@@ -169,7 +169,7 @@ class Cell:
     the first.
     """
     runs_disagree: bool
-    """With some seeds better than the first system, with others worse."""
+    """True if the system is better than the first one with some seeds and worse with others."""
 
     @property
     def value(self) -> float:
@@ -209,7 +209,9 @@ class Comparison:
 
 
 def check_names(names: Sequence[str], test: str) -> None:
-    """InputError where randomisation is asked for with several runs of a system; a name stands for each."""
+    """Raise InputError if randomisation is asked for with several runs of a system. `names` has one entry
+    per run.
+    """
     if test == "randomisation" and len(set(names)) < len(names):
         raise InputError("randomisation must compare single runs, but a system has several; use bootstrap")
 
@@ -221,10 +223,10 @@ def compare(
     test: Test = "bootstrap",
     samples: int = SAMPLES,
 ) -> Comparison:
-    """All systems on all test sets; the others are compared with the first. `metrics` are the same for all
-    test sets, or a function that gives those of each, of the same names.
+    """Score all systems on all test sets and compare each with the first system. `metrics` is a list for all
+    test sets, or a function that returns the metrics of a test set, with the same names for every set.
 
-    Raises InputError where randomisation is asked for with several runs of a system.
+    Raises InputError if randomisation is asked for with several runs of a system.
     """
     check_names([system.name for system in systems for _ in system.runs], test)
     cells: list[Cell] = []
@@ -282,8 +284,8 @@ def _cells(
 
 
 def _differences(first: System, baseline: list[float], other: System, values: list[float]) -> list[float]:
-    """The differences of runs with the same seed, or of as many runs in their order where no seeds are
-    known.
+    """The differences between runs with the same seed. If seeds are not known, the runs are paired in order;
+    empty if the systems then have different numbers of runs.
     """
     if first.seeds and other.seeds:
         of_seed = dict(zip(first.seeds, baseline))
@@ -312,7 +314,7 @@ class ScoredPart:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text without capitals, in a script without spaces its characters."""
+    """The words of a text in lower case; in a script without spaces, its characters."""
     return [text[begin:end].lower() for begin, end in find_words(text)]
 
 

@@ -161,11 +161,11 @@ def _escaped(text: str) -> str:
 
 
 def as_html(comparison: Comparison, word_counts: Counter[str] | None = None, is_natural: bool = True) -> str:
-    """The page. `word_counts` are those of the training corpora's sources; without them words are counted in
-    the test sets. What looks wrong is shown only if both sides are natural languages.
+    """The page. `word_counts` are counts in the sources of the training corpora; if None, words are counted
+    in the test sets. Flags of suspicious translations are shown only if both sides are natural languages.
     """
     style, script, body = (_asset(f"comparison.{ending}") for ending in ("css", "js", "html"))
-    # No script but this one, and nothing from elsewhere: the sentences are of many hands.
+    # Only this script may run and nothing is loaded from elsewhere: the sentences come from many hands.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     title = escape(f"Comparison of {', '.join(system.name for system in comparison.systems)}")

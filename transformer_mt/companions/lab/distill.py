@@ -86,12 +86,12 @@ class DistillationPlan:
 
 
 def distill(plan: DistillationPlan, config: Config, out: Path | None, fresh: bool = False) -> str:
-    """Train and export the student; the table of teacher, student and int8 student, also in its
-    distillation.md.
+    """Train and export the student. Returns the table that compares teacher, student and int8 student,
+    and writes it to distillation.md in the student's folder.
 
-    What is done already is not done again, unless `fresh` moves an old folder aside first. WorkError if the
+    Finished work is not repeated, unless `fresh` moves an old folder aside first. Raises WorkError if the
     int8 student translates too differently to be kept. Several processes share the translating and the
-    training; the rest, and the table, is rank 0's.
+    training; rank 0 does the rest, and the other ranks return an empty string.
     """
     folder = out or Path("runs") / config.name
     _check_student(plan, config)
@@ -102,7 +102,7 @@ def distill(plan: DistillationPlan, config: Config, out: Path | None, fresh: boo
             start_over(folder, [*plan.teachers, *plan.texts])
         else:
             _check_folder(folder, plan)
-    # Only what is given: a parent or a vocabulary may decide the rest.
+    # Send only the settings that were given: a parent or a vocabulary may decide the others.
     config = Config.model_validate(ranks.broadcast(config.model_dump(exclude_unset=True)))
     entries = _distilled_entries(plan, more_text, config, folder, ranks)
     ranks.leave()
@@ -174,8 +174,8 @@ def _more_text(plan: DistillationPlan) -> TextSource | None:
 
 
 def _export(folder: Path) -> WorkError | None:
-    """Export the student as int8 unless its present model is exported already; the error if the export
-    translates too differently.
+    """Export the student as int8 unless its present model is exported already. Returns the error if the
+    export translates too differently.
     """
     student, int8 = RunFolder(folder), RunFolder(folder / _INT8)
     if _is_export_of(student, int8):
@@ -191,8 +191,8 @@ def _export(folder: Path) -> WorkError | None:
 def _measure_alone(
     name: str, folders: Sequence[Path], test: EvaluationSet, rules: EvaluateConfig
 ) -> StudentRow:
-    """A row of the table, measured in a process of its own, as `translate` would be: what training left in
-    this one's memory halves the speed.
+    """A row of the table, measured in a new process, like a `translate` command: what training left in the
+    memory of the current process halves the speed.
     """
     say(f"measuring {name}")
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
@@ -220,7 +220,7 @@ def _check_folder(folder: Path, plan: DistillationPlan) -> None:
 
 
 def _directions(data: DataConfig) -> list[tuple[str, str]]:
-    """Source and target languages; of one direction, those that the config names first."""
+    """All (source, target) directions; if there is only one, `source_lang` and `target_lang` of the data."""
     return data.directions if len(data.directions) > 1 else [(data.source_lang, data.target_lang)]
 
 
@@ -276,7 +276,7 @@ def _translate(
     file: Path,
     ranks: Ranks,
 ) -> tuple[str, str]:
-    """Write the corpus `file`; its columns, which are the languages as the teacher calls them."""
+    """Write the corpus `file`. Returns its columns, which are the teacher's names of the languages."""
     if plan.has_runs:
         first, *others = plan.teachers
         translator = Translator.load(first, config.train.device, ensemble=others)

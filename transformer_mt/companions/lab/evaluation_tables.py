@@ -28,7 +28,7 @@ from transformer_mt.translation.result import Options
 from transformer_mt.translator import Translator
 
 OF_PARENT = "parent-"
-"""Before the names of the parent's test sets."""
+"""Prefix of the names of the parent's test sets."""
 _SIGNIFICANT = 0.05
 
 _MOST_WORDS = 200
@@ -72,8 +72,9 @@ def measure(
 
 
 def forms(test: EvaluationSet, languages: tuple[str, str]) -> dict[str, list[EvaluationSentence]]:
-    """The test set as it is and in variants of real input, by a name; single words have no references. A note
-    names variants in which nothing differs, and says in how many sentences something does, if not in most.
+    """Returns the test set as it is and in forms that real input takes, keyed by the name of the form. Single
+    words have no references. A form that changes nothing is left out; for a form that changes fewer than half
+    of the sentences, a note says how many.
     """
     sentences_of = {"as it is": test.sentences}
     changes: dict[str, TextChange] = {
@@ -123,7 +124,7 @@ def as_table(rows: list[NoiseRow]) -> str:
         cells.append([row.corpus, row.form, f"{row.sentences:,}", *shown, f"{row.suspicious:.1%}"])
     head = ["test set", "written", "lines", *names, "suspicious"]
     return (
-        f"{table(cells, head)}\n\n- Capitals, title case and final marks hold for references too.\n"
+        f"{table(cells, head)}\n\n- Capitals, title case and missing final marks apply to references, too.\n"
         "- suspicious: translations that repeat themselves, copy, were cut, or are much too long or short\n"
     )
 
@@ -142,7 +143,7 @@ def add_options(parser: Parser) -> None:
 def after_evaluation(
     arguments: argparse.Namespace, evaluation: RunEvaluation, tests: Sequence[EvaluationSet]
 ) -> None:
-    """Print the tables; those of a run's own test sets are kept in its folder."""
+    """Print the tables. A run's folder also keeps them if its own search translated all of its test sets."""
     is_kept = evaluation.is_usual and not _names_sets(arguments)
     if arguments.robust:
         _print_robustness(evaluation, tests, is_kept, arguments.json)
@@ -154,7 +155,7 @@ def after_evaluation(
 
 
 def _names_sets(arguments: argparse.Namespace) -> bool:
-    """True if the test sets are not all of those in the config."""
+    """True if the command line chooses the test sets, so that they may not be all those of the config."""
     return bool(arguments.source or arguments.to or vars(arguments)["from"])
 
 
@@ -185,7 +186,7 @@ def _compare_with_parent(
     if config.init_from is None or isinstance(config.init_from, Halves) or expected is None or is_silent:
         return
     parent = parent_of(config)
-    # What a student began with is no model of its own
+    # A student starts from weights in its own folder; they are not a model to compare it with.
     is_inside = parent.path.parent.resolve() == evaluation.folder.path.resolve()
     if is_inside or not parent.config().data.directions:
         return
@@ -207,7 +208,7 @@ def _compare_with_parent(
 def gain_and_forgetting(
     parent: RunFolder, child: RunFolder, tests: Sequence[EvaluationSet], device: str
 ) -> str:
-    """The table of both runs on the sets that both translate; empty without one."""
+    """A table that compares both runs on the test sets that both can translate; empty if there are none."""
     configs = [run.config() for run in (parent, child)]
     common = []
     for test in tests:

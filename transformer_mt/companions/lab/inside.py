@@ -58,9 +58,11 @@ class AttentionMaps:
 
 
 def look(translator: Translator, source: str, target: str | None = None) -> AttentionMaps:
-    """The attentions of translating `source` into `target`, by default into the model's own translation.
+    """The attention weights when `source` is translated into `target`, by default the model's own
+    translation.
 
-    InputError if the engine shows none, or a text is empty or too long for one segment.
+    InputError if the engine gives no attention weights, if the source is empty, or if a text is too long for
+    one segment.
     """
     engine = translator.engine
     if not isinstance(engine, TorchEngine) or not isinstance(engine.model, TranslationModel):
@@ -110,7 +112,7 @@ def look(translator: Translator, source: str, target: str | None = None) -> Atte
 
 
 def _of_tokens(weights_HTS: torch.Tensor, kind: str, begin: int) -> torch.Tensor:
-    """The rows, and in the decoder the columns, of what it wrote: not of what it was given to begin with."""
+    """Cut off the first `begin` rows and, in the decoder, columns, which belong to the prompt."""
     if kind == "encoder":
         return weights_HTS
     rows = weights_HTS[:, begin:]
@@ -118,8 +120,8 @@ def _of_tokens(weights_HTS: torch.Tensor, kind: str, begin: int) -> torch.Tensor
 
 
 def _unsplit(translator: Translator) -> Translator:
-    """The translator that takes a text as it stands, as the attention is computed here: several sentences as
-    one segment, in capitals, with nothing protected.
+    """A translator that takes a text as it is, because the attention is computed for the unchanged text: it
+    does not split sentences, does not lowercase capitals and protects nothing.
     """
     return translator.with_settings(
         **dict.fromkeys(("split_sentences", "lowercase_capitals", "protect_usual"), False)
@@ -190,12 +192,12 @@ class Inside:
     last norm.
     """
     log_probs: Tensor
-    """(T, V) of each next token of the target, end-of-sentence last."""
+    """(T, V) log-probabilities of each next token of the target; the last row predicts end-of-sentence."""
 
 
 def look_inside(translator: Translator, source: str, target: str | None = None) -> Inside:
-    """Inside the translation of `source` into `target`, by default into the model's own translation.
-    InputError if the model is no Transformer, or runs without torch.
+    """The values inside the model when it translates `source` into `target`, by default its own translation.
+    InputError if the model is not a Transformer or does not run in torch.
     """
     seen, model = look(translator, source, target), _model(translator)
     src, tgt = translator.encode_src([source])[0], translator.tokenizer.encode_tgt([seen.target_text])[0]
@@ -220,8 +222,8 @@ def look_inside(translator: Translator, source: str, target: str | None = None) 
 def beam_steps(
     translator: Translator, source: str, beam: int | None = None
 ) -> list[list[tuple[list[str], float]]]:
-    """For each step of the search the tokens and the log-probability of each hypothesis that goes on or has
-    just ended, best first. Without rules of the search, and without length penalty.
+    """For each step of the search, returns the tokens and the log-probability of each hypothesis that
+    continues or has just ended, best first. The search uses no rules and no length penalty.
     """
     engine, model = _engine(translator), _model(translator)
     (src,) = translator.encode_src([source])
@@ -260,8 +262,9 @@ def beam_steps(
 
 
 def gradients(folder: str, pairs: Sequence[tuple[str, str]]) -> dict[str, Tensor | None]:
-    """By the name of a weight of a run, the gradient of the negative log-likelihood of the pairs, summed over
-    their target tokens; None of a weight without one. The weights are read again, as an engine packs its own.
+    """Gradients of the pairs' negative log-likelihood, summed over the target tokens, keyed by the name of
+    the weight; None for a weight without a gradient. The weights are read again because an engine packs its
+    own.
     """
     translator = Translator.load(folder, engine="torch")
     run = open_model(folder)

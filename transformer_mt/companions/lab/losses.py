@@ -19,7 +19,7 @@ from transformer_mt.update.step import Objective
 
 
 class RDrop(Loss):
-    """Half of the paper's loss, so that it has the size of that of one pass: the mean of the smoothed
+    """Half of the paper's loss, so that it is as large as the loss of one pass: the mean of the smoothed
     cross-entropies of both passes, plus half of `weight` times the mean of both divergences.
     """
 
@@ -48,8 +48,9 @@ class RDrop(Loss):
 
 
 class SimCut(Loss):
-    """Smoothed cross-entropy plus `weight` times KL(p, q): p of the whole sentences, q of those with tokens
-    cut off on both sides. The gradient goes through both, as the paper found to be better.
+    """Smoothed cross-entropy plus `weight` times KL(p, q), where p is predicted from the whole sentences and
+    q from sentences with tokens cut off on both sides. The gradient goes through both, which the paper found
+    to be better.
     """
 
     class Settings(Section):
@@ -76,7 +77,7 @@ class SimCut(Loss):
 
 
 class TokenDistillation(Loss):
-    """(1 - weight) times the smoothed cross-entropy, plus `weight` times that with the teacher's
+    """(1 - weight) times the smoothed cross-entropy, plus `weight` times the cross-entropy with the teacher's
     probabilities.
     """
 
@@ -102,8 +103,8 @@ class TokenDistillation(Loss):
         if own is None or own.fingerprint != run.tokenizer().fingerprint:
             key = "init_from to a model with that vocabulary" if config.init_from else "tokenizer.file to it"
             raise InputError(
-                f"train.loss: token_distillation must have the vocabulary of {run}, but has another; set "
-                f"{key}, and the tags of its corpora"
+                f"train.loss: token_distillation requires the vocabulary of {run}; set {key}, and give the "
+                "corpora the tags of the teacher's corpora"
             )
 
     def start(self, config: Config, device: torch.device) -> None:

@@ -23,12 +23,13 @@ _MOST_COLOURED = 6
 
 
 def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, path: Path) -> None:
-    """Validation loss, first metric and learning rate of several runs, (name, entries of its metrics.jsonl)
-    each, in one picture.
+    """Draw validation loss, metric and learning rate of several runs in one picture. Each run is given as
+    (name, entries of its metrics.jsonl). The metric is BLEU or, if it was not measured, the first one.
 
-    Runs of one name, such as the seeds of a variant, are drawn alike. Of many names the first and the best
-    are coloured, and all are ranked by their best validation score in a panel of their own. One run that
-    logged its gradients has panels of these and of the changes of its layers.
+    Runs with the same name, such as the seeds of a variant, are drawn alike. If there are many names, only
+    the first and the best are coloured, and a separate panel ranks all of them by their best validation
+    score. A single run that logged its gradients gets two more panels: the gradient and the change of each
+    layer.
     """
     best: dict[str, list[float]] = {}
     metric = metric_of([entry for _, entries in runs for entry in events_of(entries, "valid")])
@@ -78,7 +79,7 @@ def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, p
 
 
 def _layers(panels: Sequence[Any], entries: Sequence[dict[str, Any]], against: str) -> None:
-    """The length of each layer's gradient, and its change as a share of its weights."""
+    """Draw the norm of each layer's gradient, and each layer's change as a share of its weights."""
     from matplotlib import colormaps
 
     logged = [entry for entry in entries if "change_by_layer" in entry]
@@ -111,15 +112,15 @@ def _x_of(entry: dict[str, Any], against: str) -> float:
     return entry[{"updates": "step", "tokens": "tokens"}.get(against, "seconds")] / divisor
 
 
-# Some 400 MB while it is drawn; a viewer's patience ends earlier.
+# The most dots that a picture may have; drawing that many takes some 400 MB.
 _MOST_DOTS = 100_000_000
 
 
 def heat_maps(
     maps: Sequence[tuple[str, Any]], rows: Sequence[str], columns: Sequence[str], path: Path, title: str = ""
 ) -> str | None:
-    """Draw attention maps, each (name, weights (rows, columns)): queries are the rows, keys the columns. The
-    `title` is the sentence.
+    """Draw attention maps. Each map is (name, weights); the weights are (rows, columns), with queries as rows
+    and keys as columns. `title` holds the sentences.
 
     The size of a map grows with its number of tokens. Returns a warning if a font is missing, else None.
     """
@@ -168,7 +169,7 @@ def heat_maps(
 
 
 def _fonts(texts: Sequence[str]) -> tuple[list[str], str | None]:
-    """Families for the texts, and a sentence if characters of theirs have none here."""
+    """Returns font families for the texts, and a warning if they lack some of the characters, else None."""
     from matplotlib import font_manager
     from matplotlib.ft2font import FT2Font
 

@@ -109,8 +109,8 @@ def _curves(arguments: argparse.Namespace) -> int:
 
 
 def _names(folders: list[Path]) -> list[str]:
-    """The last part of each path, or as many parts as make them differ: those of a sweep all end
-    in seed-1.
+    """The last part of each path, or as many parts as needed to make the names differ: in a sweep, many
+    paths end in seed-1.
     """
     paths = [folder.resolve() for folder in folders]
     for parts in range(1, max(len(path.parts) for path in paths)):

@@ -29,7 +29,7 @@ class RankedLine(NamedTuple):
     source: str
     translation: str
     score: float | None
-    """None for an only candidate, which is not scored."""
+    """None if the line has only one candidate, which is not scored."""
 
 
 def read_candidates(files: Sequence[Path]) -> list[Line]:
@@ -46,7 +46,7 @@ def read_candidates(files: Sequence[Path]) -> list[Line]:
         if i == 0:
             lines = [Line(row["source"], []) for row in rows]
         if [row["source"] for row in rows] != [line.source for line in lines]:
-            raise InputError(f"{file}: must have the sources of {files[0]}, line by line, but has others")
+            raise InputError(f"{file}: must have the sources of {files[0]}, line by line")
         for line, row in zip(lines, rows):
             texts = dict.fromkeys([row["translation"], *row["texts"]])
             line.candidates.extend(text for text in texts if text not in line.candidates)
@@ -54,8 +54,8 @@ def read_candidates(files: Sequence[Path]) -> list[Line]:
 
 
 def choices(lines: Sequence[Line], metric: Metric, by_risk: bool) -> Iterator[RankedLine]:
-    """The choice of each line. The score of a candidate is the metric's without a reference, or `by_risk`
-    its mean with each other candidate as the reference.
+    """Yield the chosen candidate of each line. The score of a candidate is the metric's value without a
+    reference or, if `by_risk`, the mean of its values with each other candidate as the reference.
     """
     for start in range(0, len(lines), _BLOCK):
         block = lines[start : start + _BLOCK]

@@ -56,9 +56,9 @@ class SweepConfig(Section):
     settings: Settings = Field({})
     """Dotted keys and their values, the same in all variants."""
     seeds: list[Annotated[int, Field(ge=0, lt=2**32)]] = Field([1, 2, 3], min_length=1)
-    """Each variant is trained once with each."""
+    """Each variant is trained once with each seed."""
     variants: dict[str, Settings | None]
-    """Name of each variant, with the dotted keys it sets; the others are compared with the first."""
+    """Names of the variants, each with the dotted keys it sets. All are compared with the first variant."""
 
     @field_validator("seeds")
     @classmethod
@@ -108,12 +108,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep whose every config is valid."""
+    """A sweep whose configs are all valid."""
 
     name: str
     folder: Path
     jobs: tuple[Job, ...]
-    """All variants with the first seed, then all with the second: a first table is soon there."""
+    """All variants with the first seed, then all with the second, so that a first table is ready early."""
 
     @property
     def variants(self) -> list[str]:
@@ -121,9 +121,9 @@ class Sweep:
 
 
 def load_sweep(path: str | Path, overrides: list[str], out: str | Path | None = None) -> Sweep:
-    """The sweep in the YAML file; `overrides` (key=value) go to every variant and win.
+    """Read the sweep from the YAML file. `overrides` (key=value) apply to every variant and take precedence.
 
-    InputError with a line for each thing that is wrong, in whichever variant.
+    InputError with one line for each mistake in any of the variants.
     """
     path = shipped(Path(path))
     sweep = load_yaml(SweepConfig, path)
@@ -167,8 +167,8 @@ def _problem(path: Path, line: str, whose: list[str], sweep: SweepConfig) -> str
 
 
 def _check_comparable(path: Path, first: Job, job: Job) -> None:
-    """Scores say something about one another only where they are of one text. Held-out sets are of one text
-    where they are held out of the same pairs.
+    """InputError unless the job is scored in the same way and on the same texts as the first, because other
+    scores cannot be compared. Held-out sets are the same only if they are held out of the same pairs.
     """
     keys = ["data.source_lang", "data.target_lang", "data.valid", "data.test", "evaluate"]
     keys += ["train.validate_sentences", "train.monitor_set"]
@@ -185,7 +185,7 @@ def _check_comparable(path: Path, first: Job, job: Job) -> None:
 
 
 def folder_name(variant: str) -> str:
-    """The name of a variant as that of a folder."""
+    """The name of a variant's folder."""
     return variant.replace(" ", "_")
 
 
@@ -209,8 +209,9 @@ def facts_of_job(job: Job) -> dict[str, str]:
 
 
 def changed_facts(job: Job, facts: dict[str, str]) -> tuple[list[str], list[str]]:
-    """Names of the facts that changed since the job was trained, and since it was scored. A test set that
-    changed is a change of the training, too, if training pairs stand in one of the two: they are left out.
+    """Names of the changed facts that affect the training, and of those that affect the scores. Changed test
+    sets also affect the training if training pairs are in the old or in the new sets but not in both, because
+    pairs that are in a test set are left out of the training.
     """
     before = facts_of(job.folder / FACTS_FILE)
     changed = [name for name in facts if before.get(name, facts[name]) != facts[name]]
@@ -261,8 +262,9 @@ def _digest(path: Path, size: int, changed: tuple[int, int]) -> str:
 
 
 def _touches_training(job: Job) -> bool:
-    """True if a sentence that is in the test sets now or was before, but not both, is a training source, or
-    on any side where targets of test sets are left out, too.
+    """True if a sentence that was added to the test sets or removed from them is the source of a training
+    pair or, in corpora whose pairs may also be left out for their target, either side of one. Also True if
+    the old test sets are not known.
     """
     data, run = job.config.data, RunFolder(job.folder)
     before, now = set[int](), set[int]()
@@ -304,7 +306,7 @@ class Runner:
     """Runs jobs in parallel, one per device or per share of this machine's cores."""
 
     def __init__(self, sweep: Sweep, devices: Sequence[str | None]) -> None:
-        """`devices`, such as cuda:0, are for one job at a time each; None is the device of the config."""
+        """Each of `devices`, such as cuda:0, runs one job at a time; None means the device in the config."""
         self.sweep = sweep
         self._devices: SimpleQueue[str | None] = SimpleQueue()
         for device in devices:
@@ -315,9 +317,10 @@ class Runner:
         self._lock = threading.Lock()
 
     def run(self, done: Callable[[], object]) -> list[str]:
-        """All jobs that are not done; calls `done` after each, and gives back a line for each that failed.
+        """Run all jobs that are not done yet. Calls `done` after each job, and returns one line for each job
+        that failed.
 
-        Ctrl-C lets the running ones save, and is raised again.
+        On Ctrl-C, the running jobs save their state before KeyboardInterrupt is raised again.
         """
         failures = []
         open_jobs = [job for job in self.sweep.jobs if not is_done(job)]
@@ -365,8 +368,9 @@ class Runner:
             self._devices.put(device)
 
     def _make_ready(self, job: Job) -> None:
-        """The job's folder, with what is to be trained in its job.yaml; what was trained otherwise is moved
-        out of the way, and what was scored otherwise is scored again.
+        """Create the job's folder and write the config to its job.yaml. An old run that was trained with
+        other settings or data is moved aside; otherwise only its scores are deleted, so that it is scored
+        again.
         """
         name, file, facts = f"{job.variant}, seed {job.seed}", job.folder / "job.yaml", facts_of_job(job)
         if job.folder.exists():
@@ -422,7 +426,7 @@ class Runner:
         with self._lock:
             self._stopping.set()
             for process in self._running.values():
-                process.terminate()  # a training saves; the rest has nothing to lose
+                process.terminate()  # a training saves its state; an evaluation has nothing to lose
 
 
 def is_done(job: Job) -> bool:

@@ -28,20 +28,20 @@ class VariantRow:
     """The seeds that are done."""
     parameters: int
     tokens_per_second: float | None
-    """Target tokens in training: of each seed the median of its metrics.jsonl, which no pause moves; then the
-    mean. None if a training was too short for a line there.
+    """Target tokens per second in training: the mean over the seeds of the median in each metrics.jsonl,
+    which pauses do not affect. None if a training was too short to log its speed.
     """
     valid: list[float]
-    """The first metric of the first job's validations, greedy, one a seed: of the model that was kept;
-    without those that were validated by another metric.
+    """For each seed, the validation score, with greedy search, of the model that was kept. The metric is the
+    first one in the first job's validations; seeds that were validated with another metric are left out.
     """
     test: list[Cell]
     """The metrics of each test set, BLEU and chrF unless the config names others."""
 
 
 def write_table(sweep: Sweep) -> str | None:
-    """Write table.md, table.json and curves.png into the sweep's folder; gives back the table, None before
-    anything is done.
+    """Write table.md, table.json and curves.png into the sweep's folder. Returns the table, or None if no job
+    is done yet.
     """
     done = {job: RunFolder(job.folder).entries() for job in sweep.jobs if is_done(job)}
     if not done:
@@ -64,7 +64,7 @@ def write_table(sweep: Sweep) -> str | None:
 
 
 def _compare(done: Sequence[Job], sweep: Sweep) -> Comparison | None:
-    """The variants on the test sets, with the seeds that are done; None without test sets of translations."""
+    """Compare the variants on the test sets, with the seeds that are done. None if no set is translated."""
     config = sweep.jobs[0].config
     if not config.data.directions:
         return None
@@ -126,8 +126,8 @@ def _row(
 
 
 def _kept(entries: Sequence[dict[str, Any]], metric: tuple[str, str]) -> float | None:
-    """The metric of the model in the run's folder: of the average where it was chosen, else of the best
-    single one. None where it was not measured.
+    """The validation score of the model in the run's folder: of the average if it was chosen, else of the
+    best single checkpoint. None if this metric was not measured.
     """
     average = [entry for entry in entries if entry["event"] == "average" and entry["chosen"]]
     best = [entry for entry in entries if entry["event"] == "valid" and entry["is_best"]]
@@ -190,8 +190,8 @@ def _tables_of_texts(done: Iterable[Job], sweep: Sweep) -> str:
 
 
 def _machine(entries: Sequence[dict[str, Any]]) -> str:
-    """Machine and software of the last start of the training: speeds can be compared on one
-    machine alone.
+    """Machine and software of the last start of the training. Speeds can only be compared if they were
+    measured on the same machine.
     """
     start = [entry for entry in entries if entry["event"] == "start"][-1]
     device = start.get("gpu") or f"{start.get('processor')}, {start.get('threads')} threads"

@@ -43,7 +43,7 @@ Row = dict[str, Any]
 EMPTY, REPEATED, LONG, LOW = "empty", "repeated", "over-long", "low score"
 READ, KEPT = "read", "kept"
 REJECTED_FLAGS = ("no_hypothesis", "truncated", "copied", "repeating", "length_ratio")
-"""Flags of a translation that is nothing to learn from."""
+"""Flags of translations that a model should not learn from."""
 
 
 class Teacher(Protocol):
@@ -66,10 +66,10 @@ class Teacher(Protocol):
         """Say what will be done with the lines of the corpus, before the first of them is translated."""
 
     def rows(self, lines: Sequence[str]) -> Iterator[Row]:
-        """The rows of these lines, in order. Without a translation the first flag is the reason."""
+        """The rows of these lines, in order. If a row has no translation, its first flag is the reason."""
 
     def end(self, out: Path, lines: Callable[[], Iterable[str]], counts: Mapping[str, int]) -> None:
-        """Called before the corpus appears, with the number of lines by what became of them."""
+        """Called before the corpus is moved to `out`. `counts` has the number of lines for each outcome."""
 
 
 class Runs:
@@ -110,34 +110,34 @@ class Runs:
             }
 
     def end(self, out: Path, lines: Callable[[], Iterable[str]], counts: Mapping[str, int]) -> None:
-        """The counts are said elsewhere."""
+        """Prints nothing: the counts are reported elsewhere."""
 
 
 def known_tag(tag: str | None, translator: Translator) -> str | None:
-    """The tag, if the model has it. One without it was trained on no such corpus: it translates as usual."""
+    """The tag if the model has it, else None: a model not trained on a corpus with it translates as usual."""
     return tag if tag in translator.tokenizer.control_ids else None
 
 
 def is_described(model: Path) -> bool:
-    """True if a teacher is described by a YAML file, and is no folder of a run."""
+    """True if `model` is a YAML file that describes a teacher, not the folder of a run."""
     return model.suffix in (".yaml", ".yml")
 
 
 def open_teacher(file: Path, languages: tuple[str | None, str | None]) -> Teacher | None:
-    """The teacher that a YAML file describes, between these languages, which a command may have left out;
-    None if the file has no `teacher`.
+    """The teacher that a YAML file describes, for this source and target language, which are None if the
+    command does not name them. Returns None if the file has no key `teacher`.
     """
     teachers = (open_described(file, languages) for open_described in hooks("open_teacher"))
     return next((teacher for teacher in teachers if teacher is not None), None)
 
 
 def must_open(file: Path, languages: Languages) -> Teacher:
-    """The same. InputError if there is none."""
+    """Like `open_teacher`, but raises InputError if there is no teacher."""
     if teacher := open_teacher(file, languages):
         return teacher
     raise InputError(
-        f"{file}: must be the folder of a run, or a YAML file with the key teacher, which an installed "
-        "companion opens, but is neither"
+        f"{file}: must be the folder of a run, or a YAML file whose key teacher an installed companion can "
+        "open"
     )
 
 
@@ -148,7 +148,7 @@ class PairSelection:
     rules: FilterConfig
     """Cleaning rules."""
     keep: float = 1.0
-    """The share with the best scores, of those that the rules keep."""
+    """The share to keep of the pairs that pass the rules: those with the best scores."""
     flags: tuple[str, ...] = REJECTED_FLAGS
     """Flags of the translation that a pair must not have."""
 
@@ -162,11 +162,11 @@ class TextSource:
     """Lines that are translated."""
 
     read: Callable[[], Iterable[str]]
-    """The lines, from the first on at each call."""
+    """Returns the lines; each call starts again at the first."""
     content: str
-    """A hash of them."""
+    """A hash of the lines."""
     total: int | None = None
-    """How many there are, if that is known."""
+    """The number of lines, or None if it is not known."""
 
     @property
     def is_empty(self) -> bool:
@@ -183,7 +183,7 @@ class TextSource:
 
     @classmethod
     def of_corpora(cls, data: DataConfig, entries: Sequence[Corpus], is_source: bool = True) -> "TextSource":
-        """The sources of the pairs that the entries' cleaning rules keep, or their targets."""
+        """The sources (or the targets) of the pairs that pass the cleaning rules of their corpus."""
         kept: list[str] = []
         for entry in entries:
             rules = rules_of(data.filter_of(entry), data.languages_of(entry))
@@ -195,8 +195,8 @@ class TextSource:
         return cls(lambda: kept, hashlib.sha256("\n".join(kept).encode()).hexdigest()[:24], len(kept))
 
     def without_sets(self, data: DataConfig) -> "TextSource":
-        """The lines that are on no side of the validation and test sets, apart from those that are held out
-        of the training corpora.
+        """The text without lines that are a source or a reference in a validation or test set. Sets held out
+        of the training corpora do not count.
         """
         keys = {
             sentence_key(text)
@@ -218,7 +218,7 @@ class SyntheticCorpusTask:
     teacher: Teacher
     text: TextSource
     is_source: bool
-    """Whether the text is the source of the pairs (distillation); if not, its translation is
+    """True if the text is the source side of the pairs (distillation), False if it is the target side
     (back-translation).
     """
     choice: PairSelection
@@ -231,7 +231,7 @@ class SyntheticCorpusTask:
 
     def facts(self) -> dict[str, str]:
         """The facts that the corpus is made from."""
-        # Under the names of earlier versions: what these have translated stays valid.
+        # Flags have the names that earlier versions used, so that corpora made by those stay valid.
         flags = [{"no_hypothesis": "none", "truncated": "cut"}.get(flag, flag) for flag in self.choice.flags]
         return {
             **self.teacher.facts(self.languages),
@@ -253,11 +253,12 @@ def check_columns(languages: tuple[str, str]) -> None:
 def make_corpus(
     step: SyntheticCorpusTask, out: Path, ranks: Ranks | None = None, replaces: bool = False
 ) -> Counter[str]:
-    """Write the lines with their translations to `out`, a corpus file in JSON lines; gives back the number of
-    lines by what became of them, nothing if the file is there already.
+    """Write the lines with their translations to `out`, a corpus file in JSON lines. Returns the number of
+    lines for each outcome; empty if the file already exists.
 
-    Interrupted, it resumes. A file that was made from other facts is refused, or with `replaces` moved aside
-    and made again. With several ranks each translates its share, and rank 0 reads and writes.
+    An interrupted call is resumed by the next one. A file that was made from other facts is refused or, with
+    `replaces`, moved aside and made again. With several ranks, each translates its share, and rank 0 reads
+    and writes.
     """
     ranks = ranks or Ranks()
     counts: Counter[str] = Counter()
@@ -341,14 +342,14 @@ def _worth_translating(step: SyntheticCorpusTask, counts: Counter[str]) -> Itera
 
 
 def _translated(step: SyntheticCorpusTask, lines: Sequence[str], ranks: Ranks) -> list[Row]:
-    """The rows of these lines, on each rank; each translates its share."""
+    """The rows of these lines. Each rank translates its share and receives all rows."""
     share = lines[ranks.rank :: ranks.size]
     of_rank = list(step.teacher.rows(share))
     source = step.teacher.languages[0]
-    if [row.get(source) for row in of_rank] != list(share):  # one more or one less, and all others are wrong
+    if [row.get(source) for row in of_rank] != list(share):  # one too many or too few would shift the rest
         raise WorkError(
             f"{type(step.teacher).__module__}.{type(step.teacher).__qualname__} must give a row for each of "
-            f"{len(share):,} lines, in their order and with the line as `{source}`, but did not"
+            f"{len(share):,} lines, in their order and with the line as `{source}`"
         )
     shares = ranks.gather(of_rank)
     return [shares[i % ranks.size][i // ranks.size] for i in range(len(lines))]
@@ -369,9 +370,9 @@ def _write_kept(
         raise InputError("the text must have lines, but is empty")
     if not scores:
         raise WorkError(
-            f"{out}: no translation is left after cleaning ({counts_in_words(counts)}); run it again with "
-            "other rules or another share: the translations are kept; or the model does not translate from "
-            f"{step.teacher.languages[0]}"
+            f"{out}: no translation is left after cleaning ({counts_in_words(counts)}); check that the model "
+            f"translates from {step.teacher.languages[0]}, or run it again with other rules or another share "
+            "(the translations are kept)"
         )
     least = float(np.quantile(scores, 1 - choice.keep)) if choice.keep < 1 else -np.inf
     temporary = out.with_name(f".{out.name}.tmp")
@@ -396,7 +397,7 @@ def _rows(part: Path) -> Iterator[Row]:
 
 
 def _reason(row: Row, step: SyntheticCorpusTask, rules: Sequence[CleaningRule]) -> str | None:
-    """Why the row is no pair to learn from; None if it is one."""
+    """Why the row is rejected; None if it is kept."""
     src, tgt = (row[language].strip() for language in step.languages)
     if wrong := next((flag for flag in row["flags"] if flag in step.choice.flags), None):
         return str(wrong)

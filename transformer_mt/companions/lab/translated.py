@@ -19,7 +19,7 @@ from transformer_mt.version import RESULTS
 
 
 def start_over(folder: Path, inputs: Sequence[Path]) -> None:
-    """Move an old folder aside. InputError if one of the inputs of what follows is in it."""
+    """Move an old folder aside. InputError if it contains one of `inputs`, which are still needed."""
     if not folder.is_dir():
         return
     for path in inputs:
@@ -31,8 +31,8 @@ def start_over(folder: Path, inputs: Sequence[Path]) -> None:
 
 
 def check_origin(file: Path, facts: Mapping[str, str], origin: Path) -> None:
-    """InputError unless `file`, whole or begun, was made from the same facts, as far as `origin` has them, or
-    if there is no `origin`.
+    """InputError if `file`, which may be unfinished, was made from other facts, or if there is no `origin`.
+    Facts that `origin` does not record are not compared.
     """
     before = facts_of(origin)
     if not before:
@@ -70,10 +70,10 @@ def record_origin(origin: Path, facts: Mapping[str, Any]) -> None:
 
 
 def read_translations(file: Path, test: EvaluationSet) -> list[str]:
-    """The translations in a text file, one a line, or in .jsonl or .json, as `translation` of its objects,
-    one a line.
+    """Read translations from a text file with one translation per line, or from a .jsonl or .json file with
+    one object per line, from its key `translation`.
 
-    InputError if they are not those of the test set's sources.
+    InputError if they are not translations of the test set's sources.
     """
     suffix = Path(without_compression(str(file))).suffix.lower()
     rows = list(rows_of(file)) if suffix in (".jsonl", ".json") else None
@@ -86,8 +86,8 @@ def read_translations(file: Path, test: EvaluationSet) -> list[str]:
     for number, (row, source) in enumerate(zip(rows or [], test.sources), start=1):
         if row.get("source", source) != source:
             raise InputError(
-                f"{file}:{number}: must be the translation of {source[:60]!r} of {test.corpus}, but is "
-                f"that of {str(row['source'])[:60]!r}"
+                f"{file}:{number}: must be the translation of {source[:60]!r} of {test.corpus}, but its "
+                f"source is {str(row['source'])[:60]!r}"
             )
     return translations
 
@@ -109,8 +109,8 @@ def set_of_file(file: Path, position: int = 0) -> EvaluationSet:
 
 
 def translated(folder: RunFolder, tests: Sequence[EvaluationSet], device: str) -> list[list[str]]:
-    """The translations of each test set by the model in the folder; those kept there are used again where
-    they are still its own.
+    """The translations of each test set by the model in the folder. Translations that are kept there are
+    reused if the model's weights and search are still the same.
     """
     config, weights = folder.config(), folder.weights_digest()
     usual = config.data.source_lang, config.data.target_lang
@@ -145,8 +145,8 @@ def kept_translations(
     weights: str | None,
     usual: tuple[str, str],
 ) -> list[str] | None:
-    """The translations kept with the model, if these weights alone made them of this test set by this search;
-    else None. `usual` are the languages of sets that name none.
+    """The translations of this test set that are kept with the model, if only these weights made them, with
+    this search; else None. `usual` are the languages of test sets that do not name theirs.
     """
     wanted = {"decode": decode, "tag": test.tag, "weights": weights, "results": RESULTS}
     for scores in folder.scores_files():

@@ -35,14 +35,14 @@ from transformer_mt.run_folder import RunFolder
 from transformer_mt.training import train
 
 SEEDS = 3
-"""Trainings of the config and of the winner, by which they are compared."""
+"""Number of trainings of the config, and of the winner, for the final comparison."""
 RUNGS = (1, 3, 9)
-"""The ninths of the updates of a trial's trainings."""
+"""Lengths of a trial's trainings, in ninths of the config's updates."""
 _CHANGE_TIME = {
     "train.batch_tokens", "train.update_tokens", "model.d_model", "model.d_ff", "tokenizer.vocab_size",
     "model.num_encoder_layers", "model.num_decoder_layers",
 }  # fmt: skip
-"""With these keys an update takes another time: the number of updates is changed to make up for it."""
+"""Keys that change the time of an update. The number of updates is changed to make up for it."""
 
 
 class Tuning:
@@ -94,7 +94,7 @@ class Tuning:
         self.study.set_user_attr("described", described)
 
     def run(self) -> None:
-        """Train trials until the time is over that the comparison of the winner leaves."""
+        """Train trials until there are enough, or until only the time for the final comparison is left."""
         while (claimed := self._next_trial()) is not None:
             trial, lock = claimed
             with lock:
@@ -123,7 +123,7 @@ class Tuning:
         return trial, lock
 
     def _lock(self, number: int) -> FolderLock | None:
-        """None if another process trains this trial."""
+        """Lock the folder of a trial. None if another process is training this trial."""
         folder = self.folder / f"trial-{number:03}"
         folder.mkdir(exist_ok=True)
         try:
@@ -173,8 +173,8 @@ class Tuning:
     def trained(
         self, settings: Mapping[str, Any], folder: Path, rung: int = RUNGS[-1], more_seed: int = 0
     ) -> float:
-        """Train with these settings, or go on with it. Returns the score of the validation sets that the
-        checkpoint was chosen by, negative where less is better.
+        """Train with these settings, or resume such a training. Returns the validation score by which the
+        checkpoint was chosen, negated if lower scores are better.
         """
         run = RunFolder(folder)
         if not run.is_finished:
@@ -186,7 +186,7 @@ class Tuning:
         return float(score)
 
     def whole_settings(self, settings: Mapping[str, Any], share: float = 1.0) -> dict[str, Any]:
-        """The settings of a trial with the length of its training, for this share of the config's time."""
+        """The settings of a trial, with a length of training that takes this share of the config's time."""
         config = load_config(self.file, [*self.overrides, *as_overrides(settings)])
         share *= self._time_ratio(config) if _CHANGE_TIME & settings.keys() else 1
         length = {
@@ -197,8 +197,8 @@ class Tuning:
         return {**settings, **(length if share != 1 else {})}
 
     def _time_ratio(self, config: Config) -> float:
-        """How many updates of this config take the time of one of the study's. The study keeps the times: a
-        training that is resumed must have the same number of updates.
+        """How many updates of this config take as long as one update of the study's config. The times are
+        kept in the study, because a resumed training must have the same number of updates.
         """
         known = dict(self.study.user_attrs.get("seconds", {}))
         for name, one in ((given_settings(one), one) for one in (self.config, config)):
@@ -226,8 +226,8 @@ def _range_of(key: str, start: Mapping[str, Any]) -> Any:
 
 
 def _settings(config: Config, params: Mapping[str, float]) -> dict[str, Any]:
-    """The settings that a trial proposes, with three digits, and heads and feed-forward networks that grow
-    with the width.
+    """The settings of a trial, rounded to three digits. If the width is searched, the number of heads and the
+    size of the feed-forward networks grow with it.
     """
     settings = {key: float(f"{v:.3g}") if isinstance(v, float) else v for key, v in params.items()}
     if (width := settings.get("model.d_model")) is None:
@@ -253,7 +253,7 @@ def finish(search: Tuning) -> str:
     values: dict[str, list[float]] = {}
     final = search.folder / "final"
     final.mkdir(exist_ok=True)
-    with wait_for_folder(final):  # of several processes each compares, the later ones with more trials
+    with wait_for_folder(final):  # every process compares; later ones choose among more trials
         for seed in range(SEEDS if winner.number else 1):
             for name, trial in systems.items():
                 folder = final / f"{name}-{trial.number:03}-seed-{seed}" if seed else search.run_folder(trial)
@@ -283,7 +283,8 @@ def finish(search: Tuning) -> str:
     ]
     page = f"# {search.config.name}, tuned\n\n{result[0].upper()}{result[1:]}.\n\n"
     page += f"{table(keys, ['key', 'config', 'winner', 'importance'])}\n\n"
-    page += "Importance: the share of the differences between the shortest trainings (PED-ANOVA).\n\n"
+    page += "Importance: the share of the differences between the shortest trainings that a key explains "
+    page += "(PED-ANOVA).\n\n"
     page += f"{as_markdown(comparison)}\n" if comparison else ""
     page += f"![learning curves](tune.png)\n\n{_trials(search)}\n"
     write_text(search.folder / "tune.md", page)
@@ -291,7 +292,9 @@ def finish(search: Tuning) -> str:
 
 
 def _compared(search: Tuning, runs: Mapping[str, list[RunFolder]]) -> Comparison | None:
-    """Both on the validation sets, with all their seeds; None for models that translate nothing."""
+    """Compare the config and the winner on the validation sets, with all seeds. None for models that do not
+    translate.
+    """
     data, train = search.config.data, search.config.train
     if not data.directions:
         return None
@@ -319,8 +322,8 @@ def _significance(comparison: Comparison | None, monitor: str) -> str:
 
 
 def _importance(search: Tuning) -> dict[str, str]:
-    """The importance of each key by the trainings of the first rung, which all trials have; empty if there
-    are too few, or with one key.
+    """The importance of each key, computed from the trainings of the first rung, which all trials have. Empty
+    if there are too few trials or only one key.
     """
     import optuna
 

@@ -1,7 +1,6 @@
 """Uses of encoders and decoders alone: fill in words, continue texts, label texts, score texts.
 
-In: a run with `model.kind: encoder` or `decoder`; to train one is the core's work. Begin with
-`text_models.py`.
+In: a run with `model.kind: encoder` or `decoder`, which the core trains. Begin with `text_models.py`.
 """
 
 from transformer_mt.companion import Command, Companion

@@ -144,7 +144,7 @@ MOST = 50
 
 
 class Completer:
-    """Continues texts by the searches that translations are found by."""
+    """Continues texts with the same searches as a translation."""
 
     def __init__(self, loaded: TextModel, decode: DecodeConfig) -> None:
         self._engine = TorchEngine(loaded.model, loaded.tokenizer)
@@ -186,14 +186,14 @@ _OF_TRANSLATIONS = (
     "source", "reference", "external", "robust", "tag", "ensemble", "engine", "dtype", "links",
     "to", "from",
 )  # fmt: skip
-"""Options of `evaluate` that only a model which translates has."""
+"""Options of `evaluate` that apply only to models that translate."""
 _NOT_GIVEN: tuple[object, ...] = (None, False, [], "auto")
 
 
 def text_scores(loaded: TextModel, corpus: AnySet, rows: Sequence[Pair]) -> list[Score]:
-    """The scores of a test set: of labels their accuracy; of plain text the perplexity of what is predicted,
-    and of masked tokens their accuracy, of the next tokens the bits for each character. Texts that are too
-    long for the model are left out. The masks are always the same.
+    """The scores of a test set. For labels, this is the accuracy; for plain text, the perplexity of the
+    predicted tokens, with the accuracy if they are masked tokens, or the bits per character if they are next
+    tokens. Plain texts that are too long for the model are left out. The masks are always the same.
     """
     data, tokenizer = loaded.config.data, loaded.tokenizer
     objective = data.objective_of(corpus)
@@ -224,7 +224,7 @@ def text_scores(loaded: TextModel, corpus: AnySet, rows: Sequence[Pair]) -> list
 
 
 def save_scores(run: RunFolder, test: EvaluationSet, seen: SeenShare, scores: Sequence[Score]) -> None:
-    """Keep the scores of a test set in the run's folder. WorkError where it takes none."""
+    """Keep the scores of a test set in the run's folder. WorkError if they cannot be written there."""
     facts = {
         "corpus": test.corpus, "sentences": len(test.sentences), "scores": [asdict(s) for s in scores],
         "weights": run.weights_digest(), "results": RESULTS, "seen": seen.to_keep,

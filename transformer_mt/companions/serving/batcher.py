@@ -1,4 +1,4 @@
-"""The translations of many requests, each in a thread of its own, whose segments are searched together."""
+"""Translates many requests, each in a thread of its own, and searches their segments together."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,9 @@ _REQUESTS = 256
 """Requests whose texts are divided and put together at the same time; they mostly wait for the search."""
 
 Protect = Sequence[str | None] | None
-"""For each line a regular expression: what it matches stays. None for all lines: only what usually does."""
+"""A regular expression for each line, or None; what it matches passes unchanged. If there is no sequence,
+only what usually passes unchanged does so.
+"""
 
 
 @dataclass(frozen=True)
@@ -33,15 +35,15 @@ NO_REQUEST_OPTIONS = RequestOptions()
 
 
 class QueueFullError(Exception):
-    """More lines wait than may wait."""
+    """Too many lines are waiting."""
 
 
 class Batcher:
     """A translator whose batches hold segments of several requests.
 
-    What waits while batches are searched makes up the next ones; the first request after a pause waits a few
-    milliseconds for others. The threads share the segments: on a CPU two batches on two cores are faster than
-    one batch on both.
+    Segments that arrive while batches are searched form the next batches; the first request after a pause
+    waits a few milliseconds for others. The threads share the segments, because on a CPU two batches on two
+    cores are faster than one batch on both.
     """
 
     def __init__(
@@ -52,17 +54,17 @@ class Batcher:
         queue_lines: int = 2000,
         threads: int = 1,
     ) -> None:
-        """`engine` searches in place of the translator's own; `wait` in seconds, for one more request;
-        `queue_lines` is the most lines that may wait or be in work.
+        """`engine` searches in place of the translator's own. `wait` is the number of seconds to wait for one
+        more request. `queue_lines` is the maximum number of lines that may be waiting or in work.
         """
         self._queue = SegmentQueue(engine or translator.engine, threads, wait)
         self._processes = engine if isinstance(engine, EnginePool) else None
         self.translator = translator.with_engine(self._queue.engine)
         self.queue_lines = queue_lines
         self.lines = 0
-        """Lines of requests that are not answered."""
+        """Lines of requests that are not answered yet."""
         self.translated = 0
-        """Lines of those that were."""
+        """Lines of answered requests."""
         self._pool = ThreadPoolExecutor(_REQUESTS, thread_name_prefix="request")
 
     async def translate(
@@ -74,8 +76,8 @@ class Batcher:
         protect: Protect = None,
         request_options: RequestOptions = NO_REQUEST_OPTIONS,
     ) -> list[Translation]:
-        """One Translation per line; what else is given is as in Options. QueueFullError if too many wait; a
-        cancelled call leaves the queue.
+        """Returns one Translation per line. `n_best`, `align` and `protect` are as in Options. QueueFullError
+        if too many lines are waiting. A cancelled call leaves the queue.
         """
         if not lines:
             return []
@@ -121,8 +123,8 @@ class Batcher:
 def start_batcher(
     load: Callable[[], Translator], equip: Callable[[Translator], Translator], queue_lines: int
 ) -> Batcher:
-    """The batcher of a model, with a thread for each of its workers. `load` gives a translator, here or in
-    another process; here it is `equip`ped with what is not for the search.
+    """Start the batcher of a model, with one thread per worker. `load` returns a translator; it is called
+    here and in each process of an EnginePool. `equip` adds, only here, what the search does not need.
     """
     translator = equip(load())
     engine = translator.engine

@@ -33,13 +33,13 @@ _USUAL = Limits()
 
 _PREFIX = "TRANSFORMER_MT_"
 _OTHERS = ("CACHE", "OPUS")
-"""Variables that are no option."""
+"""Variables that do not stand for an option."""
 _TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
 
 def words_of_environment(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> list[str]:
-    """The words that the variables stand for, to be put before those of the command line, which win. What may
-    be given several times is divided as a shell does.
+    """The environment variables as command-line words. They go before the words of the command line, so that
+    the latter win. The value of a repeatable option is split into several values as a shell would.
     """
     actions = {_variable(action): action for action in parser._actions if action.dest != "help"}
     words: list[str] = []
@@ -192,8 +192,8 @@ def _serve(arguments: argparse.Namespace) -> int:
             open(arguments.suggestions, "ab").close()
         except OSError as error:
             raise InputError(
-                f"--suggestions {arguments.suggestions}: must be a file that can be written, but is not: "
-                f"{error.strerror}"
+                f"--suggestions {arguments.suggestions}: must be a file that can be written "
+                f"({error.strerror})"
             ) from None
     offers = [offer for model in arguments.models for offer in offers_of(Path(model))]
     known = None if arguments.watch else [offer.direction for offer in offers]
@@ -234,7 +234,9 @@ def _check_served(wanted: list[tuple[str, str]], served: list[tuple[str, str]]) 
 
 
 def _directions(model: Path, wanted: list[tuple[str, str]]) -> list[dict[str, str]]:
-    """The options for each direction, or each that is wanted, of a model with several; none for others."""
+    """The options for each direction of a multilingual model, or only for the `wanted` ones. Any other model
+    has one entry, which is empty unless the model does not name its languages.
+    """
     from transformer_mt.run_folder import UnknownLanguageError, check_translates, open_model
 
     named: dict[str, str] = {}  # of a model that does not say its languages
@@ -268,7 +270,7 @@ class _Equipment:
     def __init__(
         self, resources: Mapping[str, Sequence[FileOf]], served: list[tuple[str, str]] | None
     ) -> None:
-        """InputError if a file is not for one of the directions that are `served`; None may be any."""
+        """InputError if a file is for a direction not in `served` (None: any direction may be served)."""
         self._files = {name: dict(named) for name, named in resources.items()}
         for name, named in resources.items():
             setting = Setting(f"{RESOURCE}{name}")

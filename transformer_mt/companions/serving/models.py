@@ -1,7 +1,7 @@
 """The models that a server has, and the languages that they translate from and to.
 
-A model is in memory while it is used, and for some time after; models come and go in a folder. A language has
-other codes, too: `zh-CN` and `zh-Hans` where the server has `zh`.
+A model can be unloaded once it has not been used for some time. Models can be added to and removed from a
+watched folder. A language is also known by other codes: `zh-CN` and `zh-Hans` if the server has `zh`.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ _OLD = {"zt": "zh_Hant", "pb": "pt_BR", "iw": "he", "in": "id", "ji": "yi"}
 
 
 def known_code(code: str, known: Iterable[str]) -> str:
-    """The code by which a server knows the language: the same, else one of the same language, in the same
-    script and country if there is one; the given code if there is none.
+    """The code in `known` for the language of `code`: `code` itself, else a code of the same language and
+    script, preferably also of the same country. Returns `code` unchanged if there is none.
     """
     codes = list(dict.fromkeys(known))
     if code in codes or not code:
@@ -114,7 +114,7 @@ class Model:
         while (batcher := self._taken()) is None:
             if self._load is None or self._load.done():
                 self._load = asyncio.get_running_loop().run_in_executor(_LOADER, self.load)
-                # Or Python would complain of an error that nobody waits for any more
+                # Otherwise Python warns about an error that was never retrieved
                 self._load.add_done_callback(lambda load: load.exception())
             await asyncio.shield(self._load)  # others wait for it, too
         try:
@@ -129,7 +129,7 @@ class Model:
             return self._batcher
 
     def load(self) -> None:
-        """Load it now if it is not in memory. What fails is not tried again at once."""
+        """Load the model if it is not in memory. A failed load is retried only after `_PAUSE` seconds."""
         with self._loading:
             if self._is_gone:
                 raise ModelGoneError
@@ -183,15 +183,15 @@ class Model:
 
     @property
     def memory(self) -> int | None:
-        """Bytes: those that this process grew by when it was loaded, and those of processes of its own. None
-        while it is not in memory, 0 where the system does not say.
+        """Bytes by which this process grew when the model was loaded, plus the memory of the model's own
+        processes. None while it is not loaded, 0 if the system does not report memory.
         """
         return self._grown + batcher.memory() if (batcher := self._batcher) else None
 
 
 @dataclass(frozen=True)
 class Chain:
-    """The models that translate one after the other; none where there is nothing to translate."""
+    """The models that translate one after the other; none if the source is the target language."""
 
     models: tuple[Model, ...]
     pivot: str | None = None
@@ -211,7 +211,7 @@ class Directions:
         return list(dict.fromkeys(source for source, _ in self.models))
 
     def targets_of(self, source: str) -> list[str]:
-        """The languages that one is translated to, by one model first."""
+        """The languages that `source` can be translated to; those that need only one model come first."""
         targets = [target for known, target in self.models if known == source]
         targets += [target for pivot in targets for known, target in self.models if known == pivot]
         return [target for target in dict.fromkeys(targets) if target != source]
@@ -253,7 +253,7 @@ class Directions:
         return sorted(guesses, key=lambda guess: -guess.confidence)
 
     def other_language(self, text: str, among: Sequence[str]) -> str | None:
-        """The language of a text that is clearly in none of these; None for others, and for short ones."""
+        """The language of a text that is clearly in none of `among`; None if it may be in one or is short."""
         if sum(map(str.isalpha, text)) < (_LETTERS if text.isascii() else _LETTERS // 2):
             return None
         probabilities = self._identifier.probabilities(text)
@@ -283,7 +283,7 @@ class Directions:
 
 
 _LOG = logging.getLogger("transformer_mt.companions.serving")
-# The files of a model: a folder in which one of them changed has another model.
+# The endings of a model's files. If one of these files changes, the folder has another model.
 _ENDINGS = {".yaml", ".yml", ".safetensors", ".bin", ".json", ".model", ".spm", ".npz", ".txt"}
 _Stats = tuple[tuple[str, int, int], ...]
 """Names, sizes and times of the files."""
@@ -308,7 +308,7 @@ class _Folder:
 
 
 class Models:
-    """Keeps `directions` as the folder is, and models in memory that are used."""
+    """Keeps `directions` up to date with the watched folder, and unloads models that are not used."""
 
     def __init__(
         self,
@@ -319,9 +319,9 @@ class Models:
         unload_after: float = 0.0,
         look_every: float = 2.0,
     ) -> None:
-        """`given` are always there. `start` loads an offer; `offers_of` has those of a folder within
-        `watched`. A model that nobody asked for `unload_after` seconds is unloaded, and loaded when it is
-        needed; 0 is never. The folder is looked at every `look_every` seconds.
+        """`given` are always served. `start` loads an offer. `offers_of` returns the offers of a folder in
+        `watched`, which is checked every `look_every` seconds. After `unload_after` seconds without a
+        request, a model is unloaded until a request needs it; 0 is never.
         """
         self._start, self._offers_of = start, offers_of
         self._watched, self._unload_after, self._look_every = watched, unload_after, look_every
@@ -401,7 +401,7 @@ class Models:
             return before
 
     def _publish(self, offers: Sequence[Offer], is_first: bool) -> None:
-        """One model for each direction: the first that can be had."""
+        """Serve one model for each direction: the first that can be loaded."""
         before = self.directions.models
         chosen: dict[Direction, Model] = {}
         for direction in dict.fromkeys(offer.direction for offer in offers):
@@ -429,8 +429,8 @@ class Models:
         return old
 
     def _new(self, offer: Offer, old: Model | None) -> Model | None:
-        """The offer's model; None if it cannot be loaded. Where it would be loaded later, it is loaded now if
-        it is to replace an `old` one.
+        """The offer's model; None if it cannot be loaded. With `unload_after` it is loaded only when a
+        request needs it, unless it replaces an `old` model: then it is loaded now.
         """
         if offer in self._failed:
             return None
@@ -465,8 +465,8 @@ def _say_change(direction: Direction, before: Model | None, now: Model | None) -
 
 
 def _stats_of(folder: Path) -> _Stats:
-    """Names, sizes and times of the files of a model, without those that go while we look; none where we may
-    not look, as into lost+found.
+    """Names, sizes and times of a model's files. Files that disappear meanwhile are left out; a folder that
+    cannot be read, such as lost+found, has none.
     """
     stats = []
     try:

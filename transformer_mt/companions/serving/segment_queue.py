@@ -1,7 +1,7 @@
-"""Segments of many requests searched together, by a few threads: none waits for much longer ones.
+"""Searches the segments of many requests together in a few threads; none waits for much longer ones.
 
-An engine may run in processes of its own, one a core: in one process, Python's lock lets the torch engine use
-only one, and the HTTP server waits for it, too.
+An engine may run in processes of its own, one per core. In a single process, Python's lock would limit the
+torch engine to one core and make the HTTP server wait for it.
 """
 
 import multiprocessing
@@ -67,7 +67,7 @@ class SegmentQueue:
     """
 
     def __init__(self, engine: Engine, threads: int = 1, wait: float = 0.002) -> None:
-        """`wait` in seconds, for one more request after a pause."""
+        """`wait` is how many seconds the first request after a pause waits for another one."""
         self.engine = engine
         self._wait = wait
         self._waiting: list[QueuedEngine] = []
@@ -137,7 +137,7 @@ class SegmentQueue:
                 self._changed.notify()
 
     def _record_duration(self, is_heavy: bool, seconds: float) -> None:
-        """Add the duration of a batch to the time used, or to the time that heavy requests may use."""
+        """Update the time that heavy requests may use: a heavy batch uses it up, a light one adds to it."""
         if is_heavy:
             is_alone = time.monotonic() - self._last_light >= _PAUSE
             self._heavy_credit = 0.0 if is_alone else self._heavy_credit - seconds
@@ -169,8 +169,9 @@ class SegmentQueue:
                 return
 
     def _take(self) -> list[_Task]:
-        """The next batch: at most this thread's share of all that is in work or waits. Heavy requests get
-        their share of the time while light ones wait, and all but one thread while light ones may come.
+        """The next batch: at most this thread's share of all that is in work or waits. While light requests
+        wait, heavy ones get their share of the time. Until no light request has come for `_PAUSE` seconds,
+        heavy ones also leave one thread free, if there are several.
         """
         light = [request for request in self._waiting if not request.is_heavy]
         heavy = [request for request in self._waiting if request.is_heavy]
@@ -187,7 +188,7 @@ class SegmentQueue:
         return self._take_from(light, most)
 
     def _take_from(self, requests: Sequence["QueuedEngine"], most: int) -> list[_Task]:
-        """One task of each request in turn; a request of which one was taken is the last to have the next."""
+        """One task of each request in turn. A request goes to the end of the line when a task is taken."""
         batch: list[_Task] = []
         in_turn = deque(requests)
         while in_turn and len(batch) < most:
@@ -289,7 +290,7 @@ class QueuedEngine(RemoteEngine):
 
 
 def _of_like_size(batch: Sequence[_Task]) -> Iterator[list[_Task]]:
-    """The shortest first, apart from much longer ones: those would hold up their answers."""
+    """Groups of tasks of similar size, the shortest first: a much longer task would delay the others."""
     group: list[_Task] = []
     for task in sorted(batch, key=lambda task: task.size):
         if group and task.size > 3 * group[0].size + 20:
@@ -306,7 +307,7 @@ _ENGINE: list[Engine] = []
 
 
 def resident_bytes(pid: int | str = "self") -> int:
-    """Bytes of memory of a process, with its share of what it shares; 0 on systems without /proc."""
+    """Bytes of memory of a process, with its part of the shared memory; 0 on systems without /proc."""
     try:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
             if line.startswith("Pss:"):
@@ -320,7 +321,7 @@ class EnginePool(RemoteEngine):
     """`count` processes with an engine each; a call runs in one of them. Thread-safe."""
 
     def __init__(self, load: Callable[[], Translator], engine: Engine, count: int) -> None:
-        """`load` is called in each process; `engine` is such an engine, and is not kept."""
+        """`load` is called in each process. `engine` is an engine of the same kind; it is not kept."""
         super().__init__(engine)
         self._load, self._count = load, count
         self._lock = threading.Lock()
@@ -357,10 +358,10 @@ class EnginePool(RemoteEngine):
         pool = ProcessPoolExecutor(
             self._count, context, initializer=_begin, initargs=(self._load, all_loaded)
         )
-        # As many tasks, so that all are started now, from the files that are there now.
+        # One task per process, so that all processes start now and load the files as they are now.
         tasks = [pool.submit(_call, "token_log_probs", []) for _ in range(self._count)]
         self._processes = list(pool._processes.values())
-        # The pool does not see that the process it started last has died, and the others wait for that one.
+        # The pool does not notice if the process it started last dies; the others would wait for it.
         while wait(tasks, timeout=_SECONDS).not_done:
             if not all(process.is_alive() for process in self._processes):
                 self._end_processes()
@@ -376,8 +377,8 @@ class EnginePool(RemoteEngine):
 
 
 def _begin(load: Callable[[], Translator], all_loaded: Barrier) -> None:
-    """Load the model in this process, and wait until all have. It ends with its parent, and not by a signal
-    to the whole group.
+    """Load the model in this process, and wait until all processes have. The process ends with its parent;
+    it ignores SIGINT and SIGTERM, which may go to the whole group.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

@@ -67,7 +67,7 @@ _PAUSE = 0.5
 _TEXTS_AT_ONCE = 200
 """Texts of a file that wait for the model at a time: other requests come between."""
 Progress = Callable[[int, int], None]
-"""A function of the number of texts that are translated, and of all."""
+"""Called with the number of texts translated so far and the total number of texts."""
 
 
 async def translate_document(
@@ -172,7 +172,7 @@ def _n_best(batcher: Batcher, alternatives: int) -> int:
 
 
 def _by_rank(results: Sequence[Translation]) -> list[list[Candidate]]:
-    """The k-th best of each line, or its best where it has fewer."""
+    """For each rank, the candidate of each line at that rank, or its best if it has fewer."""
     most = max((len(result.n_best) for result in results), default=0)
     return [
         [result.n_best[rank if rank < len(result.n_best) else 0] for result in results]

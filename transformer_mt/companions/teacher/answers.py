@@ -53,8 +53,8 @@ class Cost:
         return Cost(*(a + times * b for a, b in zip(vars(self).values(), vars(other).values())))
 
     def over(self, limit: Limit) -> str | None:
-        """The key of the limit that this is above; of several the one that it is farthest above, which is
-        reached first.
+        """The key of the limit that this cost exceeds; None if it exceeds none. If there are several, the one
+        that it exceeds by the largest factor, which is reached first.
         """
         limits = {"requests": limit.requests, "tokens": limit.tokens, "money": limit.money}
         shares = {
@@ -152,8 +152,8 @@ _RATIO, _MORE = (
 
 
 def _plain(text: str) -> str:
-    """The text with the usual brackets and slashes for wide ones, and with the usual colon and a space for
-    any other: those of other scripts need no space.
+    """The text with wide brackets and slashes replaced by the usual ones, and colons of other scripts, which
+    need no space after them, replaced by a colon and a space.
     """
     if text.isascii():
         return text
@@ -170,8 +170,8 @@ def _is_colon(letter: str) -> bool:
 
 
 class SameAnswers:
-    """Finds answers that unlike lines have got alike: they are no translations, in whatever language they
-    refuse or ask back.
+    """Finds answers that are the same for very different lines. These are not translations but refusals or
+    questions, in whatever language.
     """
 
     def __init__(self) -> None:
@@ -201,7 +201,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 def checks_of(chosen: Collection[Check], languages: tuple[str, str]) -> Callable[[str, str], str | None]:
-    """A function that says of a source and its translation the name of the first check that fails.
+    """A function that returns the name of the first check that a source and its translation fail, or None.
     InputError if an extra is missing.
     """
     target = languages[1]

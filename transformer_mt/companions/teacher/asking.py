@@ -1,4 +1,4 @@
-"""Asking a chat-completions server for lines until each has its answers: tries, second questions, limits."""
+"""Asks a chat-completions server until each line has its answers: retries, repeated questions, limits."""
 
 import asyncio
 import base64
@@ -33,7 +33,7 @@ class Reply(NamedTuple):
 
     text: str = ""
     reason: str | None = None
-    """Why it is no translation: truncated or refused; NOT_TAKEN; or NO_ANSWER, which another try may help."""
+    """Why there is no translation: truncated, refused, NOT_TAKEN, or NO_ANSWER, which is worth a retry."""
     message: str = ""
     """What the server says of that."""
     wait: float = 0.0
@@ -61,7 +61,7 @@ class Chat:
         if settings.key and not (self._key.isascii() and self._key.isprintable() and self._key):
             raise InputError(
                 f"the environment variable {settings.key}, which teacher.key names, must hold the key of the "
-                "server, in one line, but does not"
+                "server, in printable ASCII characters"
             )
 
         self._spellings = _spellings(self._key)
@@ -162,8 +162,8 @@ def _text_of(content: Any) -> str:
 
 
 def _spellings(key: str) -> list[str]:
-    """A key as it may stand in a message: as it is, in a URL, in JSON, HTML, base64 or hexadecimal digits;
-    the longest first.
+    """The forms in which a key may appear in a message: plain, or encoded for a URL, in JSON, HTML, base64 or
+    hexadecimal; the longest first.
     """
     if not key:
         return []
@@ -227,8 +227,8 @@ class Asking:
         return "chatter" if is_same else self._failed_check(line, text)
 
     def lacks(self, line: str) -> bool:
-        """True if a line is still to be asked for: once for each candidate, and as often again if none of
-        these is good.
+        """True if a line must still be asked for. Each line is asked for `candidates` times, and up to as
+        many times again until an answer is good.
         """
         answers, most = self.judged(line), self._settings.candidates
         is_good = any(answer.reason is None for answer in answers)
@@ -251,8 +251,8 @@ class Asking:
         return Cost.of(1, prompt, answer, self._settings.price)
 
     async def ask_for(self, lines: Sequence[str]) -> None:
-        """Ask for the lines, and keep what comes. After an error nothing more is sent, and what was sent is
-        waited for; then it is raised.
+        """Ask for the lines, and keep the answers. After an error no more requests are sent; the error is
+        raised once the pending requests have finished.
         """
         parts = self._parts(lines)
         self._stopped, left = asyncio.Event(), iter(parts)
@@ -266,13 +266,13 @@ class Asking:
             async with self._chat:
                 await asyncio.gather(*(work() for _ in range(min(self._settings.parallel, len(parts)))))
         if self._not_taken and not self._num_answered and not self._error:
-            self.answers.forget(NOT_TAKEN)  # it takes no request, not only not these lines
+            self.answers.forget(NOT_TAKEN)  # the server refuses all requests, not just these
             self._error = self._chat.refusal(self._not_taken[0])
         if self._error is not None:
             raise self._error
 
     async def _settle(self, part: Sequence[str]) -> None:
-        """Ask for these lines together, and alone for each that has no good answer then."""
+        """Ask for these lines together, then separately for each that still has no good answer."""
         for number in range(self._settings.candidates):
             if lines := [line for line in part if len(self.judged(line)) <= number]:
                 await self._ask(lines)

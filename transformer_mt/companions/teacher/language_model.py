@@ -29,7 +29,7 @@ Texts = tuple[str, str]
 
 
 class CommandScores:
-    """The numbers of a command, the higher the better."""
+    """Scores that an external command prints for translations. Higher is better."""
 
     def __init__(self, command: str) -> None:
         """InputError if it is not found."""
@@ -50,14 +50,14 @@ class RunScores:
         calibration = Calibration.load(RunFolder(folder))
         if calibration is None:
             raise InputError(
-                f"{folder}: must be a run with calibration.json to score translations, but is not"
+                f"{folder}: must be a run with calibration.json to score translations; it has no such file"
             )
         self._calibration = calibration
         self._translator = Translator.load(folder, engine="torch").for_set(languages)
         self.fact = str(RunFolder(folder).weights_digest())
 
     def of(self, pairs: Sequence[Texts]) -> list[float]:
-        """A pair that is longer than the model takes has 0."""
+        """The confidence for each pair; 0 if the pair is too long for the model."""
         translator, values = self._translator, [0.0] * len(pairs)
         sources, targets = zip(*pairs)
         ids = zip(translator.encode_src(sources), translator.tokenizer.encode_tgt(targets))
@@ -88,8 +88,8 @@ def open_described(file: Path, languages: tuple[str | None, str | None]) -> "Lan
 
 @contextmanager
 def _interrupts_of_asyncio() -> Iterator[None]:
-    """Leave Ctrl-C to asyncio, which cancels its tasks: an error that is raised at any place of its loop can
-    be lost.
+    """Let asyncio handle Ctrl-C by cancelling its tasks. An exception that our own signal handler raises
+    inside the event loop can be lost.
     """
     ours = signal.getsignal(signal.SIGINT)
     if not callable(ours) or threading.current_thread() is not threading.main_thread():
@@ -115,7 +115,9 @@ class LanguageModel:
             self._scores = RunScores(Path(metric), languages) if is_run else CommandScores(metric)
         self.has_scores = self._scores is not None
         self.models = [file.with_name(f"{file.stem}.answers.sqlite")]
-        """The file of the answers. It has no record of sentences, so that no student's is complete."""
+        """The file of answers. It has no record of training sentences, so the record of a student is never
+        complete.
+        """
 
     def facts(self, languages: tuple[str, str]) -> dict[str, str]:
         chosen = self._settings
@@ -128,7 +130,7 @@ class LanguageModel:
         }
 
     def takes(self, line: str) -> bool:
-        """False for what is no sentence."""
+        """False if the line is too long to be a sentence."""
         return len(line) <= _MOST_CHARACTERS
 
     def begin(self, lines: Callable[[], Iterable[str]]) -> None:
@@ -142,9 +144,9 @@ class LanguageModel:
             cost = asking.estimate(missing)
             say(
                 f"{chosen.model} at {chosen.endpoint} translates {len(missing):,} lines: at least "
-                f"{cost.requests:,.0f} requests, about {cost.prompt_tokens:,.0f} tokens of prompts and "
-                f"{cost.answer_tokens:,.0f} of answers"
-                + (f", {cost.money:,.2f} by teacher.price" if chosen.price else "")
+                f"{cost.requests:,.0f} requests, about {cost.prompt_tokens:,.0f} prompt tokens and "
+                f"{cost.answer_tokens:,.0f} answer tokens"
+                + (f", costing {cost.money:,.2f} according to teacher.price" if chosen.price else "")
             )
             if over := asking.answers.spent.plus(cost).over(chosen.limit):
                 say(f"note: {over} will probably be reached before the end")

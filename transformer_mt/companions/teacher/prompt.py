@@ -1,4 +1,4 @@
-"""The YAML file that describes a language model as a teacher; lines as a request in words, and back."""
+"""A language model as a teacher: the YAML file that describes it, its prompts, and reading its answers."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -30,13 +30,15 @@ class Limit(Section):
     """The most that all commands with this teacher may cost together."""
 
     requests: Positive | None = None
-    """Requests, those that failed counted."""
+    """Requests, including failed ones."""
     tokens: Positive | None = None
     """Tokens of prompts and answers."""
     money: float | None = Field(None, gt=0.0)
     """Money, by `price`."""
     enough: bool = False
-    """At a limit, use the lines that are answered; if false, the command ends, and can be resumed."""
+    """Whether to go on with the answered lines when a limit is reached. If false, the command ends and can be
+    resumed.
+    """
 
 
 class LanguageModelConfig(Section):
@@ -63,8 +65,8 @@ class LanguageModelConfig(Section):
     candidates: Positive = 1
     """How often each line is asked for."""
     metric: str | None = None
-    """What chooses among candidates and scores translations: the folder of a run with calibration.json, or a
-    command that stays, as that of `rerank --external`.
+    """Scores translations, and chooses among candidates: the folder of a run with calibration.json, or a
+    command that keeps running, like the command of `rerank --external`.
     """
     glossary: str | None = None
     """A file of terms that the prompts name."""
@@ -75,14 +77,14 @@ class LanguageModelConfig(Section):
         if self.candidates > 1 and self.metric is None:
             yield "metric must choose among several candidates, but is not given"
         if self.limit.money is not None and self.price is None:
-            yield "price must be given with limit.money, but is not"
+            yield "price must be given with limit.money"
         if self.candidates > 1 and self.parameters.get("temperature") == 0:
             yield "parameters.temperature must be above 0 with several candidates, but is 0"
         has = set(re.findall(r"\{(\w+)\}", self.prompt or "{text}{terms}"))
         if "text" not in has:
-            yield "prompt must have {text}, where the lines come, but has not"
+            yield "prompt must have {text}, where the lines are inserted"
         if self.glossary and "terms" not in has:
-            yield "prompt must have {terms} with a glossary, but has not"
+            yield "prompt must have {terms} with a glossary"
         if wrong := sorted(has - {"text", "source", "target", "terms"}):
             yield f"prompt must have no other names than text, source, target and terms, but has {wrong[0]}"
         if wrong := sorted(_OURS & self.parameters.keys()):
@@ -154,13 +156,16 @@ class Prompt:
         return [Answer(text, "chatter" if "\n" in text else None if text else "empty")]
 
     def _is_numbered(self, lines: Sequence[str]) -> bool:
-        """A prompt of the user's asks for numbers always or never; ours does not for a lone line."""
+        """Our own prompts number several lines, but not a single one. A user's prompt is the same for all
+        requests, so even a single line is numbered if requests usually have several.
+        """
         return len(lines) > 1 or (self._settings.lines > 1 and self._settings.prompt is not None)
 
 
 def _items(text: str, count: int) -> list[Answer]:
-    """The numbered lines of a text. With other numbers than 1 to `count` none can be trusted. What stands
-    before the first, and behind an empty line, is left out; a line that goes on below its number is chatter.
+    """Read the numbered lines of an answer. Unless their numbers are exactly 1 to `count`, none can be
+    trusted. Other text is ignored before the first item and after an empty line; directly below an item, it
+    makes that item chatter.
     """
     items: list[tuple[int, str]] = []
     longer: set[int] = set()

@@ -1,7 +1,8 @@
-"""Terms and translation memories: what translations must have, or already are.
+"""Glossaries, whose terms translations must have, and translation memories, which are reused.
 
 In: lines, and a glossary or a memory. Out: translations that follow it. Begin with `glossary.py`;
-`required_terms.py` is the stage of a translation, `constrained.py` its search, `annotation.py` the training.
+`required_terms.py` is the stage that makes translations have the terms, `constrained.py` is its search, and
+`annotation.py` writes terms into training sources.
 """
 
 from transformer_mt.companion import Companion

@@ -1,4 +1,4 @@
-"""`data.changes: [terms]`: training sources with the translations of terms in them, other ones in each epoch.
+"""`data.changes: [terms]`: writes translations of terms into training sources, different ones in each epoch.
 
 The terms of a row are a function of the seed, the epoch and the row. Letters: R rows.
 """
@@ -34,7 +34,7 @@ from transformer_mt.text.lines import Pair
 _SHOWN = 5
 """The most terms that `inspect` names."""
 _CHOSEN, _DETAILS = 2_000, 2_001
-"""Numbers of the random streams of a row; smaller ones are those of the other changes."""
+"""Numbers of the random streams of a row. Other changes use smaller numbers."""
 
 
 class TermAnnotation(ChangeOfSome):
@@ -147,14 +147,14 @@ class GlossaryTerms:
 
 
 _MOST_TERMS, _MOST_WORDS = 3, 3
-"""Terms of a sentence, and source words of a term."""
+"""Maximum number of terms in a sentence, and of source words in a term."""
 _SAMPLE = 20_000
 """Rows whose words are counted."""
 _BYTE = re.compile(r"<0x[0-9a-f]{2}>")
 _FREQUENT = 1e-3
-"""A word with a larger share of all words is no term by itself."""
+"""A word that makes up a larger share of all words does not begin or end a term."""
 _OTHER_FORM = 0.5
-"""How often the translation of a one-word term stands in another inflected form."""
+"""Share of one-word translations that are replaced by a random one of their inflected forms."""
 
 
 class AlignedTerms:
@@ -163,7 +163,7 @@ class AlignedTerms:
     def __init__(
         self, pairs: EncodedPairs, links: EncodedPairs, tokenizer: Tokenizer, target_lang: str
     ) -> None:
-        """`links` are the source and the target positions that belong together, of each of the pairs."""
+        """`links` holds the aligned source and target positions of each pair."""
         self._pairs, self._links = pairs, links
         self._tokenizer, self._words = tokenizer, PieceWords(tokenizer.src)
         self._stems = stems_of(target_lang)
@@ -180,7 +180,7 @@ class AlignedTerms:
             self._forms.setdefault(self._stems(word), []).append(word)
 
     def of_row(self, row: int, src: np.ndarray, tgt: np.ndarray, rng: np.random.Generator) -> list[TokenTerm]:
-        """Up to three terms of a pair of token ids; none of a pair whose text was changed."""
+        """Up to three terms of a pair of token ids. An empty list if the text was changed before."""
         links = np.stack([self._links.src(row), self._links.tgt(row)], axis=1)
         if not (
             len(links)

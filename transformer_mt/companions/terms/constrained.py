@@ -20,7 +20,9 @@ from transformer_mt.text.languages import LETTER
 def select_phrases(
     wanted: Sequence[Sequence[Sequence[int]]], beam: int, tokenizer: Tokenizer, device: torch.device
 ) -> "Allotted":
-    """The selection `phrases`: for each sentence token ids of the phrases that its translation must have."""
+    """The selection `phrases`. `wanted` has, for each sentence, the token ids of the phrases that its
+    translation must have.
+    """
     return Allotted(wanted, beam, EOS, _continuing(tokenizer), device)
 
 
@@ -38,12 +40,13 @@ def _continuing(tokenizer: Tokenizer) -> list[int]:
 
 
 class Allotted:
-    """Keeps hypotheses that have phrases, however likely: the beam is shared out.
+    """Shares out the beam, so that hypotheses with phrases are kept even if they are unlikely.
 
-    Of the hypotheses that have as many tokens of phrases as one another the best is kept first, then the
-    second of each such bank, until the beam is full; where there are too many banks, the one with the most
-    tokens keeps one. A hypothesis ends only when it has all phrases of its sentence. A phrase is not followed
-    by one of the tokens `continuing`, which would make another word of its last one.
+    Hypotheses with the same number of phrase tokens form a bank. The best hypothesis of each bank is kept
+    first, then the second of each bank, and so on until the beam is full. If there are more banks than
+    places, the bank with the most phrase tokens still keeps one hypothesis. A hypothesis ends only when it
+    has all phrases of its sentence. A phrase is not followed by a token of `continuing`, which would turn its
+    last word into another word.
     """
 
     needs_history = waits = True
@@ -62,7 +65,7 @@ class Allotted:
     def restrict(self, history: Tensor, log_probs: Tensor, raw: Tensor) -> None:
         begun, is_met = self._phrases.state(history)
         forced = self._phrases.next_pieces(begun, is_met).flatten(0, 1)  # (N, C), -1 where there is none
-        # Restored below: a longer phrase may continue the word, and rules do not forbid what is asked for.
+        # Kept, and restored below: a longer phrase may continue the word, and rules must not forbid phrases.
         column = forced.clamp(min=0)
         of_column = raw.gather(1, column)
         after_phrase = self._phrases.is_at_end(begun).flatten()
@@ -115,8 +118,8 @@ class _Phrases:
         self._table, self._sizes = self._table[rows], self._sizes[rows]
 
     def state(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, W, C) of hypotheses (B, W, t): with how many tokens of each phrase they end, and whether they
-        have it. A phrase that a sentence does not have is met.
+        """Two tensors (B, W, C) for hypotheses (B, W, t): how many tokens of each phrase a hypothesis ends
+        with, and whether it has the whole phrase. Padding phrases count as met.
         """
         B, W, t = tokens.shape
         table, sizes = self._table[:, None], self._sizes[:, None]  # (B, 1, C, P), (B, 1, C)
@@ -134,13 +137,13 @@ class _Phrases:
         return ((begun > 0) & (begun == self._sizes[:, None])).any(dim=2)
 
     def progress(self, begun: Tensor, is_met: Tensor) -> Tensor:
-        """(B, W): how many tokens of its phrases each hypothesis has; of an incomplete phrase those it ends
-        with.
+        """(B, W): the number of phrase tokens that each hypothesis has. Of an incomplete phrase, only the
+        tokens that the hypothesis ends with count.
         """
         return torch.where(is_met, self._sizes[:, None], begun).sum(dim=2)
 
     def next_pieces(self, begun: Tensor, is_met: Tensor) -> Tensor:
-        """(B, W, C): the next token of each phrase that is not met; -1 of others."""
+        """(B, W, C): the next token of each phrase that is not met yet; -1 for phrases that are met."""
         table = self._table[:, None].expand(-1, begun.size(1), -1, -1)
         after = table.gather(3, begun.clamp(max=self.P - 1)[:, :, :, None])[:, :, :, 0]
         return after.masked_fill(is_met, -1)
@@ -165,7 +168,7 @@ def _shared_out(scores: Tensor, banks: Tensor, beam: int) -> Tensor:
 
 
 def _is_repeated(values: Tensor) -> Tensor:
-    """(B, M): True where the same value occurs earlier in the row."""
+    """(B, M): whether the same value occurs earlier in the row."""
     is_same = values[:, :, None] == values[:, None]
     return is_same.tril(diagonal=-1).any(dim=2)
 

@@ -1,4 +1,4 @@
-"""Terms of a glossary: the files they are read from, where a text has them, and words by their stems."""
+"""Glossaries: reading them from files, finding their terms in a text, and stemming words."""
 
 import re
 import unicodedata
@@ -28,17 +28,19 @@ _STEMMERS = {
 _LONGEST = 60
 """A longer word is its own stem: stemmers would take long."""
 _MOST_KNOWN = 1_000_000
-"""Stems that are kept: a server reads texts without end."""
+"""Maximum number of cached stems: a server reads texts without end."""
 
 
 @lru_cache(maxsize=16)
 def stems_of(language: str) -> "Stems":
-    """The stems of a language; those that were computed are kept."""
+    """The stems of a language. They are cached as they are computed."""
     return Stems(language)
 
 
 class Stems:
-    """The stems of a language by Snowball (Porter 2001); of one it lacks, the words without capitals."""
+    """Stems words with Snowball (Porter 2001). In languages that are not in `_STEMMERS`, words are only
+    lower-cased, and English words made singular.
+    """
 
     def __init__(self, language: str) -> None:
         import snowballstemmer
@@ -88,7 +90,7 @@ class Term:
 
     source: str
     targets: tuple[str, ...]
-    """How it may be translated, the preferred way first; without any it stays as it is."""
+    """Its translations, the preferred one first. If there are none, the term stays as it is."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,9 @@ class _Entry:
 
     @property
     def is_name(self) -> bool:
-        """True if it is written in capitals, as "IT" or "C": then "it" is another word."""
+        """True if the term is written in capitals, such as "IT" or "C". It is then found in this form only:
+        "it" is another word.
+        """
         return self.term.source.isupper()
 
 
@@ -123,8 +127,8 @@ class Glossary:
     def __init__(
         self, terms: Iterable[Term], languages: tuple[str, str], behind: "Glossary | None" = None
     ) -> None:
-        """`languages` are those of the sources and of the targets. Terms of one source are joined. Where no
-        term is found, those of the glossary `behind` it are.
+        """`languages` are the source and the target language. Terms with the same source are joined. The
+        glossary `behind` is searched second: its terms are found where this one has none or a shorter one.
         """
         self.languages, self._behind = languages, behind
         self._stems = stems_of(languages[0]), stems_of(languages[1])
@@ -164,7 +168,7 @@ class Glossary:
         return matches
 
     def _at(self, i: int, words: Sequence[str], stems: Sequence[str]) -> _Entry | None:
-        """The longest term that begins at word i; of equally long ones that in exactly this form."""
+        """The longest term that begins at word i. Among equally long ones, the one in exactly this form."""
         best: _Entry | None = None
         for entry in self._by_first.get(stems[i], ()):
             n = len(entry.stems)
@@ -186,15 +190,17 @@ class Glossary:
         return other if other and (entry is None or len(other.stems) > len(entry.stems)) else entry
 
     def is_rendered(self, match: Match, translation: str, exactly: bool = False) -> bool:
-        """True if a translation has one of the targets of a match, in any inflected form or, `exactly`, as it
-        stands; capitals do not count.
+        """True if a translation has one of the targets of a match: in any inflected form or, if `exactly`, as
+        the glossary has it. Case is ignored.
         """
         form = partial(casefolded, language=self.languages[1]) if exactly else self._stems[1]
         forms = [form(word) for word in self._words(translation)]
         return any(_holds(forms, [form(word) for word in self._words(target)]) for target in match.targets)
 
     def in_both(self, source: str, target: str) -> list[Match]:
-        """The terms of a source text of which the target text has the translation, with that one alone."""
+        """The terms of a source text whose translation is in the target text. Each match has only the target
+        that was found.
+        """
         terms = []
         for match in self.find(source):
             for one in match.targets:

@@ -1,4 +1,4 @@
-"""The glossary of a translation: `translate --glossary FILE`. Light: its class is loaded for `--help`."""
+"""The resource of `translate --glossary FILE`. Imports nothing slow, because `--help` loads this class."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ class GlossaryResource(Resource):
     def of_request(
         cls, terms: Mapping[str, Sequence[str]], languages: tuple[str, str], behind: Resource | None
     ) -> "GlossaryResource":
-        """The terms of one request to a server, with those of the server `behind` them."""
+        """The terms of one request to a server. The server's own glossary, `behind`, is searched second."""
         from transformer_mt.companions.terms.glossary import Glossary, Term
 
         rows = [Term(source, tuple(targets)) for source, targets in terms.items()]
@@ -50,8 +50,8 @@ class GlossaryResource(Resource):
     def scores(
         self, sources: Sequence[str], translations: Sequence[str], references: Sequence[Sequence[str]]
     ) -> list[tuple[str, float, str]]:
-        """Shares in per cent of the terms that a source and one of its references have: as they stand in the
-        glossary, and in any inflected form. Empty if there are no such terms.
+        """How many of the terms that a source and one of its references have are in the translation, in per
+        cent: in any inflected form, and as they stand in the glossary. Empty if there are no such terms.
         """
         exact = any_form = total = lines = 0
         for source, translation, targets in zip(sources, translations, references):

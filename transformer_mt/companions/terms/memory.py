@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TranslationMemory(Resource):
-    """Pairs of texts. Of several translations of one text the last one counts."""
+    """Pairs of texts. If a text has several translations, the last one is used."""
 
     help = "earlier translations (.tmx, .tsv, ...): the same text gets the same translation again"
     before = "unchanged"
@@ -57,7 +57,9 @@ FLAG = "memory"
 
 
 class FromMemory(Stage):
-    """Takes lines, and sentences of lines, from a memory. A line with a prefix is searched for."""
+    """Takes translations of lines, and of sentences in lines, from a memory. A line whose translation has a
+    given prefix is left to the search.
+    """
 
     def __init__(self, memory: TranslationMemory) -> None:
         self._memory = memory
@@ -102,15 +104,15 @@ def _has_no_header(file: str, languages: tuple[str, str]) -> bool:
     return not {*languages} <= {cell.strip().strip('"') for cell in first.split(delimiter)}
 
 
-# What XML cannot have; texts may hold it.
+# Characters that XML does not allow, but texts may contain.
 _NO_XML = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF])
 
 
 class TmxWriter:
-    """Writes pairs into a file, which has its name when all are written: `with TmxWriter(...) as memory`."""
+    """Writes pairs into a file that gets its name when it is complete: `with TmxWriter(...) as memory`."""
 
     def __init__(self, path: Path, languages: tuple[str, str]) -> None:
-        """InputError if the file cannot be written. `languages` are those of the pairs' sides."""
+        """InputError if the file cannot be written. `languages` are the source and the target language."""
         self._path, self._part = path, path.with_name(f".{path.name}.part")
         self._languages = [quoteattr(code.replace("_", "-")) for code in languages]
         self._seen: set[int] = set()

@@ -1,7 +1,7 @@
-"""Terms of a glossary: translations must have them.
+"""Makes translations have the terms of a glossary.
 
-A model that was trained for it (`data.changes: [terms]`) reads them in its source. Candidates with all terms
-come first; if there are none, further searches write what is missing.
+A model that was trained with `data.changes: [terms]` reads the terms in its source. Candidates with all terms
+come first. If there are none, further searches write the missing terms.
 """
 
 import sys
@@ -23,7 +23,7 @@ from transformer_mt.translation.stages.stage import Choice, Numbered, Search, St
 from transformer_mt.translation.units import TranslatedLine, TranslatedUnit, Unit
 
 _MOST_REPLACED = 4
-"""Terms of a sentence that are written where the words stood that they replace."""
+"""Maximum number of terms in a sentence that are written in place of other words."""
 
 
 TERM, AS, TERM_END = "<term>", "<as>", "</term>"
@@ -44,12 +44,12 @@ class TermTokens:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "TermTokens | None":
-        """None where the vocabulary does not have them."""
+        """None if the vocabulary does not have these tokens."""
         ids = tokenizer.control_ids
         return cls(ids[TERM], ids[AS], ids[TERM_END]) if ids.keys() >= {TERM, AS, TERM_END} else None
 
     def inserted(self, ids: Sequence[int], terms: Iterable[TokenTerm]) -> list[int]:
-        """A source with its terms, which follow one another without overlaps."""
+        """The source with the terms written into it. `terms` must be in order and not overlap."""
         whole: list[int] = []
         done = 0
         for begin, end, target in terms:
@@ -58,8 +58,8 @@ class TermTokens:
         return [*whole, *ids[done:]]
 
     def text_positions(self, ids: Sequence[int]) -> list[list[int]]:
-        """For each token of the source without its terms the positions that stand for it: its own and, in a
-        term, those of the translation.
+        """For each token of the original source, the positions in `ids` that stand for it: its own and,
+        inside a term, also the positions of the term's translation.
         """
         positions: list[list[int]] = []
         first: int | None = None
@@ -80,8 +80,8 @@ class TermTokens:
 
 
 def tokens_of_span(spans: Sequence[tuple[int, int]], begin: int, end: int) -> tuple[int, int]:
-    """First token with characters from `begin` to before `end`, and the token after the last one; `spans` are
-    the characters of each token. (0, 0) if there is none.
+    """The range of tokens that overlap the characters from `begin` to before `end`: the first token, and the
+    one after the last. `spans` are the character spans of the tokens. (0, 0) if no token overlaps.
     """
     inside = [i for i, (first, last) in enumerate(spans) if last > begin and first < end]
     return (inside[0], inside[-1] + 1) if inside else (0, 0)
@@ -161,8 +161,8 @@ class Terms(Stage):
         return len(self._missing(self._terms(translated.unit), translated.candidates[0]))
 
     def search_again(self, units: Sequence[Numbered], search: Search) -> Iterator[Numbered]:
-        """First each missing term is written where the words stood that it replaces, then what is left
-        wherever the search puts it.
+        """First write each missing term in place of the words that now stand for it. Units that still lack
+        terms are then searched for once more, with the terms wherever the search puts them.
         """
         forced, stuck, open_units = ForcedTerms(self._planner), list[Numbered](), list(units)
         for _ in range(_MOST_REPLACED):
@@ -206,7 +206,7 @@ class Terms(Stage):
 
 
 _MOST_PHRASES, _MOST_PIECES = 8, 24
-"""Phrases of a sentence, and tokens of one, that are searched for: more would take long."""
+"""Maximum number of phrases in a search, and of tokens in a phrase: more would take long."""
 
 
 class ForcedTerms:
@@ -218,8 +218,8 @@ class ForcedTerms:
     def written_again(
         self, unit: Unit, tgt: Ids, attention: Sequence[Sequence[float]], missing: Sequence[Match]
     ) -> Request | None:
-        """The translation `tgt` up to the first word that stands for a missing term, then the term; the rest
-        is searched for. None where no word stands for one.
+        """A request that keeps the translation `tgt` up to the first word that stands for a missing term,
+        writes the term there, and searches for the rest. None if no word stands for a missing term.
         """
         text = as_read(unit.segment.searched)
         aligned = align_segment(self._tokenizer, text, unit.src, tgt, attention, positions=unit.positions)
@@ -241,7 +241,9 @@ class ForcedTerms:
         return replace(unit.request, prefix=prefix, limit=limit) if len(prefix) < limit else None
 
     def anywhere(self, unit: Unit, terms: Sequence[Match]) -> Request | None:
-        """A translation that has all terms, wherever the search puts them. None where none can be written."""
+        """A request for a translation with all terms, wherever the search puts them. None if no term can be
+        written.
+        """
         spellings = (self._pieces(target) for target in dict.fromkeys(term.targets[0] for term in terms))
         phrases = [ids for ids in spellings if ids and UNK not in ids and len(ids) <= _MOST_PIECES][
             :_MOST_PHRASES

@@ -105,8 +105,8 @@ def _rows(plan: "TrainingPlan", others: OtherPrograms) -> list[tuple[str, str]]:
         ),
         (
             "memory",
-            f"{plan.peak_bytes / 1e9:.1f} GB of {plan.available_bytes / 1e9:.1f}, of them {of_state:.1f} for "
-            "weights, gradients and moments",
+            f"{plan.peak_bytes / 1e9:.1f} of {plan.available_bytes / 1e9:.1f} GB, including {of_state:.1f} "
+            "GB for weights, gradients and moments",
         ),
         ("time", time),
     ]

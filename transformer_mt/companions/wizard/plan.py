@@ -48,7 +48,7 @@ class Size:
     """A config for some amount of data."""
 
     pairs: int
-    """The amount it is for: that with the nearest logarithm is taken."""
+    """The number of pairs that it is for. `size_for` compares logarithms to find the nearest size."""
     vocab_size: int
     d_model: int
     layers: int
@@ -83,14 +83,14 @@ _DECAY, _MOST_DECAY = 6.0, 2.0
 
 
 def weight_decay(learning_rate: float, updates: int) -> float:
-    """The weight decay for a training of so many updates: what counts is its product with the learning rate
-    and the updates (Wang and Aitchison 2024; measured in docs/measurements/sizing.md).
+    """The weight decay for a training of this many updates. What matters is the product of weight decay,
+    learning rate and number of updates (Wang and Aitchison 2024; measured in docs/measurements/sizing.md).
     """
     return float(f"{min(_MOST_DECAY, _DECAY / (learning_rate * updates)):.2g}")
 
 
 UNSEGMENTED_LEAST = 8000
-"""Tokens of the least vocabulary with a language such as Chinese, whose characters alone are thousands."""
+"""Smallest vocabulary size with a language such as Chinese, which has thousands of characters."""
 
 
 def size_for(pairs: int) -> Size:
@@ -105,8 +105,8 @@ _BROWSER_WIDTH = 256
 
 
 def suited(size: Size, purpose: str) -> Size:
-    """The size for an export. Only sinusoidal positions fit all exports. A browser must load the model and
-    run it on a phone: it is narrow, and its decoder, which runs once per token, has one layer.
+    """The size for an export. Only sinusoidal positions fit all exports. A model for the browser must load
+    and run on a phone, so it is narrow, and its decoder, which runs once per token, has one layer.
     """
     if purpose in ("any", "huggingface"):
         return replace(size, position="sinusoidal")
@@ -121,8 +121,8 @@ _FEW_EPOCHS = 18
 
 
 def shortened(size: Size, epochs: float) -> Size:
-    """The size for a training of this many epochs: in few of them nothing overfits, and what prevents it
-    costs up to three BLEU.
+    """The size for a training of this many epochs. In few epochs nothing overfits, and regularization would
+    cost up to three BLEU.
     """
     if epochs >= _FEW_EPOCHS:
         return size
@@ -146,9 +146,9 @@ class Lengths:
     """Tokens of each source with end-of-sentence."""
     tgt: np.ndarray
     vocab_size: int
-    """Tokens of the larger vocabulary, where there are two."""
+    """Size of the vocabulary, or of the larger one if there are two."""
     copies: float = 1.0
-    """Pairs of the epoch for each pair here, where these are a sample."""
+    """How many pairs of the epoch each pair here stands for. Above 1 if the pairs are a sample."""
 
 
 def lengths_of(config: Config) -> tuple[Config, Lengths]:
@@ -177,14 +177,14 @@ class UpdateMemory:
     state_bytes: int
     """Weights, gradients and the optimizer's moments."""
     peak_bytes: int
-    """The most at a time, with the activations and what lies between."""
+    """Peak memory, including activations and intermediate results."""
 
 
 def update_memory(
     config: Config, vocab_size: int, batch: Batch, dtype: torch.dtype, on_gpu: bool = False
 ) -> UpdateMemory:
-    """The memory of an update of `config` on this batch, in the precision of `dtype`; `on_gpu` computes as a
-    GPU does. InputError for recurrent networks, whose operations depend on numbers.
+    """The memory of an update of `config` on this batch, in the precision of `dtype`. With `on_gpu`, the code
+    for GPUs is run. InputError for recurrent networks, whose operations depend on the values of tensors.
     """
     if config.model.kind != "transformer":
         raise InputError(f"model.kind must be transformer to plan a training, but is {config.model.kind}")
@@ -242,9 +242,9 @@ class _Memory(TorchDispatchMode):
         self.bytes -= self._sizes.pop(key, 0)
 
 
-# Updates that fill caches; then the most updates that are measured, and the most seconds they may take.
+# Number of warm-up updates, maximum number of measured updates, and the seconds that these may take.
 _WARM, _MOST, _SECONDS = 2, 20, 12.0
-_IDS = 4  # the special ones before the others
+_IDS = 4  # number of special ids, which come before all others
 
 
 def seconds_per_update(
@@ -254,9 +254,9 @@ def seconds_per_update(
     tokens: int = 0,
     micro_batch_tokens: int = 0,
 ) -> float:
-    """The median time of an update of `config` on this machine, of `tokens` padded tokens if given, computed
-    in micro-batches if these are given. `lengths` are those of a sample of the pairs, in tokens of source and
-    target with end-of-sentence.
+    """The median time of an update of `config` on this machine. If given, `tokens` is the number of padded
+    tokens of an update, and `micro_batch_tokens` divides it into micro-batches. `lengths` are the numbers of
+    source and target tokens in a sample of the pairs, including end-of-sentence.
     """
     train = config.train
     device = choose_device(train.device)
@@ -283,8 +283,9 @@ def seconds_per_update(
 def typical_batches(
     config: Config, vocab_size: int, lengths: Sequence[tuple[int, int]], tokens: int = 0
 ) -> Iterator[Batch]:
-    """Endless batches of `tokens` padded tokens, by default those of an update: random ids, packed, or in
-    pairs of similar length from anywhere in the corpus, as in training, which drops those that are too long.
+    """Yield batches of random ids without end, packed or with pairs of similar length from anywhere in the
+    corpus, as in training. A batch has `tokens` padded tokens, by default as many as an update. Pairs that
+    are too long are left out, as in training.
     """
     most = config.data.max_length
     kept = [pair for pair in lengths if max(pair) <= most] or [(most, most)]
@@ -347,9 +348,9 @@ class TrainingPlan:
     available_bytes: float
     """Memory that may be used."""
     seconds: float | None
-    """Seconds of an update; None for what does not fit this machine, and cannot be measured."""
+    """Seconds per update. None if the training does not fit this machine and so cannot be measured."""
     is_compiled: bool
-    """Whether the training will be compiled, which is not measured."""
+    """Whether the training will be compiled. The measured updates are not."""
     changes: list[Advice]
     """Suggested changes of the config."""
 

@@ -1,4 +1,4 @@
-"""The contents of a user's files: the corpora in them by format, columns and names, and a sample."""
+"""What a user's files contain: corpora, guessed from formats, columns and names, and a sample of pairs."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -148,7 +148,7 @@ def _code_in_names(language: str) -> "re.Pattern[str]":
 def _share_in(lines: Sequence[str], language: str) -> float:
     """The share of the lines that may be in the language, by their script and their words."""
     lines = [line for line in lines if any(map(str.isalpha, line))]
-    # A language whose scripts are not known may have any.
+    # If the scripts of the language are not known, every script fits.
     fitting = [line for line in lines if (share := script_share(line, language)) is None or share > 0.3]
     if not fitting:
         return 0.0
@@ -187,8 +187,8 @@ def _table(path: str, suffix: str, languages: tuple[str, str]) -> GuessedCorpora
         )
         raise InputError(
             f"{path}: must have a column in {languages[0]} and one in {languages[1]}, but the best two have "
-            f"{described}; name the columns so in its first line, or write the corpus into a config by hand, "
-            "with `columns`"
+            f"{described}; give the columns these names in the first line, or write the corpus into a config "
+            "by hand, with `columns`"
         )
     header = ""
     if delimiter:
@@ -279,7 +279,7 @@ def _by_text(rows: Sequence[dict[Any, Any]], languages: tuple[str, str]) -> tupl
 
 
 BATCH_FILL = 0.92
-"""Batches are as full as this, because their pairs differ in length."""
+"""Share of a batch that is filled. The rest is padding, because the pairs differ in length."""
 
 # Pairs whose tokens are counted.
 _SAMPLE = 20_000
@@ -309,8 +309,8 @@ class Data:
 def read_files(
     source_lang: str, target_lang: str, files: Sequence[str], folder: Path, glossary: str | None = None
 ) -> Data:
-    """The contents of the files, after saying what was assumed of them. InputError if it is too little, or if
-    the file of terms cannot be read. Earlier configs of the files are looked for in `folder` and its runs.
+    """Read the files, and print what was assumed about them. InputError if they have too few pairs, or if the
+    glossary cannot be read. Earlier configs for these files are looked for in `folder` and its runs.
     """
     terms = (
         None
@@ -336,8 +336,8 @@ def read_files(
 
 
 def held_out_set(data: Data) -> tuple[str, float]:
-    """The YAML of a validation or test set that is held out of the pairs, and about how many it has. A share
-    that an earlier config holds out does not shrink: its sentences would move into training.
+    """The YAML of a validation or test set that is held out of the pairs, and its approximate size. The share
+    is at least as large as in an earlier config; otherwise sentences held out there would move into training.
     """
     share = min(_MOST_HELD_OUT, float(f"{1.2 * _HELD_OUT / data.pairs:.2g}"))
     share = max(share, data.share_before)
@@ -389,7 +389,7 @@ def _read(source_lang: str, target_lang: str, guesses: list[GuessedCorpora], fol
             sample.add(pairs, (pair[0].strip(), pair[1].strip()))
             pairs += 1
     chosen = [pair for block in sample.blocks() for pair in block.pairs if all(pair)]
-    # A text without line ends would count as much as all others, and no training takes so long a pair.
+    # A text without line breaks would count as much as all others, and no training uses such long pairs.
     chosen = [pair for pair in chosen if max(map(len, pair)) <= _LONGEST] or chosen
     step = -(-len(chosen) // _SAMPLE) or 1
     return Data(source_lang, target_lang, guesses, pairs, chosen[::step], _share_before(guesses, folder))

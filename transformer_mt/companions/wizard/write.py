@@ -36,7 +36,9 @@ from transformer_mt.settings.corpus_keys import check_language
 from transformer_mt.text.languages import count_unsegmented, has_no_word_spaces
 
 FEW_PAIRS = 20_000
-"""So many are few. Measured with 6,600 (docs/measurements/low_resource.md)."""
+"""Up to this many pairs, `new` suggests beginning with denoising. Measured with 6,600 pairs
+(docs/measurements/low_resource.md).
+"""
 
 
 def denoising_file(out: Path) -> Path:
@@ -45,13 +47,13 @@ def denoising_file(out: Path) -> Path:
 
 
 def write_denoising(data: Data, out: Path, updates: int) -> str:
-    """Write the config that restores both sides of the pairs, for half of the updates of `out`. Returns the
-    commands that begin with it.
+    """Write a config that learns to denoise both sides of the pairs, in half of the `updates` of `out`.
+    Returns the commands that train it first, then `out`.
     """
     entries = []
     for guess in data.guesses:
         changes: dict[str, object] = {"objective": "denoise"}
-        if isinstance(guess.corpus, FileCorpus):  # both: a text is held out with its pair
+        if isinstance(guess.corpus, FileCorpus):  # both columns, so that a text is held out with its pair
             changes["columns"] = guess.corpus.columns or [data.source_lang, data.target_lang]
         for language in (data.target_lang, data.source_lang):
             entries.append(flow(guess.corpus.model_copy(update={**changes, "language": language})))
@@ -80,8 +82,8 @@ _LORA_LEARNING_RATE = 0.005
 
 
 def adapting_config(data: Data, parent: str, out: Path) -> tuple[Config, str, Tokenizer]:
-    """The config that is trained, with the parent's keys; its YAML; and the parent's vocabulary. The parent
-    is a run's folder, a public model's, or a name on the hub.
+    """The config completed with the parent's keys, its YAML, and the parent's vocabulary. The parent is the
+    folder of a run or of a public model, or a name on the hub.
     """
     is_run = RunFolder(parent).config_file.exists()
     head = _head(data, parent, is_run, out)
@@ -113,7 +115,7 @@ data:
   source_lang: {data.source_lang}
   target_lang: {data.target_lang}
   train:{corpora}
-  # About {about:,.0f} of the sources, by a hash: more data never moves one into training.
+  # About {about:,.0f} of the sources, chosen by a hash, so that more data never moves one into training.
   valid: {held_out}
   test: [{held_out}]
   max_length: {max_length}
@@ -133,7 +135,7 @@ train:
   validate_every: {every}
   save_every: {every}
   patience: 5
-  # Saves memory; set learning_rate: {_LORA_LEARNING_RATE}
+  # LoRA saves memory; with it, set learning_rate: {_LORA_LEARNING_RATE}
   # lora: {{rank: 16, alpha: 32}}
 """
 
@@ -321,7 +323,7 @@ data:
   source_lang: {data.source_lang}
   target_lang: {data.target_lang}
   train:{train}
-  # About {about:,.0f} of the sources, by a hash: more data never moves one into training.
+  # About {about:,.0f} of the sources, chosen by a hash, so that more data never moves one into training.
   valid: {held_out}
   test: [{held_out}]
   max_length: {max_length}  # tokens; {fitting:.1%} of the pairs fit

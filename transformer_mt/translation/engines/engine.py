@@ -4,14 +4,16 @@ of engines in other processes. Does not import torch.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.parts import every_name, load_part
-from transformer_mt.run_folder import RunFolder, check_translates
 from transformer_mt.search.hypothesis import Hypothesis
+
+if TYPE_CHECKING:  # SentencePiece: `translate --help` imports this module
+    from transformer_mt.data.vocabulary.tokenizer import Tokenizer
+    from transformer_mt.run_folder import RunFolder
 
 Ids = list[int]
 
@@ -81,7 +83,7 @@ class Engine:
     """Whether requests may want a selection of hypotheses."""
 
     @classmethod
-    def open(cls, run: RunFolder, config: Config, request: EngineRequest) -> "Engine | None":
+    def open(cls, run: "RunFolder", config: Config, request: EngineRequest) -> "Engine | None":
         """Open a run or an export. If the request's engine is `auto`, an engine may return None to leave the
         folder to the next one; torch takes the runs that no other engine takes. An engine takes a run only
         if it is faster than torch and its translations are the same. InputError for a folder or settings
@@ -118,10 +120,10 @@ class LoadedModel:
     """A model that can be searched."""
 
     engine: Engine
-    tokenizer: Tokenizer
+    tokenizer: "Tokenizer"
     configs: list[Config]
     """Its config; of an ensemble one for each model."""
-    run: RunFolder
+    run: "RunFolder"
 
 
 Check = Callable[[DecodeConfig], None]
@@ -129,10 +131,10 @@ Check = Callable[[DecodeConfig], None]
 
 
 def load_model_to_search(
-    run: RunFolder,
+    run: "RunFolder",
     request: EngineRequest,
     decode: Mapping[str, Any] | None = None,
-    ensemble: Sequence[RunFolder] = (),
+    ensemble: "Sequence[RunFolder]" = (),
     check: Check | None = None,
 ) -> LoadedModel:
     """Load the model of a run or an export with its engine. By default that is the first engine that opens
@@ -141,6 +143,8 @@ def load_model_to_search(
     Before the model is read, raises InputError if the arguments do not go together or if `check` refuses the
     settings.
     """
+    from transformer_mt.run_folder import check_translates
+
     asked = request.engine
     others = [name for name in every_name("engine") if name != "torch" and asked in (name, "auto")]
     if asked in others and not run.is_export:

@@ -127,7 +127,7 @@ def test_another_division_into_windows_is_refused(pairs):
     batches = batches_of(pairs)
     batches.next_update()
     with pytest.raises(
-        InputError, match=r"data.window_pairs must .* as when this run began, 4, but gives 3;"
+        InputError, match=r"this run began with 4 windows per epoch, but data.window_pairs .* give 3;"
     ):
         batches_of(pairs, windows=3).load_state_dict(batches.state_dict())
     before = {"epoch": 1, "index": 2}  # as runs wrote it before there were windows

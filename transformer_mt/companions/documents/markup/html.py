@@ -92,7 +92,7 @@ class _Parser:
         self._open: list[str] = []
         """Names of the open elements, without translated inline elements."""
         self._translated = [True]
-        """Whether the content of each is translated, that of the document first."""
+        """Whether content is translated: for the document, then for each open element."""
 
     def pieces(self) -> list[Piece]:
         i = 0
@@ -112,8 +112,8 @@ class _Parser:
         return self._pieces
 
     def _is_border(self, name: str) -> bool:
-        """True if an end tag ends a sentence. One that ends nothing does not, but browsers put an element
-        there for `</p>` and `</br>`.
+        """True if an end tag ends a sentence. A stray end tag does not, unless browsers insert an element for
+        it, as for `</p>` and `</br>`.
         """
         return name in self._open or name in ("p", "br", "html", "head", "body")
 
@@ -186,7 +186,7 @@ class _Parser:
             if name in READINGS and j > i and _ends_reading(following):
                 return j + (following.kind == "end" and following.name == name)
             if name in WITH_TEXTS and j > i and (following.kind, following.name) == ("start", name):
-                return j  # of the next one: they are not within one another
+                return j  # the next one begins here: these elements are not nested
             is_whole = name in ("svg", "math") and self._tokens[j].raw.endswith("/>")
             if self._tokens[j].name == name and not is_whole:
                 depth += {"start": 1, "end": -1}.get(self._tokens[j].kind, 0)
@@ -263,7 +263,7 @@ def _quoted(value: str) -> str:
 
 
 def _is_shown(token: Token, name: str) -> bool:
-    """True if an attribute that many elements have is shown of this one."""
+    """True if this attribute is shown for this element; for other elements, the same attribute is not."""
     if name == "content" and token.name == "meta":
         described = token.attribute("name") or token.attribute("property") or ""
         return described.strip().lower() in _DESCRIPTIONS
@@ -273,7 +273,7 @@ def _is_shown(token: Token, name: str) -> bool:
 
 
 def _divided(run: Sequence[Token]) -> Iterator[Sequence[Token]]:
-    """The run; controls of a form that have no words between them stand each by itself."""
+    """The run; if it has no words outside the controls of a form, it is divided at their borders."""
     if not any(token.name in CONTROLS for token in run):
         yield run
         return
@@ -288,7 +288,9 @@ def _divided(run: Sequence[Token]) -> Iterator[Sequence[Token]]:
 
 
 def _is_translated(token: Token, before: bool) -> bool:
-    """True if the content of an element is translated; what it does not say, the element around it says."""
+    """True if the content of an element is translated. An element that does not say is treated as the one
+    around it (`before`).
+    """
     if "notranslate" in (token.attribute("class") or "").split():
         return False
     return {"no": False, "yes": True, "": True}.get(

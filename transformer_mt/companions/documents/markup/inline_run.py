@@ -27,14 +27,14 @@ _DEPTH = 50
 _WORDS_AND_SPACES = re.compile(rf"\s+|[{OPEN}{CLOSE}]|[^\s{OPEN}{CLOSE}]+")
 _NOTE = re.compile(r"[\W\d]*")
 _MOST_TOKENS = 4000
-"""Tokens of one text."""
+"""After this many tokens, a text ends at the next place where no element is open."""
 Write = Callable[[Token], list[Piece]]
 """A token as it is written, with the texts of its attributes."""
 
 
 def pieces_of_run(run: Sequence[Token], write: Write, spelling: PlainSpelling) -> list[Piece]:
-    """The run in pieces: one text, with markup around it. What has no words stays as it is. A run of many
-    thousand tokens becomes several texts: to place markup takes time by the square of it.
+    """The run in pieces: one text, with markup around it. A run without words stays as it is. A run of many
+    thousand tokens becomes several texts, because the time to place markup grows with the square of its size.
     """
     return [piece for part in _divided(run) for piece in _pieces_of_part(part, write, spelling)]
 
@@ -81,8 +81,8 @@ def plain_text(raw: str, spelling: Spelling) -> MarkedText:
 
 
 def _partners(run: Sequence[Token]) -> dict[int, int]:
-    """Map the position of each start tag to that of its end tag, and back. Overlapping elements are left out,
-    and those that are too deep.
+    """Map the position of each start tag to the position of its end tag, and back. Elements that overlap or
+    are nested too deep are left out.
     """
     partners: dict[int, int] = {}
     opened: list[int] = []
@@ -199,7 +199,7 @@ class _Builder:
         return self._frames[-1].marks
 
     def _markup(self, token: Token) -> str:
-        """A token as it is written, the texts of its attributes as numbers."""
+        """A token as it is written, with each text of its attributes replaced by its number in `_inner`."""
         parts = []
         for i, piece in enumerate(self._write(token)):
             if isinstance(piece, Stays):
@@ -236,8 +236,8 @@ class _Builder:
         self._add_space(space, at_end=is_last)
 
     def _add_space(self, written: str, at_end: bool = False) -> None:
-        """White space of any kind and length is one space; further space is markup, and so is what follows
-        the last word.
+        """Add white space of any kind and length as one space. It becomes markup at the beginning, after
+        another space, and after the last word.
         """
         end = self._end
         if not written:
@@ -263,7 +263,7 @@ class _Builder:
         self._marks.append(Mark(self._end, self._end, self._markup(token)))
 
     def _add_literal(self, token: Token) -> None:
-        """Text that stays, apart from the words around it: it must be found again in the translation."""
+        """Add text that stays. Spaces separate it from words around it, so that the translation keeps it."""
         inside = "".join(self._spelling.decoded(part.raw) for part in token.parts if part.kind == "text")
         content = " ".join(inside.split())
         is_word = LETTER.fullmatch(self._last) or (self._needs_gap and LETTER.fullmatch(content[0]))
@@ -275,7 +275,7 @@ class _Builder:
         self._needs_gap = True
 
     def _close(self, frame: _Frame, run: Sequence[Token], end: int) -> None:
-        """Add an element as a mark; without text, or with the number of a note, as a mark at one position."""
+        """Add an element as a mark, at one position if it has no text or has the number of a note."""
         inside = "".join(self._characters[frame.begin :])
         token = run[end]
         is_note = token.name == "sup" and _NOTE.fullmatch(inside) is not None

@@ -37,7 +37,7 @@ class Mark:
 
 
 OPEN, CLOSE = "\ufdd0", "\ufdd1"
-"""They stand in no text: in markup they enclose the number of a text within it."""
+"""Characters that no text contains. In markup, they enclose the number of a text within the markup."""
 _NUMBER = re.compile(f"{OPEN}(\\d+){CLOSE}")
 BYTE_ORDER_MARK = "\ufeff"
 BREAK = "\ufdd2"
@@ -56,8 +56,8 @@ class MarkedText:
     """The text that stays before the translation: white space, markup around the whole text."""
     after: str = ""
     writer: Callable[[], Callable[[str], str]] = field(default=lambda: str, compare=False)
-    """Makes what writes the characters of one translation, in their order, as the format does: `&` as
-    `&amp;`.
+    """Returns a function that writes the characters of one translation, in order, as the format spells them:
+    `&` as `&amp;`.
     """
     finish: Callable[[str], str] = field(default=str, compare=False)
     """Applied to the translation with its markup: divides it into lines, say."""
@@ -65,7 +65,7 @@ class MarkedText:
     """The texts within its markup, translated by themselves: that of an image, say."""
 
     def render(self, inner: Sequence[str] | None = None) -> str:
-        """The text as it is written in the document, with what the texts within its markup became."""
+        """The text as it is written in the document. `inner` replaces the texts within its markup."""
         body = _render(self.text, self.marks, 0, len(self.text), self.writer())
         written = self.before + self.finish(body) + self.after
         texts = [text.render() for text in self.inner] if inner is None else inner
@@ -106,7 +106,7 @@ Piece = str | MarkedText
 
 
 def flat(marks: Sequence[Mark]) -> list[Mark]:
-    """The marks and those within them, each before its own."""
+    """All marks, nested ones included; each comes before the marks within it."""
     return [nested for mark in marks for nested in (mark, *flat(mark.children))]
 
 
@@ -131,7 +131,7 @@ _TEMPLATE = re.compile(r"<\?[^<>]*\?>")
 
 
 def units(raw: str, is_attribute: bool = False) -> Iterator[tuple[str, str]]:
-    """(characters, as they are written) of a text: references one by one, other characters one by one."""
+    """(characters, spelling) of each reference and each other character of a text."""
     return _units(raw, is_attribute) if "&" in raw else zip(raw, raw)
 
 
@@ -168,7 +168,7 @@ class PlainSpelling:
     """The spelling of formats without references: each character stands for itself."""
 
     special: ClassVar = ""
-    """Characters without which a text is written as it is."""
+    """A text that has none of these characters stands for itself."""
 
     def is_plain(self, raw: str) -> bool:
         """True if each character of a text stands for itself."""
@@ -195,8 +195,8 @@ class Spelling(PlainSpelling):
     quote: str = ""
     """The quotes around an attribute's value."""
     is_ascii: bool = False
-    """Whether other characters are written as references: the document is declared to be in an encoding that
-    may not have them.
+    """Whether characters outside ASCII are written as references, because the declared encoding of the
+    document may not have them.
     """
     known: dict[str, list[str]] = field(default_factory=dict)
     special: ClassVar = "&"
@@ -211,8 +211,9 @@ class Spelling(PlainSpelling):
             self.known.setdefault(characters, []).append(raw)
 
     def writer(self) -> Callable[[str], str]:
-        """Writes the parts of one translation in their order. A character that the source has is written as
-        it is there, the k-th as the k-th; others in the usual way.
+        """Returns a function that writes the parts of one translation in order. A character that also occurs
+        in the source is spelled as it is there: its k-th occurrence like the k-th in the source. Other
+        characters are written in the usual way.
         """
         left = {character: deque(spellings) for character, spellings in self.known.items()}
 

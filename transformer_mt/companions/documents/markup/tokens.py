@@ -94,8 +94,8 @@ _ENDED: dict[str, tuple[frozenset[str], frozenset[str]]] = {
 
 
 def ended_by(name: str, open_elements: list[str]) -> int:
-    """Number of open elements that stay open when an element of this name begins: it ends a paragraph, a row
-    of a table ends its last cell.
+    """Number of open elements that stay open when an element of this name begins. For example, a list ends
+    an open paragraph, and a table row ends the cell before it.
     """
     ended, border = _ENDED.get(name, (frozenset(), frozenset()))
     stay = len(open_elements)
@@ -148,7 +148,7 @@ class Encoding:
 
     name: str
     is_ascii: bool = False
-    """Whether translations are written in ASCII, as the declaration is of another encoding than the page."""
+    """Whether translations are written in ASCII, because the page is not in the encoding that it declares."""
 
 
 def decode_page(raw: bytes, location: str) -> tuple[str, Encoding]:
@@ -195,8 +195,8 @@ def _declared(raw: bytes) -> str | None:
         return label
 
 
-# What may contain a > that does not end the tag.
-# A template ends on its line, and before an element does: what only looks like one hides no text.
+# Parts of a tag that may contain a > which does not end it.
+# A template must end on its line and before any end tag: text that only looks like one must not be hidden.
 _INSIDE = r"(?:(?!</|%[}>]|\}\}|\#\})[^\n]){0,200}"
 _PERCENT, _BRACES, _ASP = rf"\{{%{_INSIDE}%\}}", rf"\{{\{{{_INSIDE}\}}\}}", rf"<%{_INSIDE}%>"
 _PHP = r"<\?[^?]{0,500}(?:\?(?!>)[^?]{0,500}){0,20}\?>"
@@ -234,7 +234,7 @@ class Token(NamedTuple):
     name: str = ""
     """Name of the element in lower case; empty for text, comments and templates."""
     parts: "tuple[Token, ...]" = ()
-    """The tokens of an element that is one token."""
+    """If the token is a whole element, the tokens of that element."""
 
     def attributes(self) -> "Iterator[tuple[str, str, int, int]]":
         """(name in small letters, value as written, its begin and end in `raw`, quotes included)."""
@@ -247,7 +247,7 @@ class Token(NamedTuple):
             yield match[1].lower(), match[number] if number else "", begin - quotes, end + quotes
 
     def attribute(self, name: str) -> str | None:
-        """The value of an attribute, whatever its prefix, as it is written; None without it."""
+        """The value of an attribute as it is written, whatever its name's prefix; None if it is missing."""
         values = (value for key, value, *_ in self.attributes() if key.rpartition(":")[2] == name)
         return next(values, None)
 
@@ -296,7 +296,7 @@ def _end_of_raw(html: str, begin: int, name: str) -> int:
 
 
 def _end_of_script(html: str, begin: int) -> int:
-    """In a comment within a script, <script> and </script> are a pair."""
+    """End of a script's content. Within a comment in it, a </script> after a <script> does not end it."""
     is_comment = is_nested = False
     for mark in _SCRIPT.finditer(html, begin):
         if mark[0] in ("<!--", "-->"):
@@ -334,10 +334,10 @@ _PREFIXES = {
 
 
 def xml_tokens(text: str, name: str) -> list[Token]:
-    """The tokens of a document; element names keep their capitals, those of usual namespaces have the usual
-    prefix, others their own. An empty element is an object.
-    InputError if it is not well-formed, is nested too deep, or defines entities, which could read files or
-    grow without bound.
+    """The tokens of a document. Element names keep their capitals; in the namespaces of _PREFIXES they get
+    the prefix given there, in others they keep their own. An empty element is an object.
+    InputError if the document is not well-formed, is nested too deep, or defines entities, which could read
+    files or grow without bound.
     """
     tokenizer = _Tokenizer(text.encode(errors="surrogatepass"), name)
     try:
@@ -403,7 +403,7 @@ class _Tokenizer:
         return self._names[element]
 
     def _text(self, _: str) -> None:
-        # The parser gives a text in parts; that in a section of CDATA is not one.
+        # The parser gives a text in parts. Text in a CDATA section does not become a text token.
         if self._kind != "text" and self._element != "cdata":
             self._next("text")
 

@@ -1,4 +1,4 @@
-"""Documents that are zip files: their texts as one virtual text, and back; OpenDocument's paragraphs."""
+"""Documents that are zip files: reads their texts as one text, writes them back; parses OpenDocument."""
 
 import html
 import posixpath
@@ -44,7 +44,7 @@ _TAB = "text:tab"
 _AROUND = {
     "text:span", "text:a", "text:meta", "text:ruby", "text:ruby-base", "loext:content-control"
 }  # fmt: skip
-"""Elements around words; others within a paragraph are objects, in which there may be paragraphs: notes."""
+"""Elements around words. Others within a paragraph are objects; some, such as notes, contain paragraphs."""
 
 
 def parse_odf(text: str, name: str) -> list[Piece]:
@@ -90,8 +90,8 @@ def _run(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def _written(token: Token) -> list[Piece]:
-    """A token as it is written, with the texts of paragraphs in it. Other text in it stays; the names and
-    dates of comments are no text.
+    """The pieces of a token: its markup, and the texts of the paragraphs in it. Other text in it stays; the
+    names and dates of comments do not count as text.
     """
     what = READING if token.name == "text:ruby-text" else FIELD
     pieces: list[Piece] = list(_pieces(token.parts)) if token.parts else [token.raw]
@@ -104,7 +104,7 @@ def _written(token: Token) -> list[Piece]:
 
 
 _BETWEEN = "\0"
-"""Between the members: no XML has it."""
+"""Separates the members; it cannot occur in XML."""
 
 _NAMED = "cells whose text a formula, a list, a filter or a table names"
 _NAMES_TEXTS = re.compile(r"xl/(?:workbook|(?:tables|worksheets|pivotCache)/[^_/]+)\.xml", re.IGNORECASE)
@@ -140,7 +140,7 @@ _LOOKS_INTO = re.compile(
 """Functions that look into texts."""
 _RULE = re.compile(r'<(?:\w+:)?cfRule\s[^<>]*\stext="([^"]*)"')
 _LINE_BREAK = re.compile(r"_x000[aAdD]_")
-"""A line break in the name of a column; in a cell it is one."""
+"""How a line break is written in the name of a column; a cell has the character itself."""
 _ENCRYPTION = "META-INF/encryption.xml"
 _PAGES = {
     "application/xhtml+xml", "text/html", "text/x-oeb1-document", "application/x-dtbncx+xml"
@@ -210,7 +210,7 @@ class OfficeDocument:
         return cls(members, kind, name, format, languages)
 
     def pieces(self, most_bytes: int = MOST_BYTES) -> list[Piece]:
-        """All texts of the document, its members apart. InputError for more than `most_bytes` of text."""
+        """The pieces of all members, with _BETWEEN after each. InputError for over `most_bytes` of text."""
         pieces: list[Piece] = []
         # Before anything is unpacked
         check_size(sum(member.info.file_size for member in self._with_text), self.name, most_bytes, "XML")
@@ -231,9 +231,9 @@ class OfficeDocument:
         return [*pieces, *self._others(objects)]
 
     def _named_texts(self) -> "_NamedTexts":
-        """The texts that other parts of a workbook compare with those of its cells: names of columns, strings
-        in formulas, values of lists, filters and pivot tables. Others in the cells would make other numbers,
-        or damage the document.
+        """The texts that other parts of a workbook compare with the texts of its cells: names of columns,
+        strings in formulas, values of lists, filters and pivot tables. Translating them in the cells would
+        change numbers or damage the document.
         """
         members = [member for member in self.members if _NAMES_TEXTS.fullmatch(member.info.filename)]
         whole: list[str] = []
@@ -243,7 +243,7 @@ class OfficeDocument:
                 formula = html.unescape(match[2] or "")
                 strings = re.findall(r'"((?:[^"]|"")*)"', formula)
                 whole += [match[1] or "", *strings, *(part for one in strings for part in one.split(","))]
-                # What a function of parts of texts has, and a value with * or ?, is found within a cell.
+                # Strings of functions that look into texts, and values with * or ?, match parts of a cell.
                 parts += strings if _LOOKS_INTO.search(formula) else []
                 parts += [match[1]] if re.search(r"[*?]", match[1] or "") else []
             parts += _RULE.findall(text)
@@ -274,7 +274,7 @@ class OfficeDocument:
         return ["the digital signature is left out: it holds for the original alone"] * is_signed
 
     def written(self, translated: str) -> bytes:
-        """The document with what its pieces became, in the direction of the target language, unsigned."""
+        """The translated document, in the writing direction of the target language and without signatures."""
         changed = {}
         for member, text in zip(self._with_text, translated.split(_BETWEEN)):
             _, encoding = decode_page(member.content, member.info.filename)

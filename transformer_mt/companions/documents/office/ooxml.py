@@ -1,8 +1,8 @@
 """Text in Office Open XML: paragraphs of Word and PowerPoint, strings of Excel.
 
-A paragraph is a row of runs, each with its formatting. The formatting of most characters is that of the text;
-runs in another one, links and the like are marks in it. Runs of one formatting that follow one another, which
-Word divides where it has looked at the spelling, become one.
+A paragraph is a sequence of runs, each with its formatting. The formatting that most characters have is the
+formatting of the text; runs in other formatting, links and the like become marks in it. Consecutive runs in
+the same formatting become one: Word splits runs where it has checked the spelling.
 """
 
 import re
@@ -31,7 +31,7 @@ _OF_PAGES = {f"{pages}{place}" for pages in ("odd", "even", "first") for place i
 """The headers and footers of the pages of a sheet."""
 _SECTION = re.compile("(&amp;[LCR])")
 _CODE = re.compile(r'(&amp;(?:"[^"]*"|&quot;.*?&quot;|\d+|K[0-9A-F]{6}|[A-Z]|&amp;))')
-"""Their parts, and codes such as that of the number of the page."""
+"""Codes in headers and footers: the left, centre and right section, and others such as the page number."""
 _PICTURES = {"docPr", "cNvPr", "tblCaption", "tblDescription"}
 """Elements whose attributes have texts that are read in the place of a picture or a table."""
 _SHEET = re.compile(r"<(?:\w+:)?worksheet[\s>]")
@@ -53,7 +53,7 @@ _TABS = {"w:tab", "w:ptab"}
 _GAPS = {"br", "cr", "tab", "ptab"}
 """Elements that keep words apart."""
 _OUTER_SPACE = re.compile(r"<((?:[wx]:)?t)>(?=\s|[^<]*\s</)")
-"""Before text at whose edges Word and Excel would drop the spaces."""
+"""Matches the start tag of a text that begins or ends with a space, which Word and Excel would drop."""
 _TAG_OF_RUN = re.compile(r"(<(?:\w+:)?[rt])((?:\s[^<>]*)?>)")
 _WITHOUT_REFERENCES = re.compile(
     r"(_x000[9aAdD]_|</w:t><w:noBreakHyphen\s*(?:/>|></w:noBreakHyphen>)<w:t(?:\s[^>]*)?>)"
@@ -61,8 +61,8 @@ _WITHOUT_REFERENCES = re.compile(
 
 
 class _RunSpelling(XmlSpelling):
-    """The spelling of XML, in which Excel writes some line breaks and tabs with their numbers, and Word
-    hyphens that divide no line as elements.
+    """The spelling of XML, in which Excel writes some line breaks and tabs as codes such as `_x000A_`, and
+    Word writes non-breaking hyphens as elements.
     """
 
     special: ClassVar = "&_<"
@@ -77,7 +77,7 @@ class _RunSpelling(XmlSpelling):
 
 def parse_ooxml(text: str, name: str) -> list[Piece]:
     """The pieces of a part of a document."""
-    if _SHEET.search(text, 0, 1000) and not _HAS_TEXT.search(text):  # of numbers
+    if _SHEET.search(text, 0, 1000) and not _HAS_TEXT.search(text):  # a sheet without text
         return [text]
     try:
         return list(_pieces(xml_tokens(text, name)))
@@ -120,7 +120,7 @@ def _pieces(tokens: Sequence[Token]) -> Iterator[Piece]:
 
 
 def _stays(tokens: Sequence[Token], begin: int) -> bool:
-    """True if the text of an element that may stay does."""
+    """True if the text of this element, whose name is in _STAY, is not translated."""
     properties = takewhile(lambda token: token.name != "w:sdtContent", islice(tokens, begin, None))
     return tokens[begin].name != "w:sdt" or any(_local(token) == "dataBinding" for token in properties)
 
@@ -173,7 +173,7 @@ class _Paragraph:
             sizes[run.formatting] = sizes.get(run.formatting, 0) + len(run.text)
         usual = max(sizes, key=sizes.__getitem__, default=None)
         self._following: list[_Run | None] = [None]
-        """The next run of each part, itself counted, in the formatting that most characters have."""
+        """For each part, the next run in the formatting of most characters; it may be the part itself."""
         for part in reversed(self._parts):
             is_usual = isinstance(part, _Run) and part.formatting == usual
             self._following.append(part if is_usual else self._following[-1])  # type: ignore[arg-type]
@@ -195,7 +195,7 @@ class _Paragraph:
         pieces = pieces_of_run(tokens, self._write, _RunSpelling())
         texts = (i for i, piece in enumerate(pieces) if isinstance(piece, MarkedText))
         places = (i for i in texts if not any(pieces[i] is other for other in self._texts_of_others))
-        if (main := next(places, None)) is None:  # what its runs make together has no words, as an address
+        if (main := next(places, None)) is None:  # the joined runs have no words: an address, say
             yield from as_written
             return
         text = pieces[main]
@@ -213,7 +213,9 @@ class _Paragraph:
         return (base if following is None else following).opening
 
     def _tokens(self, base: _Run, number: int) -> list[Token]:
-        """A part of the paragraph between characters of the usual formatting."""
+        """The tokens of one part. A part that is not in the usual formatting is enclosed in markup that
+        closes the run before it and opens the next one.
+        """
         part = self._parts[number]
         if isinstance(part, _Run):
             if part.formatting == base.formatting and self._following[0]:
@@ -241,7 +243,7 @@ class _Paragraph:
         return [before, *inside, after]
 
     def _merged(self, pieces: Sequence[Piece]) -> list[Piece]:
-        """The pieces with all markup between two texts as one, without runs that have no text."""
+        """The pieces, with the markup between two texts joined into one piece, and without empty runs."""
         merged: list[Piece] = []
         for piece in pieces:
             if isinstance(piece, str) and merged and isinstance(merged[-1], str):
@@ -252,8 +254,8 @@ class _Paragraph:
 
     @cached_property
     def _empty_run(self) -> re.Pattern[str]:
-        """Matches runs without text in the formatting of the text; other attributes of a run are numbers of
-        revisions.
+        """Matches empty runs in the formatting of the text, whatever attributes they have: these are only
+        revision numbers.
         """
         assert self._base, "there is a text"
         parts = _TAG_OF_RUN.split(self._base.opening)
@@ -284,7 +286,7 @@ class _Other:
 
     @property
     def is_tab(self) -> bool:
-        """True for a tab; in the properties of a paragraph stand the positions of tabs."""
+        """True for a tab. In paragraph properties such elements define tab positions, and do not count."""
         names = {token.name for token in self.tokens}
         return not (self.runs or self.is_text) and bool(names & _TABS) and not names & {"w:pPr", "w:p"}
 
@@ -299,8 +301,8 @@ class _Other:
 
 
 def _between_tabs(tokens: Sequence[Token]) -> Iterator[Piece]:
-    """The texts of a paragraph. A tab stands between columns, and before the page number in a table of
-    contents: it parts texts.
+    """The texts of a paragraph, which is split at its tabs: they stand between columns, and before the page
+    number in a table of contents.
     """
     parts: list[_Run | _Other] = []
     for part in _with_fields(_parts(tokens)):
@@ -338,7 +340,7 @@ def _parts(tokens: Sequence[Token]) -> Iterator["_Run | _Other"]:
 
 
 def _of_run(tokens: Sequence[Token]) -> Iterator["_Run | _Other"]:
-    """A run; one with text and more, such as line breaks, is divided."""
+    """The parts of a run, which is divided if it has both text and other elements, such as line breaks."""
     opening, position = tokens[0].raw, 1
     formatting = ""
     if len(tokens) > 1 and tokens[1].kind in ("start", "object") and _local(tokens[1]) in _FORMATTING:
@@ -360,7 +362,7 @@ def _of_run(tokens: Sequence[Token]) -> Iterator["_Run | _Other"]:
 
 
 def _with_base(tokens: Sequence[Token]) -> _Other:
-    """A run without text; of words with readings (ruby) the words are text."""
+    """A run without text of its own. If it has words with readings (ruby), the words are its text."""
     begin = next((i for i, token in enumerate(tokens) if token.name == "w:rubyBase"), 0)
     parts = list(_parts(tokens[begin + 1 : end_of(tokens, begin)])) if begin else []
     runs = [part for part in parts if isinstance(part, _Run)]
@@ -370,7 +372,7 @@ def _with_base(tokens: Sequence[Token]) -> _Other:
 
 
 def _with_hyphens(elements: Sequence[Sequence[Token]]) -> list[list[Token]]:
-    """The elements of a run, with two texts that a hyphen joins as one text."""
+    """The elements of a run; two texts that are joined by a non-breaking hyphen become one."""
     runs: list[list[Token]] = []
     for element in elements:
         is_joined = len(runs) > 1 and runs[-1][0].name == "w:noBreakHyphen"
@@ -391,8 +393,8 @@ def _elements(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
 
 
 def _of_wrapper(tokens: Sequence[Token]) -> _Other:
-    """An element around runs, which are taken apart if there is nothing else between them; else it is a text
-    of its own.
+    """An element around runs, such as a link. If there is nothing else between the runs, they are part of the
+    paragraph's text; otherwise the element has a text of its own.
     """
     starts = [i for i, t in enumerate(tokens) if t.kind == "start" and t.name == "w:r"]
     if not starts or (tokens[0].name in _STAY and _stays(tokens, 0)):
@@ -409,14 +411,14 @@ def _of_wrapper(tokens: Sequence[Token]) -> _Other:
 
 
 def _is_whole(tokens: Sequence[Token]) -> bool:
-    """True if each element that begins or ends in the tokens does both there."""
+    """True if no element only begins, or only ends, within the tokens."""
     depths = list(accumulate({"start": 1, "end": -1}.get(token.kind, 0) for token in tokens))
     return min(depths) >= 0 and depths[-1] == 0
 
 
 def _with_fields(parts: Iterator["_Run | _Other"]) -> Iterator["_Run | _Other"]:
-    """Fields, such as references and page numbers, as one part each: their beginning, code and end belong
-    together. One that ends in another paragraph is left as it is.
+    """The parts, with each field (a reference, a page number) joined into one: its beginning, code and end
+    belong together. A field that ends in another paragraph is left as it is.
     """
     waiting: list[_Run | _Other] = []
     depth = 0

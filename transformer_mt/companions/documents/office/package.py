@@ -1,7 +1,7 @@
-"""Zip files of documents: their members read with care, and written again with others in their place.
+"""Zip files of documents: check and read their members, and write them again with new contents.
 
-A translation from a language that is written from the left into one that is written from the right, or back,
-turns the paragraphs, tables and pages of the document.
+If one language of the translation is written from the left and the other from the right, the paragraphs,
+tables and pages of the document are turned.
 """
 
 import re
@@ -41,7 +41,8 @@ def _word(xml: str, to_right: bool) -> str:
     xml = re.sub(r"<w:(?:bidi|rtl|bidiVisual)(?:\s[^<>]*)?/>", "", xml)
     if not to_right:
         return xml
-    # Each paragraph, run, table and section gets properties, which a missing one is given.
+    # Give properties to paragraphs and runs without them; write empty ones with an end tag, so that they can
+    # be filled.
     xml = re.sub(r"(<w:p(?:\s[^<>]*)?(?<!/)>)(?!\s*<w:pPr[\s/>])", r"\1<w:pPr></w:pPr>", xml)
     xml = re.sub(r"(<w:r(?:\s[^<>]*)?(?<!/)>)(?!\s*<w:rPr[\s/>])", r"\1<w:rPr></w:rPr>", xml)
     xml = re.sub(r"<w:(pPr|rPr|tblPr|sectPr)((?:\s[^<>]*)?)/>", r"<w:\1\2></w:\1>", xml)
@@ -58,7 +59,7 @@ def _word(xml: str, to_right: bool) -> str:
 
 
 def _with_child(xml: str, name: str, child: str, after: str) -> str:
-    """Each element of properties with a child, before those that must stand after it."""
+    """Add `child` to each element `name`, before the children that must follow it (the pattern `after`)."""
     pattern = re.compile(
         rf"(<w:{name}(?:\s[^<>]*)?(?<!/)>)((?:(?!</?w:{name}[\s>]).)*?)(<w:(?:{after})[\s/>]|</w:{name}>)",
         re.DOTALL,
@@ -121,11 +122,13 @@ def _without(attributes: str, name: str) -> str:
 _MOST_BYTES = 500_000_000
 _MOST_MEMBER = 400_000_000
 _MOST_RATIO = 1000
-"""Bytes that all members, and one, may unpack to; and how many times its packed size, beyond some size."""
+"""The most bytes that all members together, and one member, may unpack to. A member that unpacks to over
+_SMALL bytes must not exceed _MOST_RATIO times its packed size.
+"""
 _SMALL = 10_000_000
 _BLOCK = 2**20
 _OLD = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-"""Begins files of old office programs, and those that are protected by a password."""
+"""The first bytes of files of old office programs, and of files that are protected by a password."""
 
 
 @dataclass(frozen=True)
@@ -135,11 +138,11 @@ class Member:
     info: zipfile.ZipInfo
     archive: zipfile.ZipFile
     name: str
-    """The document's, for errors."""
+    """The name of the document, for error messages."""
 
     @cached_property
     def content(self) -> bytes:
-        """Kept."""
+        """The content, kept in memory once it is read."""
         return self.read()
 
     def read(self) -> bytes:
@@ -149,12 +152,13 @@ class Member:
 
 
 def read_members(raw: bytes, name: str) -> list[Member]:
-    """All members of a zip file. InputError if it is none, is protected by a password, has macros, or would
-    unpack to more than a document has.
+    """All members of a zip file. InputError if the file is not a zip file, is protected by a password, has
+    macros, or would unpack to more than the limits allow.
     """
     if raw.startswith(_OLD):
         raise InputError(
-            f"{name}: must be in a format of 2007 or later without a password, but is not; save it in one"
+            f"{name}: is in a format from before 2007, or protected by a password; save it in a newer one "
+            "without a password"
         )
     with _damage_named(name):
         archive = zipfile.ZipFile(BytesIO(raw))
@@ -186,8 +190,8 @@ def _check(infos: Sequence[zipfile.ZipInfo], name: str) -> None:
 
 
 def _check_content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> None:
-    """InputError for a member that is damaged, or larger than allowed, whatever size the file says it has.
-    Little of it is in memory at a time.
+    """InputError if a member is damaged, or larger than allowed; the size that the zip file declares is not
+    trusted. The member is read block by block, to use little memory.
     """
     most = min(_MOST_MEMBER, max(_SMALL, _MOST_RATIO * info.compress_size))
     with archive.open(info) as member:
@@ -199,7 +203,7 @@ def _check_content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -
 
 
 def packed(members: Sequence[Member], changed: Mapping[str, bytes]) -> bytes:
-    """The zip file with other contents of some members, in the same order."""
+    """A zip file of the members in the same order; `changed` has the new contents of some, by name."""
     written = BytesIO()
     with zipfile.ZipFile(written, "w") as archive:
         for member in members:
@@ -211,7 +215,8 @@ def packed(members: Sequence[Member], changed: Mapping[str, bytes]) -> bytes:
     return written.getvalue()
 
 
-# kind -> (elements@)attributes whose value is shown, elements whose own text is.
+# kind -> what is shown to readers: values of attributes (`attribute` or `element@attribute`), and the text of
+# elements (`<element>`).
 _SHOWN: dict[str, tuple[str, ...]] = {
     "tooltips": ("tooltip", "screenTip", "office:title", "xlink:title"),
     "choices of drop-down lists": (
@@ -288,7 +293,7 @@ _PATTERNS = [
 
 
 def shown_words(xml: str) -> Iterator[str]:
-    """The kind of each value with words that is shown and is no text of a paragraph or a cell."""
+    """The kind of each value with words that is shown outside the texts of paragraphs and cells."""
     for kind, pattern in _PATTERNS:
         for match in pattern.finditer(xml):
             if _WORD.search(next(filter(None, match.groups()), "")):
@@ -296,6 +301,8 @@ def shown_words(xml: str) -> Iterator[str]:
 
 
 def class_of(element: str, attribute: str | None) -> str | None:
-    """The kind that an attribute, or the text of an element without one, is counted as; None if it is not."""
+    """The kind that an attribute is counted as, or the text of the element if `attribute` is None. Returns
+    None for what is not counted.
+    """
     names = {f"<{element}>"} if attribute is None else {attribute, f"{element}@{attribute}"}
     return next((kind for kind, shown in _SHOWN.items() if names & set(shown)), None)

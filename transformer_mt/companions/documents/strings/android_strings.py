@@ -31,7 +31,7 @@ _QUOTED = re.compile(r'(\s*")((?:[^"\\<&]|\\.|&[^;\s]+;)+)("\s*)', re.DOTALL)
 
 
 class AndroidSpelling(BackslashSpelling):
-    """Escapes with a backslash in XML; an apostrophe has one."""
+    """XML with backslash escapes; apostrophes are escaped, too."""
 
     special: ClassVar = "\\&"
     usual: ClassVar = {**BackslashSpelling.usual, "'": "\\'", "&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -42,12 +42,12 @@ class AndroidSpelling(BackslashSpelling):
             yield ("".join(c for c, _ in units(written)) if written[0] == "&" else characters), written
 
     def _is_safe(self, text: str, i: int) -> bool:
-        """A quote without a backslash, which keeps white space, stays one where the source has it."""
+        """Also True for a quote without a backslash in the source: such quotes preserve white space."""
         return text[i] == '"' or super()._is_safe(text, i)
 
 
 class _CdataSpelling(AndroidSpelling):
-    """The same in a section of CDATA, where references may be left out as in HTML."""
+    """AndroidSpelling within a CDATA section, where `&`, `<` and `>` may stand unescaped as in HTML."""
 
     def _is_safe(self, text: str, i: int) -> bool:
         is_html = text[i] in "&<>"
@@ -55,8 +55,8 @@ class _CdataSpelling(AndroidSpelling):
 
 
 def parse_android(text: str, target_lang: str, name: str) -> list[Piece]:
-    """The pieces of a file: its strings, arrays and plurals (in the target language's forms), but for those
-    that are not translatable.
+    """The pieces of a file. Its strings, arrays and plurals are texts, unless they are marked as not
+    translatable. Plurals get the forms of the target language.
     """
     tokens = xml_tokens(text, name)
     root = next(token for token in tokens if token.name)
@@ -123,7 +123,7 @@ def _of_string(tokens: Sequence[Token]) -> list[Piece]:
 
 
 def _no_reference(written: str) -> str:
-    """A text that begins with the mark of a reference, with a backslash before it."""
+    """Put a backslash before a leading `@` or `?`, which would make the text a reference."""
     return f"\\{written}" if written.startswith(("@", "?")) else written
 
 

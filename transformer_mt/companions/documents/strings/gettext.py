@@ -34,7 +34,7 @@ _BEFORE = re.compile(r"^#\|[^\n]*(?:\n|\Z)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class _Entry:
-    """An entry: what stands before its fields, such as comments, and these."""
+    """An entry: its fields, and what stands before them, such as comments."""
 
     comments: str
     fields: list[re.Match[str]]
@@ -46,11 +46,11 @@ class _Entry:
 
     @cached_property
     def num_forms(self) -> int:
-        """Forms of the plural that it has a translation of."""
+        """Number of plural forms that it has a field for (`msgstr[0]`, ...)."""
         return sum(field["form"] is not None for field in self.fields)
 
     def raw(self, key: str) -> str:
-        """The content of a field in one line; empty without it."""
+        """The content of a field on one line; empty if the entry does not have the field."""
         return _content(self.by_key[key]) if key in self.by_key else ""
 
     @property
@@ -59,13 +59,13 @@ class _Entry:
 
     @cached_property
     def begin(self) -> int:
-        """The position behind obsolete entries, which are comments with marks of their own."""
+        """The position after obsolete entries, which are written as comments that begin with `#~`."""
         return max((match.end() for match in _OBSOLETE.finditer(self.comments)), default=0)
 
 
 def parse_po(text: str, target_lang: str, name: str) -> list[Piece]:
-    """The pieces of a catalogue; of a template, one with the header of the target language. What is
-    translated is no longer fuzzy.
+    """The pieces of a catalogue. The header of a template is filled in for the target language. Entries that
+    are translated lose their fuzzy flag.
     """
     pieces: list[Piece] = []
     position = 0
@@ -109,9 +109,9 @@ class Plural:
     """The forms of the plural that a catalogue's language has."""
 
     count: int
-    """Their number; very many where the header does not say."""
+    """The number of forms; sys.maxsize if the header does not say."""
     numbers: Sequence[Sequence[int]] = ()
-    """The first numbers that each form stands for."""
+    """For each form, the numbers below 200 that it is used with."""
 
     @classmethod
     def of(cls, header: str) -> "Plural":
@@ -127,10 +127,11 @@ class Plural:
         return cls(count, [[n for n in range(200) if forms[n] == form] for form in range(count)])
 
     def takes_plural(self, form: int, num_forms: int, is_same: bool) -> bool:
-        """True if a form is made of the source's plural: one that stands for other numbers than 1, too, needs
-        the placeholder of the number; `is_same`: the singular has the same.
+        """True if a form is translated from the source's plural, not from its singular. A form for 1 and
+        other numbers needs the placeholder of the number, so it is translated from the singular only if that
+        has the same placeholders as the plural (`is_same`).
         """
-        if form >= len(self.numbers):  # of a header that does not say
+        if form >= len(self.numbers):  # the header does not say
             return num_forms == 1 or form > 0
         numbers = self.numbers[form]
         return numbers != [1] and not (1 in numbers and is_same and self.count > 1)
@@ -152,7 +153,7 @@ def _header(header: str, target_lang: str) -> str:
 
 
 def _entries(text: str, name: str) -> list[_Entry]:
-    """The entries of a catalogue. InputError where it is none."""
+    """The entries of a catalogue. InputError if the text is not a catalogue."""
     entries: list[_Entry] = []
     fields: list[re.Match[str]] = []
     comments, end, has_translation = "", 0, False
@@ -187,7 +188,7 @@ def _content(field: re.Match[str]) -> str:
 
 
 def _filled(entry: _Entry, field: re.Match[str], plural: Plural, form: int | None = None) -> list[Piece]:
-    """A translation, for the `form` of the plural if that is not the field's."""
+    """The pieces of a field that is translated. `form` is the plural form, by default the field's own."""
     number = int(field["form"] or 0) if form is None else form
     placeholders = [
         Counter(m[0] for m in OF_PROGRAMS.finditer(entry.raw(k))) for k in ("msgid", "msgid_plural")
@@ -197,7 +198,7 @@ def _filled(entry: _Entry, field: re.Match[str], plural: Plural, form: int | Non
     key = "msgid_plural" if is_plural else "msgid"
     raw, source = entry.raw(key), entry.by_key[key]
     ending = "\r\n" if "\r\n" in source["value"] else "\n"
-    # In several lines, as its source: one after each line break.
+    # If the source is written on several lines, so is the translation: each line break ends a line.
     is_long = "\n" in source["value"]
     lines: Callable[[str], str] = partial(_in_lines, ending=ending) if is_long else str
     pieces = pieces_with_accelerator(raw, pieces_of_string)
@@ -218,7 +219,7 @@ def _in_lines(written: str, ending: str) -> str:
 
 
 def _not_fuzzy(comments: str) -> str:
-    """The comments of an entry without the mark, and without what it was translated from before."""
+    """The comments of an entry, without the fuzzy flag and the previous source text (`#|`)."""
 
     return _BEFORE.sub("", _FLAGS.sub(_without_fuzzy, comments))
 

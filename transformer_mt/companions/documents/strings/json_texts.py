@@ -14,10 +14,10 @@ from transformer_mt.errors import InputError
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?', re.DOTALL)
 _LOCALE = re.compile(r'("@@locale"\s*:\s*")[\w-]+(")')
 _PLURAL = re.compile(r"(.+(?<!_ordinal))_other")
-"""The key of i18next's text for most numbers."""
+"""Matches i18next's key for the plural form `other`."""
 _STRUCTURE = re.compile(r'["{}\[\]]')
 _OF_MESSAGES = {"message", "description", "placeholders", "hash"}
-"""The keys of the objects that the files of browsers' extensions consist of: their messages are texts."""
+"""The keys of an entry in the message files of browser extensions; only `message` holds a text."""
 
 
 def parse_json(text: str, target_lang: str, name: str) -> list[Piece]:
@@ -63,12 +63,12 @@ class _Container:
     """An object or a list of the file."""
 
     parent: int
-    """Its number among all of them; that of the file itself is 0."""
+    """The index of its parent among all containers; index 0 is the file itself."""
     key: str
     is_object: bool
     keys: set[str] = field(default_factory=set)
     has_texts: bool = False
-    """Whether a string stands directly in it; what a key with `$` or `@` has does not count."""
+    """Whether a string stands directly in it; values of keys that begin with `$` or `@` do not count."""
     children: list[int] = field(default_factory=list)
 
 
@@ -119,6 +119,6 @@ def _has_messages(one: _Container, containers: Sequence[_Container]) -> bool:
 
 
 def _is_about(one: _Container, containers: Sequence[_Container], has_messages: Sequence[bool]) -> bool:
-    """True for a value, in a container and with a key, that is about other texts."""
+    """True if a container or a value, given by its parent and key in `one`, only describes other texts."""
     is_entry = one.parent > 0 and has_messages[containers[one.parent].parent]
     return one.key.startswith("@") or (is_entry and one.key in _OF_MESSAGES - {"message"})

@@ -36,7 +36,7 @@ _CODE = re.compile("|".join(f"(?:{kind})" for kind in _KINDS))
 
 
 def is_code(raw: str) -> bool:
-    """True if the whole string is one such value."""
+    """True if the whole string is one value of a kind above, such as a colour or a path."""
     return _CODE.fullmatch(raw.strip()) is not None
 
 
@@ -113,7 +113,8 @@ def pieces_of_string(raw: str, spelling: PlainSpelling | None = None) -> list[Pi
     return pieces_of_run(list(with_placeholders([Token("text", raw)])), lambda token: [token.raw], spelling)
 
 
-# `&` and `~` may stand within a word, but not between capitals (R&D); `_` there is part of a name.
+# `&` and `~` mark an accelerator within a word, too, but not between capitals (R&D). Within a word, `_` is
+# part of a name.
 _ACCELERATOR = re.compile(
     r"(?P<mark>[&~])(?!\w+[;=])(?:(?<![^\W_].)(?=[^\W\d_])|(?<=[^\W\d_].)(?=[a-z]))|(?<!\w)(?P<low>_)(?=[^\W\d_])"
 )
@@ -125,8 +126,8 @@ def pieces_with_accelerator(
     read: Callable[[str], str] = str,
     write: Callable[[str], str] = str,
 ) -> list[Piece]:
-    """The pieces of a string, whose accelerator is no part of its text. `read` gives the characters of
-    what is written in the format, `write` writes them.
+    """The pieces of a string. The mark of its accelerator key is left out of the text, and set again in the
+    translation. `read` decodes what is written in the format, `write` encodes it again.
     """
     plain, marked = without_accelerator(read(raw))
     if plain == read(raw):
@@ -141,8 +142,9 @@ def pieces_with_accelerator(
 
 
 def without_accelerator(raw: str) -> tuple[str, Callable[[str], str]]:
-    """The string without its mark, and what sets one on a translation: before the same letter, at the
-    beginning of a word if there is one, else before the first. A string with several, or none, stays.
+    """The string without its accelerator mark, and a function that sets the mark in a translation: before the
+    same letter, if possible at the beginning of a word, or else before the first word. A string that does not
+    have exactly one mark stays as it is.
     """
     places = list(_ACCELERATOR.finditer(raw))
     if len(places) != 1 or raw.count(places[0][0]) > 1:

@@ -19,13 +19,13 @@ from transformer_mt.errors import InputError
 
 _UNITS = {"trans-unit", "segment"}
 _OPEN_STATES = {"new", "needs-translation", "initial"}
-"""In these a target is not finished, whatever words it has."""
+"""States of a target that is not finished, even if it has words."""
 _AROUND = {"g", "mrk", "pc"}
-"""Elements around words; the others stand for code, and so does what is in them."""
+"""Elements around words. All other elements, with their content, stand for code."""
 
 
 def parse_xliff(text: str, target_lang: str, name: str) -> list[Piece]:
-    """The pieces of a file, with the target's language where it has none. InputError if it is none."""
+    """The pieces of a file; the target language is added if it is missing. InputError if it is not XLIFF."""
     tokens = xml_tokens(text, name)
     root = next((token for token in tokens if token.name), tokens[0])
     if _local(root) != "xliff":
@@ -128,7 +128,7 @@ def _segments(tokens: Sequence[Token]) -> Iterator[tuple[str, int, int]]:
 def _with_segments(
     template: Sequence[Token], segments: Mapping[str, Sequence[Token]], is_translated: bool
 ) -> Iterator[Piece]:
-    """A target, or the divided source in its place, with each segment translated that has no translation."""
+    """A target, or the divided source if there is none, with its untranslated segments translated."""
     position = 0
     for mid, first, last in _segments(template):
         yield from _raw(template[position:first])

@@ -1,4 +1,4 @@
-"""One command from a run to an exported model that has proven itself; the export inside a run's folder."""
+"""Exports a run and proves that the exported model translates like it; the export inside a run's folder."""
 
 import contextlib
 import importlib.util
@@ -25,16 +25,16 @@ from transformer_mt.translator import Translator
 
 
 def make_own_export(run: RunFolder, is_asked: bool = False) -> None:
-    """Export the run's model into its folder if its config (`train.export`) or the user asks, unless it is
-    there or CTranslate2 is not installed. If it cannot be, or fails its proof,
-    one line says why, and the run translates with torch.
+    """Export the run's model into its folder if its config (`train.export`) or the user asks for it, unless
+    the export exists or CTranslate2 is not installed. If the export is impossible or fails its proof, one
+    line says why, and the run translates with torch.
     """
     config = run.config()
     if not ((config.train.export or is_asked) and config.data.directions):
         return
     if importlib.util.find_spec("ctranslate2") is None or run.own_export is not None:
         return
-    shutil.rmtree(run.export_folder, ignore_errors=True)  # of other weights
+    shutil.rmtree(run.export_folder, ignore_errors=True)  # was made from other weights
     from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
 
     try:
@@ -71,11 +71,11 @@ def export(
     license: str | None = None,
     extras: Sequence[str] = (),
 ) -> Proof:
-    """Write the model of `run` to `out` in the target's form with a model card, and check its output; on
-    failure nothing is kept. Nothing of a corpus leaves but the `extras`.
+    """Write the model of `run` to `out` in the target's format with a model card, and check its output; on
+    failure nothing is kept. Nothing from the corpora is exported except the `extras`.
 
-    InputError if the target cannot hold it, with every reason; WorkError if it translates otherwise than the
-    run does.
+    InputError with every reason if the target cannot hold the model; WorkError if the export translates
+    differently from the run.
     """
     config = run.config()
     run.check_weights()
@@ -83,7 +83,7 @@ def export(
     if reasons := target.reasons_against(config):
         lines = [f"{target.name} cannot hold this model: {reason}" for reason in reasons]
         raise InputError("\n".join([*lines, target.advice]))
-    # All runtimes end their search so: documented once, and no change to report at each export.
+    # All runtimes end their search this way. It is documented, so not every export needs to report it.
     decode = config.decode.model_copy(update={"stop_early": True})
     decode, without = target.supported_settings(decode)
     if without:

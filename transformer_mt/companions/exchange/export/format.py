@@ -37,15 +37,17 @@ class Output:
     score: float
     """log P / length^a, as ours."""
     tokens: Sequence[str] = ()
-    """Its pieces, where the runtime tells them."""
+    """The pieces of the translation; empty if the runtime does not report them."""
 
 
 OURS_ALONE = {"lowercase_capitals": False, "protect_usual": False}
-"""Settings of what our own translating does before and after the search, as other runtimes have them."""
+"""Settings that turn off what only our translator does before and after the search."""
 
 
 def num_positions(config: Config) -> int:
-    """Positions an exported model has: the runtimes keep a table of them, where ours has no end."""
+    """Number of positions of an exported model. Other runtimes keep a table of positions, so models whose
+    positions are unlimited here get a limit there.
+    """
     most = config.data.max_length
     return most if config.model.has_max_positions else max(2048, 3 * most)
 
@@ -61,20 +63,20 @@ class ExportFormat(Protocol):
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> "ExportFormat":
-        """The format with the options of the command. InputError for those that it does not have."""
+        """Create the format from the command's options. InputError for options that it does not support."""
         ...
 
     proof_settings: ClassVar[dict[str, Any]]
-    """Settings of the search with which the proof is made; the others are the run's."""
+    """Search settings that the proof overrides; all other settings are the run's."""
 
     def supported_settings(self, settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
-        """(the settings, unsupported ones replaced by the value this format always has; the names of
-        those).
+        """(the settings, with unsupported ones replaced by the only value this format supports; the names of
+        the replaced settings).
         """
         ...
 
     def reasons_against(self, config: Config) -> list[str]:
-        """Every reason why such a model cannot be exported, each a key with what it must be."""
+        """Every reason why a model with this config cannot be exported, with key and required value."""
         ...
 
     def write(self, run: TrainedRun, folder: Path) -> None:
@@ -86,8 +88,8 @@ class ExportFormat(Protocol):
         ...
 
     def expected(self, translation: Translation) -> Output | None:
-        """The output that the runtime must have where ours is this; None if it divides or cuts the line
-        elsewhere.
+        """The output that the runtime must give if ours is `translation`; None if they cannot be compared,
+        because the runtime splits or truncates the line elsewhere.
         """
         ...
 
@@ -105,14 +107,14 @@ class ExportFormat(Protocol):
 
 
 def reasons_against_text(data: DataConfig) -> list[str]:
-    """Why a format whose runtime translates cannot hold the model: it was trained on plain text alone."""
+    """Why a runtime for translation cannot use a model trained on plain text alone; empty for others."""
     return (
         [] if data.directions else [f"data.train must have translations, but has {data.main_objective} alone"]
     )
 
 
 def reasons_against_language_pieces(data: DataConfig) -> list[str]:
-    """Why a format cannot run the model that has no pieces before the source which ask for a language."""
+    """Why a format that puts no language piece before the source cannot run the model; empty if it can."""
     if len(data.targets) > 1:
         return [f"data.train must have one target language, but has {len(data.targets)}"]
     if data.has_language_pieces:
@@ -127,7 +129,7 @@ EXTRAS = {
     HELD_OUT: "the pairs that were held out of your training corpora, word for word",
     SEEN: "hashes of all sentences that the model was trained and scored on",
 }
-"""What leaves only if it is asked for."""
+"""What is exported only on request."""
 
 _FILE = re.compile(r"\.[a-z]\w*$")
 _KEPT = ("source_lang", "target_lang", "tag", "reverse", "objective", "language")
@@ -189,7 +191,7 @@ def _stands_for(corpus: AnySet, name: str) -> ImportedCorpus:
 
 
 def without_parents_folders(config: Config) -> Config:
-    """The config with the names of its parents' folders alone."""
+    """The config with the paths of its parents shortened to the names of their folders."""
     parent = config.init_from
     if isinstance(parent, str):
         return config.model_copy(update={"init_from": last_part(parent)})

@@ -41,10 +41,11 @@ from transformer_mt.version import __version__
 
 _PROBES = 200
 _IDENTICAL = 0.995  # of the lines, in float32
-# Between the scores of identical lines, in float32; relative where a score is larger than one, as of a sum.
+# Largest difference between the scores of identical lines, in float32; relative to scores larger
+# than one, such as sums.
 _SCORES = 1e-3
 _FEW_WORDS = 4
-_BLEU = 95.0  # of a quantised model's output against ours; a format's `least_bleu` is another
+_BLEU = 95.0  # least BLEU of a quantised model's output against ours, unless a format sets `least_bleu`
 
 
 @dataclass(frozen=True)
@@ -57,23 +58,23 @@ class Proof:
     identical: int
     """Lines that both translate alike."""
     largest_difference: float
-    """Between the scores of such lines."""
+    """Largest difference between the scores of these lines."""
     bleu: float
     """BLEU of the exported model's output against ours."""
     left_out: int = 0
-    """Lines that cannot be compared: they are divided, or stopped at a length limit, elsewhere there."""
+    """Lines that cannot be compared: the other runtime splits them, or stops at a length limit, elsewhere."""
     ties: int = 0
-    """Lines that differ, though both models give each translation the same score: the search went another
-    way where two were equally good but for rounding.
+    """Lines that differ although both models give the export's translation the same score: two hypotheses
+    were equally good up to rounding, and the searches chose different ones.
     """
 
     def __str__(self) -> str:
         left_out = (
-            f"; {self.left_out} that are split or stopped at their length limit were left out"
+            f"; {self.left_out} sentences that are split or stopped at their length limit were left out"
             if self.left_out
             else ""
         )
-        ties = f" ({self.ties} others by one with an equal score in both)" if self.ties else ""
+        ties = f" ({self.ties} others differently, with the same score in both models)" if self.ties else ""
         return (
             f"{self.quantization}: {self.identical} of {self.sentences} probe sentences translated "
             f"identically{ties}, scores within {self.largest_difference:.1e}, BLEU against the run's own "
@@ -127,7 +128,7 @@ def prove(ours: Translator, target: ExportFormat, folder: Path, sentences: Seque
 
 
 def _our_scores(ours: Translator, lines: Sequence[tuple[str, Output]]) -> list[float]:
-    """The scores that our model gives translations of the exported one; NaN where one is too long."""
+    """Our model's scores for the exported model's translations; NaN for a translation that is too long."""
     ids = {piece: i for i, piece in enumerate(ours.tokenizer.all_pieces_tgt)}
     sources = ours.encode_src([source for source, _ in lines], None)
     encoded = ours.tokenizer.encode_tgt([output.translation for _, output in lines])
@@ -151,8 +152,8 @@ def compare(
     scores: Sequence[float] = (),
     least_bleu: float = _BLEU,
 ) -> Proof:
-    """WorkError if the `outputs` differ from ours by more than they may. `scores` are those that our model
-    gives the outputs that differ, in order.
+    """Compare `outputs` with ours, `expected`. `scores` are our model's scores for the outputs that differ,
+    in order. WorkError if the outputs differ by more than is allowed.
     """
     if not expected:
         raise WorkError(
@@ -178,19 +179,19 @@ def compare(
     translations = [output.translation for output in outputs]
     references = [[output.translation] for output in expected]
     bleu_score = build_bleu(target_lang, tokenize, lowercase=False).score([], translations, references)
-    # SacreBLEU's is 0 where no line has four characters
+    # SacreBLEU gives 0 if no line has four characters
     bleu = 100.0 if alike == len(expected) else bleu_score.value
     proof = Proof(quantization, len(expected), alike, difference, bleu, left_out, ties)
     if quantization == "float32":
         if alike + ties < int(_IDENTICAL * len(expected)) or not difference <= _SCORES:
             raise WorkError(
-                f"the export must translate {_IDENTICAL:.1%} of the lines identically, or by one that "
-                f"has the same score in both, with scores within {_SCORES}, but: {proof}; it was not kept"
+                f"the export must translate {_IDENTICAL:.1%} of the lines identically, or differently with "
+                f"the same score in both, and have scores within {_SCORES}, but: {proof}; it was not kept"
             )
     elif bleu < least_bleu:
         why = "" if has_exact_int8_products() else (
-            "; this CPU has no VNNI, so that int8 products overflow: export on one that has it, or "
-            "with CT2_USE_MKL=1 in the environment, with which they are exact but slow"
+            "; this CPU has no VNNI, so int8 products overflow: export on a CPU that has it, or set "
+            "CT2_USE_MKL=1 in the environment, which makes them exact but slow"
         )  # fmt: skip
         raise WorkError(
             f"the export must have a BLEU of {least_bleu:.0f} against the run's own output, but: {proof}; it "
@@ -205,7 +206,7 @@ def compare(
 
 _DIRECTIONS = 12  # that are named
 _OF_FILES = re.compile(r"[/\\]|\.\w")
-"""In titles that name files."""
+"""Matches titles that name files."""
 _OF_SCORES = ("sentences", "search", "scores", "tag", "languages", "seen")
 """What a card says of the scores of a test set."""
 _ON_THE_HUB = {"Hugging Face": "transformers"}
@@ -281,7 +282,7 @@ def _corpora(run: RunFolder, data: DataConfig) -> list[dict[str, Any]]:
 
 
 class _SetNames:
-    """Names of test sets for others: those of public ones, those that the config gives, and numbers."""
+    """Test set names that may be published: titles of public or named sets, numbers for private files."""
 
     def __init__(self, data: DataConfig) -> None:
         sets = [test for test in data.test if isinstance(test, Corpus)]
@@ -307,7 +308,7 @@ def _header(facts: dict[str, Any], config: Config, target: ExportFormat) -> str:
             metric_value=round(score["value"], 2),
         )
         for scored in facts.get("scores", [])
-        if scored.get("seen", "") in ("", UNKNOWN)  # the hub shows no more than the number
+        if scored.get("seen", "") in ("", UNKNOWN)  # the hub shows the score without the share that was seen
         for score in scored["scores"]
     ]
     datasets = [name for entry in config.data.entries if (name := _hub_name(entry))]
@@ -315,7 +316,7 @@ def _header(facts: dict[str, Any], config: Config, target: ExportFormat) -> str:
     header = ModelCardData(
         language=list(dict.fromkeys(base_code(code) for code in _languages(config.data) if is_natural(code))),
         license=facts.get("license"),
-        base_model=base_model if "/" in base_model else None,  # folders are named without those they are in
+        base_model=base_model if "/" in base_model else None,  # without "/" it is a local folder
         library_name=_ON_THE_HUB.get(target.name, target.name.lower()),
         pipeline_tag="translation",
         datasets=datasets or None,
@@ -326,7 +327,7 @@ def _header(facts: dict[str, Any], config: Config, target: ExportFormat) -> str:
 
 
 def _base_model(public: Mapping[str, Any]) -> str | None:
-    """The public model's name on the hub, which has a revision, or that of its folder."""
+    """The public model's name: on the hub if it has a revision, else the name of its folder."""
     name = public.get("model")
     return name if name is None or public.get("revision") else Path(name).name
 

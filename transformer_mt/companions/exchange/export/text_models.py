@@ -168,7 +168,7 @@ def _gpt2_config(run: TrainedRun, positions: int) -> dict[str, Any]:
 
 @torch.inference_mode()
 def _prove(run: TrainedRun, folder: Path, texts: list[str]) -> str:
-    """Both tokenizers and both models on the same texts. WorkError where they differ."""
+    """Compare both tokenizers and both models on the same texts. WorkError if they differ."""
     transformers = import_transformers()
     kind, most = run.config.model.kind, run.config.data.max_length - 1
     auto = {"encoder": transformers.AutoModelForMaskedLM, "decoder": transformers.AutoModelForCausalLM}.get(
@@ -185,8 +185,8 @@ def _prove(run: TrainedRun, folder: Path, texts: list[str]) -> str:
         foreign = tokenizer(text)["input_ids"]
         if foreign != ours:
             raise WorkError(
-                f"the export must split texts as the run does, but {text!r} has the ids {foreign} there, "
-                f"and {ours} here; it was not kept"
+                f"the export must split texts as the run does, but gives {text!r} the ids {foreign}, and the "
+                f"run gives it {ours}; the export was not kept"
             )
         read, written = torch.tensor([ours]), torch.tensor([[BOS, *ids]])
         logits = run.model(
@@ -205,7 +205,7 @@ def _prove(run: TrainedRun, folder: Path, texts: list[str]) -> str:
 
 def _card(config: Config, proof: str, name: str, license: str | None) -> str:
     codes = dict.fromkeys(base_code(code) for code in config.data.languages_used if is_natural(code))
-    languages = "\n".join(f'- "{code}"' for code in codes)  # between quotes: `no` is false
+    languages = "\n".join(f'- "{code}"' for code in codes)  # quoted, because YAML reads `no` as false
     name_there = _HALVES.get(config.model.kind) or class_of(config.model)[0]
     task, example = "fill-mask", "A <mask> text."
     if config.model.kind == "decoder":

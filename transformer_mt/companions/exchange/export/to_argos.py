@@ -25,8 +25,8 @@ from transformer_mt.errors import InputError
 from transformer_mt.text.languages import base_code, hyphenated, language_name
 from transformer_mt.translation.result import Translation
 
-# What Argos searches with, whatever the model: the length penalty and the longest translation are fixed, the
-# beam is the setting of its user, by default this.
+# The search settings of Argos, which are the same for all models. The length penalty and the maximum length
+# are fixed; users can set the beam, and this is its default.
 _SEARCH: dict[str, Any] = {"beam": 4, "length_penalty": 0.2, "max_length": 256, "max_length_ratio": 100.0}
 _CODES = {"zh-hant": "zt", "pt-br": "pb"}
 
@@ -82,7 +82,7 @@ class ToArgos:
         }
 
     def translate(self, folder: Path, sentences: Sequence[str]) -> Sequence[Output]:
-        # In a process of its own: importing Argos makes folders where these variables say.
+        # In a separate process, because importing Argos creates folders where environment variables point.
         with (
             tempfile.TemporaryDirectory() as home,
             ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process,
@@ -131,7 +131,7 @@ def _translate(folder: Path, sentences: Sequence[str], home: str) -> list[Output
     from argostranslate.translate import apply_packaged_translation
 
     class WholeText:
-        """Its own splitter may have to download a model."""
+        """Replaces Argos's own splitter, which may have to download a model."""
 
         def split_sentences(self, text: str) -> list[str]:
             return [text]

@@ -210,7 +210,7 @@ def _set_norm(norm: nn.Module, spec: Any) -> None:
 
 
 def _array(tensor: Any) -> np.ndarray:
-    # A copy: CTranslate2 scales and quantises what it is given where it lies.
+    # A copy, because CTranslate2 scales and quantises the arrays it is given in place.
     return tensor.detach().float().cpu().numpy().copy()
 
 

@@ -1,7 +1,7 @@
 """Hugging Face: a folder that `AutoModelForSeq2SeqLM` and `AutoTokenizer` load, without code of ours.
 
-Pre-norm models are Pegasus there, post-norm ones Marian; with learned positions they are mBART and BART. The
-tokenizer is Marian's, with our ids, or NLLB's or M2M-100's with theirs.
+Pre-norm models become Pegasus and post-norm models Marian; with learned positions, pre-norm models become
+mBART and post-norm models BART. The tokenizer is Marian's with our ids, or NLLB's or M2M-100's with theirs.
 """
 
 import argparse
@@ -30,7 +30,7 @@ _SPECIAL = {"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS}
 
 
 def orders(tokenizer: Tokenizer) -> list[list[int]]:
-    """Our ids in the order of the ids there, of both sides or of each."""
+    """Our ids in the order of Hugging Face's ids: one list if both sides share a vocabulary, else two."""
     if tokenizer.numberings:
         return [numbering.order for numbering in tokenizer.numberings]
     sides = [tokenizer.src] if tokenizer.shared else [tokenizer.src, tokenizer.tgt]
@@ -38,7 +38,7 @@ def orders(tokenizer: Tokenizer) -> list[list[int]]:
 
 
 def ids_there(tokenizer: Tokenizer) -> list[int]:
-    """For each of our target ids the id there."""
+    """Hugging Face's id for each of our target ids."""
     if tokenizer.numberings:
         return tokenizer.numberings[-1].foreign_ids()
     return list(range(tokenizer.tgt.vocab_size()))
@@ -97,8 +97,8 @@ def write_m2m_tokenizer(tokenizer: Tokenizer, data: DataConfig, folder: Path) ->
 
 
 def _with_ids(folder: Path, names: list[str]) -> None:
-    """Write tokenizer.json, as the library makes it of the SentencePiece model, with the other pieces in the
-    order of their ids: the library gives them ids in the order in which it finds them.
+    """Write tokenizer.json as transformers makes it from the SentencePiece model, but with the other pieces
+    in the order of their ids, because transformers numbers them in the order in which it finds them.
     """
     from transformers import AutoTokenizer
 
@@ -187,11 +187,11 @@ def _merges(proto: sentencepiece_model_pb2.ModelProto, ids: dict[str, int]) -> l
     return [pair for _, _, pair in sorted(merges)]
 
 
-# What the search of transformers has, too; its limit of lengths is that of the longest source.
+# Settings that the search of transformers also has; its length limit is the one for the longest source.
 _SETTINGS = ("beam", "length_penalty", "max_length", "max_length_ratio", "batch_tokens")
 _BATCH = 16
 LATER_BLOCKS = {"norm_kind": "layer", "qk_norm": False, "num_kv_heads": None, "share_layers": False}
-"""Keys of `model` that the models there lack, and what these must be."""
+"""Keys of `model` that Hugging Face's models lack, and the values they must have."""
 
 
 def said(reason: str) -> str:
@@ -206,18 +206,18 @@ class ToHuggingFace:
 
     name = "Hugging Face"
     advice = (
-        "Train one with position: sinusoidal, or learned with embedding_norm: true, activation: relu, gelu "
-        "or silu, the usual attention and, with norm: pre or position: learned, one vocabulary and tied "
-        "embeddings."
+        "Train a model with position: sinusoidal (or learned with embedding_norm: true), feed_forward: relu, "
+        "gelu or silu, and the usual attention; norm: pre and position: learned also need one vocabulary and "
+        "tied embeddings."
     )
     proof_settings: ClassVar[dict[str, Any]] = {}
     quantization = "float32"
 
     def __init__(self) -> None:
         import_transformers()
-        self._before = ""  # each source
-        self._prompt: list[int] = []  # after what the decoder begins with
-        self._pieces: dict[int, str] = {}  # by the ids there
+        self._before = ""  # text to put before each source
+        self._prompt: list[int] = []  # ids that follow the decoder's start token
+        self._pieces: dict[int, str] = {}  # our pieces by Hugging Face's ids
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> "ToHuggingFace":
@@ -416,12 +416,12 @@ def class_of(c: ModelConfig) -> tuple[str, str]:
 
 def _generation_config(config: Config, tokenizer: Tokenizer, positions: int) -> dict[str, Any]:
     decode = config.decode
-    # Theirs is a length, ours depends on the source: theirs is that of the longest one.
+    # Their limit is a fixed length and ours depends on the source, so theirs is the limit of the longest one.
     longest = decode.max_length or int(decode.max_length_ratio * config.data.max_length) + 10
     return {
         "num_beams": decode.beam,
         "length_penalty": decode.length_penalty,
-        # One beam refuses the key.
+        # transformers refuses this key if there is one beam.
         **({"early_stopping": decode.stop_early} if decode.beam > 1 else {}),
         "max_length": min(longest + 1, positions),
         **_never(config, tokenizer),
@@ -431,14 +431,14 @@ def _generation_config(config: Config, tokenizer: Tokenizer, positions: int) -> 
 
 
 def _never(config: Config, tokenizer: Tokenizer) -> dict[str, Any]:
-    """The pieces that are never written. Ours takes them out of the probabilities after the softmax, as they
-    do, but for PAD of an imported model before: there the others share out its probability, and nothing else
-    may be taken out.
+    """The pieces that are never written. Our search removes them after the softmax, as transformers does. The
+    PAD of an imported model, however, is removed before it, so that the other pieces share its probability;
+    nothing else may be suppressed then.
     """
     foreign = ids_there(tokenizer)
     if config.model.output_bias and tokenizer.numberings:
         return {"suppress_tokens": [foreign[PAD]], "renormalize_logits": True}
-    # The piece of a language must not be suppressed where it is the one that is asked for.
+    # With `both`, the decoder has to write a language piece, so language pieces are not suppressed.
     tags = [] if config.data.language_pieces == "both" else tokenizer.never_written
     return {"suppress_tokens": [foreign[i] for i in (PAD, UNK, BOS, *tags)]}
 
@@ -448,7 +448,7 @@ def _is_m2m(model: ModelConfig) -> bool:
 
 
 def _forced(data: DataConfig, tokenizer: Tokenizer) -> dict[str, Any]:
-    """The piece of the language to write, which follows what the decoder begins with."""
+    """The piece of the target language, which follows the decoder's start token."""
     piece = data.target_piece(data.languages)
     return {} if piece is None else {"forced_bos_token_id": ids_there(tokenizer)[tokenizer.control_id(piece)]}
 
@@ -468,7 +468,7 @@ def _scores(model: Any, generated: Any, begin: int) -> list[float]:
     """log P / length^a of each output."""
     if getattr(generated, "sequences_scores", None) is not None:
         return [float(score) for score in generated.sequences_scores]
-    # Not from found.scores, in which what is suppressed has no probability
+    # Not from generated.scores, where suppressed pieces have no probability
     steps = model.compute_transition_scores(generated.sequences, generated.logits, normalize_logits=True)
     penalty, end = model.generation_config.length_penalty, model.generation_config.eos_token_id
     scores = []

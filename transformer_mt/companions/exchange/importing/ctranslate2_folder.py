@@ -1,5 +1,6 @@
-"""Models of CTranslate2 that other tools made, and packages of Argos Translate, beside their SentencePiece
-models: a folder as this project exports it, with links to their files.
+"""CTranslate2 models that other tools made, and packages of Argos Translate, that have SentencePiece models.
+
+Reading one gives a folder as this project exports it, with links to the model's files.
 """
 
 import json
@@ -78,7 +79,7 @@ def link_model(folder: Path, out: Path, name: str) -> None:
 
 
 def _lists(inside: Path) -> list[list[str]]:
-    """The pieces of both sides or of each."""
+    """The pieces of the shared vocabulary, or of the source and the target vocabulary."""
     is_shared = any(inside.glob("shared_vocabulary.*"))
     names = ["shared_vocabulary"] if is_shared else ["source_vocabulary", "target_vocabulary"]
     return [_pieces(inside, name) for name in names]
@@ -104,7 +105,7 @@ def _sentencepiece(folder: Path) -> list[bytes]:
 
 
 def _numbering(pieces: list[str], config: dict[str, Any]) -> Numbering:
-    """Names that are no piece of the model, such as padding, have ids after the others."""
+    """The numbering of the pieces. Special tokens that they lack, such as padding, get the last ids."""
     foreign = {piece: i for i, piece in enumerate(pieces)}
     names = {
         "pad": "<blank>" if "<blank>" in foreign else "<pad>",

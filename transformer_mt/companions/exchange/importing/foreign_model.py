@@ -1,4 +1,4 @@
-"""What every reader of another software's models gives, the parts of a run; files of models on the hub."""
+"""The parts of a run that each reader of a foreign model returns; downloads of models from the hub."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ def read_json(file: Path, default: Any = None) -> dict[str, Any]:
         facts = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         if default is None:
-            raise InputError(f"{file}: no such file; is the folder a model's?") from None
+            raise InputError(f"{file}: no such file; is this the folder of a model?") from None
         facts = default
     except (OSError, ValueError):
         raise InputError(f"{file}: is not JSON in UTF-8; download it again") from None
@@ -40,7 +40,7 @@ class Languages:
     source: str | None = None
     target: str | None = None
     is_fallback: bool = False
-    """Only for what the model does not say."""
+    """True if the languages are used only where the model does not state its own."""
 
 
 NO_LANGUAGES = Languages()
@@ -51,7 +51,7 @@ NOT_SAFE = (
     "whose files may hold code that runs when they are read; convert it with transformers: "
     "AutoModelForSeq2SeqLM.from_pretrained(MODEL).save_pretrained(FOLDER), and the same with AutoTokenizer"
 )
-"""The error of a model that is there in the older form alone."""
+"""Part of the error for a model that exists only in the older file format."""
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
@@ -141,8 +141,8 @@ _CONVERTER = "SFconvertbot"
 
 
 def fetched(name: str, revision: str | None = None) -> tuple[Path, str | None]:
-    """The folder of the model, and its commit; a local folder as it is. InputError if the hub does not have
-    it, WorkError if it cannot be reached and is not in the cache.
+    """The folder of the model and its commit; a local folder as it is, without a commit. InputError if the
+    hub does not have the model, WorkError if the hub cannot be reached and the model is not in the cache.
     """
     if name.endswith(".npz") and not Path(name).exists():
         raise InputError(missing(name))
@@ -152,8 +152,7 @@ def fetched(name: str, revision: str | None = None) -> tuple[Path, str | None]:
         return Path(name), None
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", name) or name.startswith("."):
         raise InputError(
-            f"{name}: must be a folder, or the name of a model on the hub, such as "
-            "Helsinki-NLP/opus-mt-en-de, but is neither"
+            f"{name}: must be a folder, or the name of a model on the hub such as Helsinki-NLP/opus-mt-en-de"
         )
     import huggingface_hub
     from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
@@ -179,7 +178,7 @@ def fetched(name: str, revision: str | None = None) -> tuple[Path, str | None]:
 
 
 def _with_weights(hub: Any, name: str, revision: str | None) -> Any:
-    """The hub's description of the model; of its copy with safe weights where only that has them."""
+    """The hub's description of the model, or of its copy with safe weights if the model itself has none."""
     info = hub.model_info(name, revision=revision)
     if any(map(_WEIGHTS.fullmatch, _names(info))):
         return info

@@ -1,5 +1,5 @@
-"""Models of Marian, as OPUS-MT's, of M2M-100, as NLLB, and of Pegasus in the layout of the Hugging Face hub,
-read without its libraries.
+"""Reads models in the layout of the Hugging Face hub, without its libraries: Marian (such as OPUS-MT),
+M2M-100 (such as NLLB) and Pegasus.
 """
 
 from pathlib import Path
@@ -65,7 +65,7 @@ def _model(folder: Path, config: dict[str, Any], shared: bool, has_bias: bool) -
     """The keys of `model`. InputError, with all reasons, where a field has a value that is not ours."""
     kind = config["model_type"]
     activation = config.get("activation_function", "relu" if kind == "m2m_100" else "gelu")
-    # (found, what it must be) of fields whose other values are another network
+    # (present value, required value) of each field; any other value means a different network
     fields = {
         "scale_embedding": (config.get("scale_embedding", kind == "m2m_100"), True),
         "normalize_before": (config.get("normalize_before", kind != "marian"), kind != "marian"),

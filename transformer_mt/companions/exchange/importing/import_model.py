@@ -1,5 +1,5 @@
-"""From a public model to a run's folder: what kind of model a folder holds, and each imported once into the
-cache.
+"""Imports public models as runs: finds out what kind of model a folder holds, and imports each model into the
+cache once.
 """
 
 import hashlib
@@ -155,7 +155,7 @@ def _read(folder: Path) -> ForeignModel:
         ) from None
     except (TypeError, ValueError, AttributeError, IndexError, RuntimeError, yaml.YAMLError) as error:
         reason = str(error).strip().split("\n")[0][:200]
-        raise InputError(f"{folder}: must be the unchanged folder of a model, but is not: {reason}") from None
+        raise InputError(f"{folder}: must be the unchanged folder of a model: {reason}") from None
 
 
 def _config(foreign: ForeignModel, folder: Path, name: str, languages: Languages) -> Config:

@@ -1,5 +1,5 @@
-"""A Transformer whose encoder and decoder were trained alone, as BERT and GPT are (Rothe et al. 2020): a
-run's folder in the cache, from which a translation is trained.
+"""Joins an encoder and a decoder that were trained alone, as BERT and GPT are (Rothe et al. 2020), into a run
+in the cache, from which the training of a translation model begins.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _SAME = (
     "d_model", "d_ff", "num_heads", "norm", "feed_forward", "position", "embedding_norm",
     "tie_embeddings", "attention", "norm_kind", "qk_norm", "num_kv_heads", "share_layers",
 )  # fmt: skip
-"""Keys of `model` that a half must have as the whole."""
+"""Keys of `model` that must be the same in a half and in the whole."""
 
 
 def joined_halves(config: Config, halves: Halves) -> RunFolder:

@@ -43,8 +43,8 @@ _KEYS = ("additional_special_tokens", "extra_special_tokens")
 
 
 def m2m_tokenizer(folder: Path, config: dict[str, Any], facts: dict[str, Any]) -> Tokenizer:
-    """The tokenizer, with a piece for each row of the embeddings; those of languages have our spelling,
-    `>>de<<`. InputError where files are missing or name no languages.
+    """The tokenizer, with a piece for each row of the embeddings; language pieces have our spelling,
+    `>>de<<`. InputError if files are missing or name no languages.
     """
     try:
         model = (folder / _MODEL).read_bytes()
@@ -108,14 +108,14 @@ def marian_tokenizer(folder: Path, config: dict[str, Any], facts: dict[str, Any]
     known = size - sum(tokenizer.src.is_control(i) for i in range(size))
     if known < size // 4:
         raise InputError(
-            f"{folder}: vocab.json must hold the tokens of source.spm, but has {known} of them among its "
-            f"{size}"
+            f"{folder}: vocab.json must hold the tokens of source.spm, but has only {known} of them among "
+            f"its {size} tokens"
         )
     return tokenizer
 
 
 def numbered_by_its_model(tokenizer: Tokenizer) -> Tokenizer:
-    """Without a numbering where the SentencePiece model has the same, as in what this project exports."""
+    """The tokenizer, without its numbering if that is the SentencePiece model's own, as in our exports."""
     if len(tokenizer.models) == 1 and len(tokenizer.numberings) == 1:
         processor = processor_of(tokenizer.models[0])
         names = [processor.id_to_piece(i) for i in range(processor.vocab_size())]
@@ -138,15 +138,16 @@ def _numbering_of_json(file: Path, config: dict[str, Any], facts: dict[str, Any]
     is_joint = config.get("decoder_vocab_size", len(foreign)) == len(foreign)
     special["bos"] = int(start) if is_joint and 0 <= int(start) < len(foreign) else special["pad"]
     if special["bos"] == special["eos"]:
-        raise InputError(f"{file.parent}: decoder_start_token_id must not be that of {names['eos']}, but is")
+        raise InputError(f"{file.parent}: decoder_start_token_id must not be the id of {names['eos']}")
     return Numbering.of({str(piece): int(i) for piece, i in foreign.items()}, special)
 
 
 _OPTIONS = "special:model.yml"
 _ACTIVATIONS = {"relu": "relu", "swish": "silu"}
-# What is around each sublayer and after the last layer: d is dropout, a the sum, n the norm.
+# Operations before and after each sublayer and after the last layer: d is dropout, a adds the residual, n is
+# the norm.
 _NORMS = {("", "dan", ""): "post", ("n", "da", "n"): "pre"}
-# Options whose other values are another network, and the value they must have; the first of a tuple is usual.
+# Options and their supported values, the usual one first; any other value means a different network.
 _ONLY: dict[str, tuple[Any, ...]] = {
     "type": ("transformer",),
     "transformer-decoder-autoreg": ("self-attention",),
@@ -241,9 +242,7 @@ def _tokenizer(file: Path, decoder: dict[str, Any], is_joint: bool) -> Tokenizer
     named = [folder / Path(str(name)).name for name in decoder.get("vocabs", [])]
     vocabularies = named or sorted([*folder.glob("*vocab*.yml"), *folder.glob("*vocab*.spm")])
     if not vocabularies or not all(vocabulary.exists() for vocabulary in vocabularies):
-        raise InputError(
-            f"{folder}: must hold the vocabularies that decoder.yml names, or vocab.yml, but does not"
-        )
+        raise InputError(f"{folder}: must hold the vocabularies that decoder.yml names, or vocab.yml")
     models = [folder / f"{side}.spm" for side in ("source", "target")]
     if all(vocabulary.suffix == ".spm" for vocabulary in vocabularies):
         models = [vocabularies[0], vocabularies[-1]]
@@ -275,7 +274,7 @@ def _pieces_of_model(file: Path) -> dict[str, int]:
 
 
 def _pieces_of_yaml(file: Path) -> dict[str, int]:
-    """A loader of YAML would read some pieces as numbers, dates or nothing."""
+    """Pieces and their ids, read without a YAML loader, which would take some for numbers, dates or null."""
     ids: dict[str, int] = {}
     text = re.sub(r"^\? (.*)\n: ", r"\1: ", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
     for number, line in enumerate(text.split("\n"), start=1):

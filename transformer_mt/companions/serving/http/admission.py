@@ -18,8 +18,8 @@ class Admission:
         self._rate = RequestRate()
 
     async def admit(self, request: Request, kind: type) -> Any:
-        """The checked request. 403 without a key where one is needed; 429 above the rate; 400 with too many
-        characters.
+        """The checked request. 403 if a required key is missing or unknown; 429 if the client exceeds its
+        rate; 400 if there are too many characters.
         """
         body = await read_body(request, self.limits)
         parsed = await parse(request, body, kind)
@@ -30,8 +30,8 @@ class Admission:
         return parsed
 
     def admit_client(self, request: Request, api_key: str | None) -> None:
-        """403 without a key where one is needed, in the body or as `Authorization: Bearer`; 429 above the
-        rate.
+        """403 if a valid key is required but neither `api_key` nor `Authorization: Bearer` has one; 429 if
+        the client exceeds its rate.
         """
         api_key = _bearer(request) if api_key is None else api_key
         client = request.client.host if request.client else ""
@@ -45,11 +45,11 @@ class Admission:
         self._check_rate(client, per_minute)
 
     def knows(self, request: Request) -> bool:
-        """True if the head of the request says that its client may ask."""
+        """True if no key is required, or if the request's headers have a valid one."""
         return self.keys is None or self.keys.find(_bearer(request) or "") is not None
 
     def check_lines(self, texts: Sequence[str], one_each: bool = False) -> None:
-        """400 with more lines than may wait to be translated; with `one_each` with more texts."""
+        """400 if there are more lines than may wait. With `one_each`, each text counts as one line."""
         lines = len(texts) if one_each else sum(text.count("\n") + 1 for text in texts)
         if lines > self.limits.queue_lines:
             raise HTTPException(

@@ -53,7 +53,7 @@ class TranslatedFiles:
     """Files by names that nobody can guess, in a folder that ends with the server."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, most_bytes: int = 1_000_000_000) -> None:
-        """Files of more than `most_bytes` together are too many, too."""
+        """The oldest files are removed if all files together have more than `most_bytes`."""
         self._clock, self._most_bytes = clock, most_bytes
         self._folder = _new_folder()
         self._kept: dict[str, tuple[float, int]] = {}
@@ -89,7 +89,7 @@ class TranslatedFiles:
         self._folder.cleanup()
 
     def _forget_in_time(self) -> None:
-        """Remove files whose time is over without a request, too: they are somebody's texts."""
+        """Set a timer that removes expired files even if no request comes: they are somebody's texts."""
         if self._timer is None and self._kept:
             self._timer = threading.Timer(_SECONDS + 1, self._time_is_over)
             self._timer.daemon = True
@@ -102,7 +102,7 @@ class TranslatedFiles:
             self._forget_in_time()
 
     def find(self, name: str) -> tuple[Path, str] | None:
-        """The file and the name it has for people; None if there is none, or no longer."""
+        """The file and its readable name; None if there is no such file, or no longer."""
         with self._lock:
             self._forget()
             if name not in self._kept:
@@ -121,24 +121,26 @@ class TranslatedFiles:
 
 
 _FILES_AT_ONCE, _UPLOADS = 2, 20
-"""Files that are translated at a time, and that are in memory; the others wait."""
+"""Most files translated at the same time, and most files in memory; further files wait."""
 _UNKNOWN_UPLOADS = 10
-"""Files in memory of clients whose key comes in the form, and is known only when the file is here."""
+"""Most files in memory from clients without a valid key in the headers: a key in the form can be read only
+once the file has arrived.
+"""
 _MOST_XML = 10_000_000
-"""Bytes of XML in an office document, unless a file may have more: its pieces take ninety times as much
-memory.
+"""Most bytes of XML in an office document, or `file_bytes` if that is more: the pieces take ninety times as
+much memory.
 """
 _FORM_BYTES = 10_000
 """Bytes that a form may have besides its file."""
 _DETECTED_CHARACTERS = 10_000
 """Characters of a file by which its language is found."""
 _SAYS_ITS_LANGUAGE = ("html", "epub")
-"""Formats of which attributes are translated only where the page is in the source language."""
+"""Formats whose attributes are not translated if the page says that it is not in the source language."""
 _LINES = "application/x-ndjson"
 _READING = 60
 """Seconds that a file may take to read."""
 _HEARTBEAT = 15.0
-"""Seconds after which the last line of progress is said again."""
+"""Seconds after which the last line of progress is sent again."""
 
 
 class FileRoutes:
@@ -152,8 +154,8 @@ class FileRoutes:
         self._readers = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="read")
 
     async def translate(self, request: Request) -> Response:
-        """A file of any format; the answer says where its translation is fetched. With `Accept:
-        application/x-ndjson` it has lines before that: {"done": texts, "of": texts}.
+        """Translate a file of any format. The answer has the URL of the translation. With `Accept:
+        application/x-ndjson`, lines of progress come first: {"done": texts, "of": texts}.
         """
         most = self._admission.limits.file_bytes
         if not most:
@@ -199,7 +201,7 @@ class FileRoutes:
             task = asyncio.ensure_future(or_http_error(work()))
             try:
                 while last is not None:
-                    with suppress(TimeoutError):  # proxies give up what says nothing
+                    with suppress(TimeoutError):  # proxies close connections that send nothing
                         last = await asyncio.wait_for(news.get(), _HEARTBEAT)
                     if last is not None:
                         yield json_bytes(last) + b"\n"
@@ -215,7 +217,7 @@ class FileRoutes:
     async def _translated(
         self, request: Request, form: FileBody, raw: bytes, name: str, progress: Progress
     ) -> dict[str, Any]:
-        """The answer; the translation waits to be fetched."""
+        """Translate a file, and keep the translation to be fetched. Returns the answer."""
         try:
             format = format_of([DOCUMENT_FORMATS], name, None, may_set=False)
         except InputError as error:
@@ -248,7 +250,7 @@ class FileRoutes:
                     f"there must be a model from {source} to {form.target} for {format}, but there is none",
                 )
             remarks = document.remarks
-            # Both now: neither is taken away before the other is done.
+            # Load all models now, so that none is unloaded before the last one has finished.
             batchers = [await used.enter_async_context(model.loaded()) for model in chain.models]
             for step, batcher in enumerate(batchers):
                 document = await read(content, source) if step else document

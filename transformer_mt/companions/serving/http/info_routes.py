@@ -21,12 +21,12 @@ from transformer_mt.errors import InputError
 from transformer_mt.text.languages import language_name
 
 Asked = TypeVar("Asked", TranslateBody, FileBody)
-# From this confidence on a text is taken to be in the target language already. A word or two have less.
+# With at least this confidence, a text counts as already in the target language. One or two words have less.
 _SURELY_TARGET = 90.0
 
 
 def with_known_codes(directions: Directions, body: Asked) -> Asked:
-    """The request with the codes of languages that the models have. 503 while there is no model."""
+    """The request, with the models' codes for its languages. 503 while there is no model."""
     if not directions.models:
         raise HTTPException(503, "this server has no model yet", {"Retry-After": "10"})
     source, target = directions.known(body.source, body.target)
@@ -34,8 +34,8 @@ def with_known_codes(directions: Directions, body: Asked) -> Asked:
 
 
 def detect_source(directions: Directions, text: str, target: str, is_alone: bool = True) -> dict[str, Any]:
-    """The likeliest language there is a model for; the target where the text is clearly in it. 400 where it
-    is clearly in a language that is not translated; this language for one of several texts.
+    """The most likely source language; the target language if the text is clearly in it. If the text is
+    clearly in a language that no model translates: 400 if it `is_alone`, else that language.
     """
     among = directions.sources_of(target) or directions.sources
     if other := directions.other_language(text, [*among, target]):
@@ -53,7 +53,7 @@ def detect_source(directions: Directions, text: str, target: str, is_alone: bool
 
 
 def chain_of(directions: Directions, source: str, body: TranslateBody | FileBody) -> Chain:
-    """400 if there is no model for this direction, nor two."""
+    """The models for this direction. 400 if neither one model nor two in a row can translate it."""
     try:
         chain = directions.chain(source, body.target)
     except InputError as error:

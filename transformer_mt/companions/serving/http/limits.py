@@ -34,24 +34,24 @@ class Limits:
     file_bytes: int = 10_000_000
     """Bytes of a file that is translated; 0 takes none."""
     body_seconds: float = 10.0
-    """Seconds for a client to send a request, for each million bytes that it may have."""
+    """Seconds that a client has to send a request, per million bytes of the largest allowed request."""
     connections: int = 1000
 
     @property
     def body_bytes(self) -> int:
-        """Bytes of a request without a file: a character has at most twelve, as JSON and forms write it."""
+        """Most bytes of a request without a file. JSON and forms use at most twelve per character."""
         return max(1_000_000, 12 * self.characters + 100_000) if self.characters else _UNLIMITED_BODY
 
 
 class ApiKeys:
-    """The keys that may ask: one a line of a file, and after it the requests per minute it may make."""
+    """The valid keys. A file has one per line, optionally followed by its requests per minute."""
 
     def __init__(self, keys: Sequence[tuple[str, int | None]]) -> None:
         self._keys = [(_digest(key), per_minute) for key, per_minute in keys]
 
     @classmethod
     def read(cls, path: Path) -> "ApiKeys":
-        """InputError if a line is not a key and, if there is a second word, a number above 0."""
+        """InputError if a line is not a key, optionally followed by a number above 0."""
         keys: list[tuple[str, int | None]] = []
         for number, line in enumerate(read_lines(path), start=1):
             words = line.split()
@@ -60,7 +60,7 @@ class ApiKeys:
             if len(words) > 2 or (len(words) == 2 and not (words[1].isdecimal() and int(words[1]))):
                 raise InputError(
                     f"{path}:{number}: must be a key, with its requests per minute (1 or more) if they are "
-                    "limited, but is something else"
+                    "limited"
                 )
             keys.append((words[0], int(words[1]) if len(words) == 2 else None))
         if not keys:
@@ -90,7 +90,7 @@ class RequestRate:
         self._times: dict[str, deque[float]] = {}
 
     def seconds_to_wait(self, client: str, per_minute: int) -> float:
-        """0 if the client may ask now, and the request is counted; else when it may."""
+        """0 if the client may send a request now, which is then counted; else the seconds until it may."""
         now = self._clock()
         times = self._times.pop(client, deque())
         self._times[client] = times  # the last in order

@@ -67,7 +67,7 @@ async def or_http_error(translated: Coroutine[Any, Any, T]) -> T:
 
 
 async def until_disconnect(request: Request, translated: Coroutine[Any, Any, T], seconds: float | None) -> T:
-    """The result. It is given up when the client is gone, or has waited for so many seconds (503); None is no
+    """The result. The work is cancelled if the client disconnects, or after `seconds` (503); None is no
     limit.
     """
     work = asyncio.ensure_future(translated)
@@ -108,8 +108,8 @@ class _Body(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _without_blank(cls, fields: Any) -> Any:
-        """Fields that may be left out may be blank, too, and numbers and truth values may be texts, as forms
-        have them.
+        """Drop blank fields other than `q`, as if they were left out, and convert the numbers, booleans and
+        glossary that forms send as text.
         """
         given = {key: value for key, value in fields.items() if key == "q" or value not in (None, "")}
         alternatives = str(given.get("alternatives", ""))
@@ -140,7 +140,7 @@ def _terms(glossary: Glossary) -> dict[str, list[str]]:
 
 
 Texts = Annotated[list[str], Field(fail_fast=True)]
-"""Several texts; the first that is none is enough to refuse them."""
+"""Several texts; validation stops at the first item that is not a text."""
 
 
 class TranslateBody(_Body):
@@ -244,7 +244,7 @@ def _check_charset(request: Request) -> None:
 
 
 async def parse_file(request: Request, body: bytes) -> tuple[FileBody, bytes, str]:
-    """A form with a file: its fields, the file's content and its name. 400 if it is none."""
+    """The fields of a form, and the content and name of its file. 400 if the body is not such a form."""
 
     async def stream() -> Any:
         yield body
@@ -265,7 +265,7 @@ async def parse_file(request: Request, body: bytes) -> tuple[FileBody, bytes, st
 
 
 async def parse(request: Request, body: bytes, kind: type[_Body]) -> Any:
-    """The request as a `kind`. 400 if it is none."""
+    """The request as an instance of `kind`. 400 if it is not valid."""
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     query = request.url.query.encode()
     if content_type == "multipart/form-data":
@@ -300,7 +300,7 @@ def _json(body: bytes) -> dict[str, Any]:
 
 
 def _fields(items: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """The values by name; several texts `q` are a list, of other fields the last value counts."""
+    """The values by name. Several `q` become a list; of any other field, the last value counts."""
     fields: dict[str, Any] = dict(items)
     texts = [value for name, value in items if name == "q"]
     return fields | ({"q": texts} if len(texts) > 1 else {})

@@ -39,15 +39,15 @@ _HEADER_SECONDS = 10.0
 connection.
 """
 _REST_SECONDS = 60.0
-"""Seconds for the rest of a body that is answered already: its client may read the answer only then."""
+"""Seconds to send the rest of a body that was already answered; some clients read the answer only then."""
 _HEADER_BYTES = 16_384
 _WRITE_SECONDS = 30.0
 """Seconds for a client to read what was written to it, if more is written than fits the buffers."""
 
 
 class _Protocol(H11Protocol):
-    """A connection that is closed if it does not send the whole head of a request in time, or the rest of a
-    body after its answer, or does not read its answer in time.
+    """A connection that is closed if the client takes too long to send the headers of a request, to send the
+    rest of a body that was already answered, or to read its answer.
     """
 
     _timer: asyncio.TimerHandle | None = None
@@ -104,7 +104,7 @@ class Service:
     proxies: Sequence[str] = ()
     """Addresses and networks of proxies: what they write into `X-Forwarded-For` is the client's address."""
     equip: Callable[[Translator], Translator] = lambda translator: translator
-    """The function that adds what is not for the search: terms, and what was translated before."""
+    """Adds the resources that the search itself does not need: terms and earlier translations."""
     suggestions: Path | None = None
     metrics: bool = False
     watched: Path | None = None
@@ -116,7 +116,7 @@ class Service:
 
 
 def serve(service: Service, host: str, port: int) -> None:
-    """Answer requests until a signal. What was accepted before it is finished."""
+    """Answer requests until a signal arrives. Requests accepted before the signal are finished."""
     limits = _within_open_files(service.limits)
     listener = _open_socket(host, port)  # first: a port that is taken is reported before models are loaded
     models = Models(
@@ -149,12 +149,12 @@ def serve(service: Service, host: str, port: int) -> None:
 
 
 _OTHER_FILES = 50
-"""Open files of the server besides its connections, at most about."""
+"""Approximate maximum number of open files besides the connections."""
 
 
 def _within_open_files(limits: Limits) -> Limits:
-    """The limits, with no more connections than the system lets this process have open files (`ulimit
-    -n`).
+    """Raise the limit on open files (`ulimit -n`) if it is too low. Returns `limits`, with fewer connections
+    if the system does not allow enough open files.
     """
     if resource is None:
         return limits
@@ -174,7 +174,7 @@ def _within_open_files(limits: Limits) -> Limits:
 def _open_socket(host: str, port: int) -> socket.socket:
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
-        # With its protocol named, or asyncio does not see that it is TCP, and answers wait 40 ms for an ACK.
+        # Name the protocol: otherwise asyncio does not see that it is TCP, and answers wait 40 ms for an ACK.
         listener = socket.socket(*addresses[0][:3])
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(addresses[0][4])
@@ -200,9 +200,9 @@ def build_app(
     metrics: bool = False,
     translated_files: TranslatedFiles | None = None,
 ) -> Starlette:
-    """The ASGI application. Pages of the `origins` may use it from a browser (CORS). Better translations that
-    are suggested become lines of the file of `suggestions`. `metrics` are answered at /metrics. Translated
-    files wait in `translated_files`, by default in a folder that ends with the application.
+    """The ASGI application. Pages of the `origins` may use it from a browser (CORS). Suggested translations
+    are appended to the file `suggestions`. `metrics` adds GET /metrics. Translated files are kept in
+    `translated_files`, by default in a temporary folder that is removed with the application.
     """
     admission = Admission(limits, keys)
     texts = TextRoutes(directions, admission, suggestions)

@@ -51,13 +51,14 @@ class TextRoutes:
             # In a thread: this can take longer than other requests should wait.
             work = asyncio.to_thread(self._detected, body)
             detected = await until_disconnect(request, or_http_error(work), self._seconds)
-            # A text in a language that is not translated comes back as it is, as one in the target's.
+            # A text in a language that no model translates is returned unchanged, like one that is
+            # already in the target language.
             translated_from = self._directions.sources_of(body.target) or self._directions.sources
             guesses = [guess["language"] for guess in detected]
             sources = [code if code in translated_from else body.target for code in guesses]
         chains = [chain_of(self._directions, source, body) for source in sources]
         if body.format == "html":
-            # Documents one after the other: together they may have more texts than may ever wait.
+            # One document at a time: together they may have more texts than fit into the queue.
             translated = _one_by_one([_page(chain, text, body) for chain, text in zip(chains, body.texts)])
         else:
             translated = _texts(chains, body)
@@ -82,8 +83,8 @@ class TextRoutes:
         return [guesses[text] for text in texts]
 
     async def details(self, request: Request) -> Response:
-        """Lines with their candidates, scores, flags, alignment and attention, for the page; of two models
-        that translate one after the other the translation alone.
+        """Lines with their candidates, scores, flags, alignment and attention, for the page; only the
+        translation if two models translate one after the other.
         """
         body: TranslateBody = await self._admit(request)
         self._admission.check_lines(body.texts)
@@ -131,7 +132,8 @@ class TextRoutes:
 async def _page(chain: Chain, text: str, body: TranslateBody) -> tuple[str, list[str]]:
     """A page's translation and the alternatives."""
     others: list[str] = []
-    source: str | None = None  # what the page says of itself stays when it is in the language between
+    # After the first of two models, the page is in the pivot language but still names its original language.
+    source: str | None = None
     for step, model in enumerate(chain.models, start=1):
         alternatives = body.alternatives if step == len(chain.models) else 0
         async with model.loaded() as batcher:
@@ -143,7 +145,7 @@ async def _page(chain: Chain, text: str, body: TranslateBody) -> tuple[str, list
 
 
 async def _texts(chains: Sequence[Chain], body: TranslateBody) -> list[tuple[str, list[str]]]:
-    """Each text's translation and the alternatives. Those of one model are one request of its queue."""
+    """Each text's translation and alternatives. All texts for one model enter its queue as one request."""
     results = [(text, list[str]()) for text in body.texts]
     for chain in dict.fromkeys(chains):
         of_chain = [i for i, other in enumerate(chains) if other == chain]
@@ -165,7 +167,7 @@ def _append(path: Path, line: str) -> None:
 
 
 async def _one_by_one(coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """All results; none is computed before the one before it is there."""
+    """All results; each coroutine starts only after the previous one has finished."""
     try:
         return [await coroutine for coroutine in coroutines]
     finally:

@@ -327,8 +327,11 @@ def test_lines_that_a_weak_model_finds_equally_good_do_not_refuse_its_export():
     others = [Output(f"other {i}", -2.6) if i < 5 else out for i, out in enumerate(expected)]
     result = proof.compare(expected, others, "float32", "de", scores=[-2.6000004] * 5)
     assert (result.identical, result.ties) == (95, 5)
-    assert "95 of 100 probe sentences translated identically (5 others by one with an equal" in str(result)
-    with pytest.raises(WorkError, match="or by one that has the same score in both"):
+    assert (
+        "95 of 100 probe sentences translated identically (5 others differently, with the same score"
+        in str(result)
+    )
+    with pytest.raises(WorkError, match="identically, or differently with the same"):
         proof.compare(expected, others, "float32", "de", scores=[-2.61] * 5)
 
 
