@@ -57,6 +57,10 @@ class WarmProcess:
         return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
 
     @property
+    def pid(self) -> int:
+        return int(self._process.pid)
+
+    @property
     def runs(self) -> bool:
         return self._process.is_alive()
 
@@ -94,6 +98,7 @@ def _run(
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
+    tempfile.tempdir = None  # is chosen again, by this environment
     # Pytest may run in the background, where SIGINT is ignored
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)

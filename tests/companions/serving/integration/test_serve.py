@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -19,25 +18,40 @@ import pytest
 
 pytest.importorskip("uvicorn")
 
-from tests.conftest import ROOT
+from tests.helpers.command import WarmProcess
 from transformer_mt.corpora import toy
+
+
+def set_up(cores, seconds):
+    """In the server's process: with one core no further processes translate for it."""
+    if cores is not None:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+    from transformer_mt.companions.serving.http import server
+
+    for name, value in seconds.items():
+        setattr(server, name, value)
 
 
 class Served:
     """A server's process, and where it listens."""
 
-    def __init__(self, *words, **variables):
-        command = [sys.executable, "-m", "transformer_mt", "serve", *map(str, words), "--port", "0"]
-        environment = os.environ | {f"TRANSFORMER_MT_{key}": str(value) for key, value in variables.items()}
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT, text=True, env=environment)
-        said, found = "", None
-        for line in self.process.stderr:  # to the one that says where
-            self.first_line, said = line, said + line
-            if found := re.search(r"http://([\d.]+):(\d+);", self.first_line):
-                break
-        assert found, said
+    def __init__(self, *words, cores=1, seconds={}, **variables):  # noqa: B006
+        environment = {f"TRANSFORMER_MT_{key}": str(value) for key, value in variables.items()}
+        before = (set_up, cores, seconds)
+        self.process = WarmProcess(("serve", *words, "--port", "0"), env=environment, before=before)
+        self.first = 0  # the line that says where it listens
+        while not (found := re.search(r"http://([\d.]+):(\d+);", self.line(0))):
+            self.first += 1
         self.address = found[1], int(found[2])
         self.url = f"http://{found[1]}:{found[2]}"
+
+    def line(self, number):
+        """What the server says in this line, counted from the first one, once it has said it."""
+        number, end = self.first + number, time.monotonic() + 60
+        while self.process.stderr_so_far.count("\n") <= number:
+            assert self.process.runs and time.monotonic() < end, self.process.stderr_so_far
+            time.sleep(0.02)
+        return self.process.stderr_so_far.splitlines()[number]
 
     def post(self, path, **fields):
         body = json.dumps(fields).encode()
@@ -46,21 +60,21 @@ class Served:
             return json.load(answer)
 
     def end(self, number=signal.SIGTERM):
+        """The server's result after a signal."""
         self.process.send_signal(number)
-        return self.process.wait(60), self.process.stderr.read()
+        return self.process.wait(60)
 
     def __enter__(self):
         return self
 
     def __exit__(self, *raised):
-        self.process.kill()
-        self.process.wait()
-        self.process.stderr.close()
+        if self.process.runs:
+            self.end(signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")
 def served(tiny_run):
-    with Served(tiny_run) as server:
+    with Served(tiny_run, cores=None) as server:
         yield server
 
 
@@ -96,7 +110,7 @@ def test_many_clients_get_what_translate_gives(served, tiny_run, tmp_path, cli):
 
 def test_only_this_machine_can_reach_it_by_default(served):
     assert served.address[0] == "127.0.0.1"
-    assert "translating en to de at http://127.0.0.1:" in served.first_line
+    assert "translating en to de at http://127.0.0.1:" in served.line(0)
 
 
 @pytest.mark.parametrize(
@@ -128,11 +142,11 @@ def test_models_come_and_go_in_a_folder_that_is_watched(tiny_run, tmp_path, cli)
     expected = cli("translate", tiny_run, "The dog sleeps.")[1].rstrip("\n")
     asked = {"q": "The dog sleeps.", "source": "en", "target": "de"}
     with Served(WATCH=tmp_path, UNLOAD_AFTER=60, METRICS="true") as server:
-        assert "translating nothing yet at" in server.first_line
+        assert "translating nothing yet at" in server.line(0)
         with pytest.raises(urllib.error.HTTPError, match="503"):
             server.post("/translate", **asked)
         shutil.copytree(tiny_run, tmp_path / "en_de")
-        assert server.process.stderr.readline() == "en_de: translating en to de\n"
+        assert server.line(1) == "en_de: translating en to de"
         assert server.post("/translate", **asked) == {"translatedText": expected}
         with urllib.request.urlopen(server.url + "/models", timeout=60) as answer:
             (model,) = json.load(answer)
@@ -141,7 +155,7 @@ def test_models_come_and_go_in_a_folder_that_is_watched(tiny_run, tmp_path, cli)
         with urllib.request.urlopen(server.url + "/metrics", timeout=60) as answer:
             assert 'transformer_mt_lines_translated{source="en",target="de"} 1.0' in answer.read().decode()
         shutil.rmtree(tmp_path / "en_de")
-        assert server.process.stderr.readline() == "no longer translating en to de\n"
+        assert server.line(2) == "no longer translating en to de"
 
 
 def test_a_model_or_a_folder_is_named(cli):
@@ -169,15 +183,10 @@ def test_a_client_that_goes_away_frees_its_place(served):
             time.sleep(0.2)
 
 
-def test_a_connection_that_says_nothing_is_closed(tiny_run, served):
-    code = "from transformer_mt.companions.serving.http import server\n"
-    code += "server._HEADER_SECONDS = server._REST_SECONDS = 0.3\n"
-    code += f"from transformer_mt.cli import main; main(['serve', {str(tiny_run)!r}, '--port', '0'])"
-    command = [sys.executable, "-c", code]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT, text=True) as process:
-        found = re.search(r"http://([\d.]+):(\d+);", process.stderr.readline())
+def test_a_connection_that_says_nothing_is_closed(tiny_run):
+    with Served(tiny_run, seconds={"_HEADER_SECONDS": 0.3, "_REST_SECONDS": 0.3}) as server:
         for before in (b"", b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"):  # the first request, or a later one
-            with socket.create_connection((found[1], int(found[2])), timeout=60) as connection:
+            with socket.create_connection(server.address, timeout=60) as connection:
                 if before:
                     connection.sendall(before)
                     assert connection.recv(1000).startswith(b"HTTP/1.1 200")
@@ -185,26 +194,21 @@ def test_a_connection_that_says_nothing_is_closed(tiny_run, served):
                 while connection.recv(1000):  # the rest of the answer before, then the end
                     pass
         # A body that goes on after its answer.
-        with socket.create_connection((found[1], int(found[2])), timeout=60) as connection:
+        with socket.create_connection(server.address, timeout=60) as connection:
             connection.sendall(b"POST /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
             assert connection.recv(1000).startswith(b"HTTP/1.1 404")
             connection.sendall(b"x")
             while connection.recv(1000):
                 pass
-        process.kill()
 
 
 def test_a_client_that_does_not_read_its_answer_is_disconnected(tiny_run):
     """Such clients could take all connections, and keep the server from ending."""
-    code = "from transformer_mt.companions.serving.http import server; server._WRITE_SECONDS = 0.5\n"
-    code += f"from transformer_mt.cli import main; main(['serve', {str(tiny_run)!r}, '--port', '0'])"
-    command = [sys.executable, "-c", code]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT, text=True) as process:
-        found = re.search(r"http://([\d.]+):(\d+);", process.stderr.readline())
+    with Served(tiny_run, seconds={"_WRITE_SECONDS": 0.5}) as server:
         client = socket.socket()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.settimeout(60)
-        client.connect((found[1], int(found[2])))
+        client.connect(server.address)
         with client:
             try:
                 for _ in range(20_000):  # pipelined: the answers fill all buffers
@@ -212,8 +216,7 @@ def test_a_client_that_does_not_read_its_answer_is_disconnected(tiny_run):
             except OSError:
                 pass
             time.sleep(1.0)
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(30) is not None
+            server.end()
 
 
 def test_a_signal_ends_it_when_what_was_accepted_is_done(tiny_run, monkeypatch, tmp_path):
@@ -232,10 +235,10 @@ def test_a_signal_ends_it_when_what_was_accepted_is_done(tiny_run, monkeypatch, 
     while int(_connections(server.process.pid)) < 4:
         time.sleep(0.01)
     time.sleep(0.2)
-    status, error = server.end()
+    ended = server.end()
     for client in clients:
         client.join(60)
-    assert (status, error) == (128 + signal.SIGTERM, "stopped\n")
+    assert ended.status == 128 + signal.SIGTERM and ended.err.endswith("\nstopped\n")
     assert [answer.count("\n") for answer in answers] == [299] * 4
     assert list(tmp_path.glob("transformer_mt-files-*")) == []
 
@@ -317,7 +320,7 @@ def _children(pid):
 
 
 def test_a_worker_that_dies_is_replaced_and_all_end_with_the_server(tiny_run, cli):
-    server = Served(tiny_run)
+    server = Served(tiny_run, cores=None)
     if not (workers := _children(server.process.pid)):
         pytest.skip("one core: the server translates itself")
     expected = cli("translate", tiny_run, "The dog sleeps.")[1].rstrip("\n")
@@ -325,9 +328,7 @@ def test_a_worker_that_dies_is_replaced_and_all_end_with_the_server(tiny_run, cl
     answer = server.post("/translate", q="The dog sleeps.", source="en", target="de")
     assert answer["translatedText"] == expected
     workers = _children(server.process.pid)
-    server.process.kill()
-    server.process.wait()
-    server.process.stderr.close()
+    server.end(signal.SIGKILL)
     end = time.monotonic() + 60
     while any(pathlib.Path(f"/proc/{worker}").exists() for worker in workers):
         assert time.monotonic() < end, "a worker outlives its server"
