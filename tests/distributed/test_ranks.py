@@ -1,6 +1,5 @@
 """Several processes train and translate as one does. They are real ones, started by torchrun, talking through
-gloo.
-"""
+gloo."""
 
 import json
 import os
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 import yaml
 from safetensors.torch import load_file
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
@@ -25,7 +25,7 @@ from transformer_mt import ranks as ranks_module
 from transformer_mt.checkpoint import load
 from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.ranks import run_ranks
+from transformer_mt.ranks import meet, run_ranks
 
 # No dropout: each rank draws its own. A large epsilon: else Adam makes whole steps of gradients that are only
 # rounding. GELU: a ReLU's input within rounding of zero has a whole gradient in one order of sums and none in
@@ -751,3 +751,19 @@ def test_ranks_train_a_part_of_a_model_as_one_process_does(one, folder, parallel
     assert_same_training(folder / f"{name}-1", folder / f"{name}-2")
     first, second = (load_file(folder / f"{name}-{ranks}" / "model.safetensors") for ranks in (1, 2))
     assert first.keys() == second.keys() == load_file(one / "model.safetensors").keys()
+
+
+# The processes of a training find each other.
+
+
+def test_a_second_attempt_knows_of_the_first(monkeypatch):
+    """Torchrun keeps its store when a machine comes or goes, but counts no restart: --fresh would begin
+    again.
+    """
+    kept = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    variables = {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "localhost", "MASTER_PORT": kept.port}
+    for name, value in {**variables, "TORCHELASTIC_USE_AGENT_STORE": True}.items():
+        monkeypatch.setitem(os.environ, name, str(value))
+    assert [meet(1)[1:] for _ in range(2)] == [(0, False)] * 2  # a script may train twice
+    monkeypatch.setattr(ranks_module, "_met", [])  # a process that torchrun has started again
+    assert [meet(1)[1:] for _ in range(2)] == [(0, True)] * 2

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.helpers.updates import batch_of, packed_batch_of, pairs, tiny_model
-from tests.unit.update.test_muon import jordans_iteration
+from tests.unit.update.test_optimizer import jordans_iteration
 from transformer_mt import train
 from transformer_mt.config import TrainConfig
 from transformer_mt.config.load import load_config

@@ -1,17 +1,24 @@
 """The shape of the project: which package may import which, and what documents say of the files."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
+import time
 from functools import cache
 from graphlib import TopologicalSorter
 
 import pytest
 
+import transformer_mt
 from tests.conftest import ROOT
 from tests.helpers.companions import needs
-from transformer_mt.companion import companions
+from transformer_mt.cli import build_parser
+from transformer_mt.cli.arguments import subcommands
+from transformer_mt.companion import companions, public_names
+from transformer_mt.config import Config, load_config
+from transformer_mt.config.error_sentences import CORPORA, keys
 
 PACKAGE = ROOT / "transformer_mt"
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -239,3 +246,71 @@ def test_the_face_of_a_package_names_files_that_exist():
         docstring = ast.get_docstring(ast.parse(face.read_text(encoding="utf-8"))) or ""
         for name in re.findall(r"`([\w/]+\.py)`", docstring):
             assert any((face.parent / folder / name).exists() for folder in (".", "..")), f"{face}: {name}"
+
+
+# What a user meets stays small: keys, options and the path that a student reads.
+
+
+MOST_KEYS, MOST_OPTIONS = 154, 15
+MOST_TO_READ, LONGEST_FUNCTION = 2_700, 120
+
+
+def test_the_yaml_has_few_keys_besides_those_of_corpora():
+    dotted = [path for path, _, _ in keys(Config) if not path.startswith((*CORPORA, "data.test"))]
+    sections = {path.rpartition(".")[0] for path in dotted}
+    assert len(set(dotted) - sections) <= MOST_KEYS
+
+
+@needs("serving")
+def test_the_help_shows_few_options():
+    for name in ("translate", "evaluate", "serve"):
+        shown = subcommands(build_parser())[name].shown
+        assert sum(map(len, shown.values())) <= MOST_OPTIONS, name
+
+
+def test_the_reading_path_is_short():
+    """The files that architecture.md lists for a student."""
+    page = (ROOT / "docs/explanation/architecture.md").read_text(encoding="utf-8")
+    section = page.partition("## Reading the Transformer")[2].partition("\n## ")[0]
+    files = [ROOT / "transformer_mt" / name for name in re.findall(r"`([a-z_/]+\.py)`", section)]
+    texts = [file.read_text(encoding="utf-8") for file in files]
+    assert len(files) >= 10 and sum(len(text.splitlines()) for text in texts) <= MOST_TO_READ
+    for text in texts:
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef):
+                assert (node.end_lineno or 0) - node.lineno < LONGEST_FUNCTION, node.name
+
+
+# The names that a Python program finds in `transformer_mt`.
+
+
+def test_dir_shows_the_public_names_alone():
+    assert sorted(transformer_mt.__all__) == ["Translator", "__version__", "load_config", "register", "train"]
+    assert dir(transformer_mt) == sorted([*transformer_mt.__all__, *public_names()])
+    assert transformer_mt.load_config is load_config and callable(transformer_mt.train)
+
+
+# Messages reach the terminal from wherever they come.
+
+
+WRITER = """
+import signal
+from transformer_mt.messages import write
+
+signal.signal(signal.SIGALRM, lambda *_: write("from the handler"))
+signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+for number in range(20_000):
+    write(f"line {number}")
+signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+
+
+def test_a_signals_handler_may_write_while_another_message_is_written():
+    """Python's buffered streams refuse that: Ctrl-C ended a training without a checkpoint."""
+    usual = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-c", WRITER]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=usual)
+    time.sleep(1)  # the pipe is full, and a message waits in the middle of its writing
+    _, said = process.communicate()
+    assert process.returncode == 0, said[-500:]
+    assert said.count("from the handler\n") > 5 and "line 19999\n" in said

@@ -11,12 +11,14 @@ import subprocess
 import sys
 import termios
 from contextlib import suppress
+from itertools import combinations
 
 import pytest
 
 from tests.conftest import ROOT
 from tests.helpers.companions import needs
 from tests.helpers.faults import killed_at_the_end
+from transformer_mt import Translator
 from transformer_mt.files import lock_folder
 
 LINES = [
@@ -488,3 +490,62 @@ def test_lines_end_as_those_of_the_file_do(tiny_run, tmp_path, cli, end):
     assert cli("translate", tiny_run, "-i", tmp_path / "a.txt", "-o", tmp_path / "b.txt")[0] == 0
     written = (tmp_path / "b.txt").read_bytes()
     assert written.count(b"\n") == 3 and written.count(b"\r\n") == 3 * (end == b"\r\n")
+
+
+# A run made by an earlier version keeps translating as it did: never make its files anew to please a
+# change.
+
+
+GOLDEN = ROOT / "tests" / "golden"
+
+
+def test_an_old_run_translates_as_it_did():
+    source, translations = (
+        (GOLDEN / name).read_text(encoding="utf-8").splitlines()
+        for name in ("source.txt", "translations.txt")
+    )
+    results = Translator.load(GOLDEN / "run", device="cpu").translate(source)
+    assert [result.translation for result in results] == translations
+
+
+def test_an_old_run_that_says_nothing_of_sentences_splits_them():
+    assert "split_sentences" not in (GOLDEN / "run" / "config.yaml").read_text(encoding="utf-8")
+    (result,) = Translator.load(GOLDEN / "run", device="cpu").translate(["The dog sleeps. A cat sings."])
+    assert [segment["source"] for segment in result.segments] == ["The dog sleeps.", "A cat sings."]
+
+
+# All pairs of search options: what the user gives stands; rules and lengths hold for what follows.
+
+
+OPTION_LINES = ["The dog sleeps.", "A cat sings and the small child reads a book."]
+PREFIXES = ["der der Hund", "Eine Katze"]
+OPTIONS = {
+    "prefix": {}, "n_best": {}, "align": {}, "retry": {}, "protect": {},
+    "no_repeat": {"no_repeat_ngram": 1}, "banned": {"banned": ["der", "Katze"]},
+    "min_length": {"min_length": 7}, "max_length": {"max_length": 9}, "penalty": {"length_penalty": 0.0},
+    "early": {"stop_early": True}, "greedy": {"beam": 1}, "whole": {"split_sentences": False},
+    "sample": {"search": "sample", "samples": 4}, "mbr": {"search": "mbr", "samples": 4},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", combinations(OPTIONS, 2), ids="-".join)
+def test_each_pair_of_options_keeps_its_promises(tiny_run, pair):
+    if set(pair) in ({"sample", "mbr"}, {"greedy", "n_best"}, {"early", "sample"}, {"early", "mbr"}):
+        pytest.skip("refused, as other tests say")
+    settings = {key: value for name in pair for key, value in OPTIONS[name].items()}
+    if "sample" in pair or "mbr" in pair:
+        settings.pop("beam", None)
+    translator = Translator.load(tiny_run, device="cpu", engine="torch", decode=settings)
+    given = PREFIXES if "prefix" in pair else None
+    options = {"n_best": 2 if "n_best" in pair else 1, "align": "align" in pair, "retry": "retry" in pair}
+    protect = r"\bdog\b" if "protect" in pair else None
+    results = translator.translate(OPTION_LINES, prefixes=given, protect=protect, **options)
+    assert len(results) == len(OPTION_LINES) and [result.source for result in results] == OPTION_LINES
+    for result, prefix in zip(results, given or ["", ""]):
+        for candidate in result.n_best:
+            assert candidate.translation.startswith(prefix) and candidate.translation
+            written = len(candidate.tokens) - len(translator.tokenizer.encode_tgt([prefix])[0])
+            if "protect" not in pair:
+                assert settings.get("min_length", 0) <= written <= settings.get("max_length", 99)
+            follows = candidate.translation[len(prefix) :]
+            assert "banned" not in pair or not {"der", "Katze"} & set(follows.split()) or not follows

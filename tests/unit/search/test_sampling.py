@@ -1,13 +1,20 @@
+"""Sampling, minimum Bayes risk, and ensembles."""
+
 import math
 import random
 from collections import Counter
 
 import pytest
 import torch
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
 
-from tests.helpers.table import EOS, IDS, every_sequence, table_model
+from tests.helpers.table import EOS, IDS, every_sequence, search, table_model
+from transformer_mt.config.model_section import ModelConfig
+from transformer_mt.model.build_model import build_model
+from transformer_mt.search.beam import SpecialIds
 from transformer_mt.search.rules import MinLength, NoRepeatNgram, Prefix
-from transformer_mt.search.sampling import Distribution, sample
+from transformer_mt.search.sampling import Distribution, Ensemble, expected_utilities, sample
 
 
 def generators(count, sentence=0):
@@ -79,3 +86,80 @@ def test_samples_the_rules_leave_no_way_to_end_are_left_out():
     assert sample(step, state, [9], IDS, [generators(4)], rules=[MinLength(50, EOS), NoRepeatNgram(1)]) == [
         []
     ]
+
+
+#
+
+
+DRAW = random.Random(0)
+WORDS = ["der", "Hund", ",", "schläft", "im", "Garten", ".", "ein", "Kind", "läuft", "&", "singt", "a", "b"]
+SAMPLES = [
+    "der Hund schläft im Garten",
+    "der Hund schläft",
+    "eine Katze singt",
+    "der Hund schläft im Garten",
+    "",
+    "x",
+    *(" ".join(DRAW.choices(WORDS, k=DRAW.randint(1, 9))) for _ in range(20)),
+]
+
+
+@pytest.mark.parametrize("name, metric", [("chrf", CHRF()), ("bleu", BLEU(effective_order=True))])
+def test_utilities_are_the_mean_over_the_other_samples(name, metric):
+    expected = []
+    for i, hypothesis in enumerate(SAMPLES):
+        others = [
+            100.0 if other == hypothesis else metric.sentence_score(hypothesis, [other]).score
+            for j, other in enumerate(SAMPLES)
+            if j != i
+        ]
+        expected.append(sum(others) / len(others))
+    assert expected_utilities(SAMPLES, name) == pytest.approx(expected)
+    few = expected_utilities(SAMPLES[:5], name)
+    assert max(few) == few[0] == few[3]
+
+
+def test_one_sample_has_no_others():
+    assert expected_utilities(["x"], "chrf") == [0.0]
+
+
+def test_a_language_without_spaces_is_compared_by_its_characters():
+    alike = expected_utilities(["今天狗在睡觉", "今天狗在家睡觉", "猫"], "bleu", "zh")
+    assert alike[0] > 20 and alike[1] > 20 and alike[2] < 10  # all 0 where a sentence is one word
+
+
+#
+
+
+CONFIG = ModelConfig(d_model=16, d_ff=32, num_heads=2, num_encoder_layers=1, num_decoder_layers=2)
+
+
+def models(count):
+    for seed in range(count):
+        torch.manual_seed(seed)
+        yield build_model(CONFIG, 20, 20, True, 32).eval()
+
+
+@torch.inference_mode()
+def test_an_ensemble_is_the_mean_of_probabilities():
+    a, b = models(2)
+    src, tgt = torch.randint(4, 20, (2, 5)), torch.randint(4, 20, (2, 4))
+    mean = (a(src, src != 0, tgt).softmax(-1) + b(src, src != 0, tgt).softmax(-1)) / 2
+    both = Ensemble([a, b])
+    torch.testing.assert_close(both(src, src != 0, tgt).exp(), mean)
+    state = both.start(both.encode(src, src != 0), src != 0)
+    for t in range(4):
+        logits, state = both.step(tgt[:, t], state)
+        torch.testing.assert_close(logits.exp(), mean[:, t])
+
+
+@torch.inference_mode()
+def test_a_model_with_itself_translates_as_alone():
+    (a,) = models(1)
+    src = torch.randint(4, 20, (3, 6))
+    ids = SpecialIds(2, 3, (0, 2))
+    found = []
+    for model in (a, Ensemble([a, a])):
+        state = model.start(model.encode(src, src != 0), src != 0)
+        found.append(search(model.step, state, [9, 9, 9], ids, beam=3))
+    assert [[h.tokens for h in hs] for hs in found[0]] == [[h.tokens for h in hs] for hs in found[1]]

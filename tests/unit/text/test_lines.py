@@ -1,3 +1,5 @@
+""""""
+
 import gzip
 import io
 import os
@@ -8,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformer_mt.errors import InputError
-from transformer_mt.text.lines import read_lines, read_ready
+from transformer_mt.text.lines import as_read, read_lines, read_ready, seen_positions
 from transformer_mt.translator import ChunkSize
 
 
@@ -91,3 +93,25 @@ def test_chunks_grow_while_they_are_done_quickly(monkeypatch):
     now = iter([0.0, 30.0, 60.0, 61.0])
     size = ChunkSize()
     assert [size.next() for _ in range(4)] == [1024, 1024, 1024, 2048]
+
+
+# Characters that are not seen are not given to a model, but where a script needs them.
+
+
+@pytest.mark.parametrize(
+    "text, read",
+    [
+        ("run\u00adning in the gar\u200bden", "running in the garden"),
+        ("\ufeffrun\u2060ning \u200erun\u200dning\u202c", "running running"),
+        ("Hund\u200ce", "Hunde"),
+        ("می\u200cرود", "می\u200cرود"),
+        ("क्\u200dष", "क्\u200dष"),
+        ("ไป\u200bมา", "ไป\u200bมา"),
+        ("👩\u200d🔬 ❤\ufe0f", "👩\u200d🔬 ❤\ufe0f"),
+        ("a\x07b", "a b"),
+        ("plain", "plain"),
+    ],
+)
+def test_invisible_characters_are_left_out(text, read):
+    assert as_read(text) == read
+    assert "".join(text[i] for i in seen_positions(text)).replace("\x07", " ") == read

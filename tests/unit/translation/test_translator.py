@@ -1,3 +1,5 @@
+""""""
+
 import copy
 import math
 import re
@@ -11,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from tests.conftest import TINY
+from tests.conftest import ROOT, TINY
 from tests.helpers.engines import TableEngine, planned_lines
 from transformer_mt import Translator
 from transformer_mt.config import DecodeConfig, TokenizerConfig
 from transformer_mt.corpora import toy
 from transformer_mt.data.vocabulary.tokenizer import EOS, UNK, Tokenizer
 from transformer_mt.errors import InputError, WorkError
-from transformer_mt.evaluation.scoring import Pair, score
+from transformer_mt.evaluation.scoring import Pair, pairs_of_files, score
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.search.hypothesis import Hypothesis
 
@@ -669,3 +671,16 @@ def test_invisible_characters_change_nothing_but_the_places_of_words(translator)
         for result in (plain, hyphened)
     ]
     assert words == [["The", "dog", "sleeps", "."], ["The", "d\u00adog", "sle\u200beps", "."]]
+
+
+# Scores of given translations.
+
+
+def test_a_pair_that_is_too_long_is_named_by_its_line(tmp_path):
+    for side, text in (("en", "Dog.\nThe old dog sees a bird.\n"), ("de", "Er.\nEr.\n")):
+        (tmp_path / f"a.{side}").write_text(text, encoding="utf-8")
+    translator = Translator.load(ROOT / "tests" / "golden" / "run")
+    translator.planner.max_positions = 6
+    (pairs,) = pairs_of_files(translator, str(tmp_path / "a.en"), str(tmp_path / "a.de"), 10)
+    with pytest.raises(InputError, match=r"a\.en:2: each side must have at most 6 tokens, but has \d+$"):
+        score(translator, pairs)

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
+from tests.helpers.companions import needs
 from tests.helpers.updates import (
     CPU,
     ListedRows,
@@ -15,13 +16,17 @@ from tests.helpers.updates import (
     tiny_model,
     updater,
 )
+from transformer_mt.config import TrainConfig
 from transformer_mt.data.vocabulary.tokenizer import PAD
 from transformer_mt.errors import WorkError
+from transformer_mt.files import read_objects
 from transformer_mt.ranks import Ranks
 from transformer_mt.run.validation import validation_loss
+from transformer_mt.update.acceleration import checkpoint_activations
+from transformer_mt.update.build_updater import build_loss
 from transformer_mt.update.loss import CrossEntropy
-from transformer_mt.update.optimizer import optimizer_tensors
-from transformer_mt.update.step import Objective
+from transformer_mt.update.optimizer import build_optimizer, optimizer_tensors
+from transformer_mt.update.step import Objective, Updater
 
 
 def test_update_equals_one_large_batch():
@@ -239,3 +244,161 @@ def test_what_cannot_be_compiled_is_computed_without(said):
         with pytest.raises(RuntimeError, match="InvalidCxxCompiler"):
             Objective(tiny_model(), CrossEntropy(0.1), compiled=True)(batch)
     torch._dynamo.reset()
+
+
+# The gradient and the change of each layer.
+
+
+def test_gradients_and_changes_are_those_of_each_layers_weights():
+    model = tiny_model(num_encoder_layers=2)
+    before = {name: weight.clone() for name, weight in model.named_parameters()}
+    loss, _ = Objective(model, CrossEntropy(0.1))(batch_of(pairs(9)))
+    (loss / batch_of(pairs(9)).num_tokens).backward()
+    gradients = {name: weight.grad.clone() for name, weight in model.named_parameters()}
+    model.zero_grad()
+    optimizer = build_optimizer(model, TrainConfig())
+    run = Updater(
+        Objective(model, CrossEntropy(0.1)),
+        optimizer,
+        CPU,
+        torch.float32,
+        0.01,
+        Ranks(),
+        measures_layers=True,
+    )
+    layers = run.update([batch_of(pairs(9))], 0.01, by_layer=True).result().layers
+    assert set(layers) == {"src_embedding", "encoder.0", "encoder.1", "encoder", "decoder.0", "decoder"}
+    for layer, (gradient, change) in layers.items():
+        start = f"{layer[:-2]}.layers.{layer[-1]}." if layer[-1].isdigit() else f"{layer}."
+        inside = [
+            name for name in before
+            if name.startswith(start) and (layer[-1].isdigit() or ".layers." not in name)
+        ]  # fmt: skip
+        lengths = [
+            torch.cat([tensor(name).flatten() for name in inside]).norm().item()
+            for tensor in (
+                gradients.__getitem__,
+                lambda name: model.get_parameter(name) - before[name],
+                before.__getitem__,
+            )
+        ]
+        assert inside and gradient == pytest.approx(lengths[0], rel=1e-4)
+        assert change == pytest.approx(lengths[1] / lengths[2], rel=1e-4)
+    assert run.update([batch_of(pairs(9))], 0.01).result().layers is None
+
+
+def test_a_run_logs_them_when_asked(write_config, tmp_path, cli):
+    for asked in (False, True):
+        config = write_config(train={"max_updates": 4, "log_every": 2, "log_gradients": asked})
+        status, _, err = cli("train", config, "--out", tmp_path / str(asked))
+        assert status == 0, err
+    entries = [
+        [entry for entry in read_objects(tmp_path / name / "metrics.jsonl") if entry["event"] == "train"]
+        for name in ("False", "True")
+    ]
+    for plain, logged in zip(*entries):
+        assert "change_by_layer" not in plain and plain["loss"] == logged["loss"]
+        squares = sum(value**2 for value in logged["grad_norm_by_layer"].values())
+        assert squares**0.5 > 0 and min(logged["change_by_layer"].values()) > 0
+
+
+# The same sentences in any layout of batches make the same update.
+
+
+ROWS = pairs(23)
+
+
+def wider(batch):
+    """With more padding on each side."""
+    src, tgt_in, tgt_out = (F.pad(ids, (0, 3), value=PAD) for ids in (batch.src, batch.tgt_in, batch.tgt_out))
+    mask, real = F.pad(batch.src_mask, (0, 3)), (tgt_out != PAD).flatten().nonzero()[:, 0]
+    return type(batch)(src, mask, tgt_in, tgt_out, real, batch.num_tokens)
+
+
+def divided(size, make=batch_of):
+    return [make(ROWS[i : i + size]) for i in range(0, len(ROWS), size)]
+
+
+# (batches, settings of the Updater)
+LAYOUTS = {
+    "one batch": ([batch_of(ROWS)], {}),
+    "backwards": ([batch_of(ROWS[::-1])], {}),
+    "sorted": ([batch_of(sorted(ROWS, key=lambda row: len(row[0])))], {}),
+    "more padding": ([wider(batch_of(ROWS))], {}),
+    "sentence by sentence": (divided(1), {}),
+    "accumulated": (divided(5), {}),
+    "accumulated, unequal": ([batch_of(ROWS[:2]), batch_of(ROWS[2:19]), batch_of(ROWS[19:])], {}),
+    "micro-batches": ([batch_of(ROWS)], {"micro_batch_tokens": 60}),
+    "micro-batches of a sentence": ([batch_of(ROWS)], {"micro_batch_tokens": 1}),
+    "accumulated micro-batches": (divided(12), {"micro_batch_tokens": 40}),
+    "with an idle batch": ([batch_of(ROWS), batch_of(ROWS[:3]).idle()], {}),
+    "two threads": ([wider(batch_of(ROWS * 3))], {"threads": 2}),
+    "packed": ([packed_batch_of(ROWS)], {}),
+    "packed in wider rows": ([packed_batch_of(ROWS, length=60)], {}),
+    "packed with empty rows": ([packed_batch_of(ROWS, num_rows=20)], {}),
+    "packed, accumulated": (divided(8, packed_batch_of), {}),
+    "packed micro-batches": ([packed_batch_of(ROWS)], {"micro_batch_tokens": 60}),
+    "activations computed again": ([batch_of(ROWS)], {"checkpointed": True}),
+}
+LOSSES = {
+    "cross_entropy": {},
+    "r_drop": {"weight": 2.0},
+    "simcut": {"weight": 2.0, "cut_off": 0.0},  # which tokens are cut off depends on the layout
+}
+
+
+def update(batches, loss, checkpointed=False, micro_batch_tokens=0, threads=1):
+    model = tiny_model()
+    if checkpointed:
+        checkpoint_activations(model.blocks)
+    train = TrainConfig(loss={loss: LOSSES[loss]}, optimizer="adamw", eps=1e-3)
+    optimizer = build_optimizer(model, train)
+    objective = Objective(model, build_loss(train))
+    run = Updater(objective, optimizer, CPU, torch.float32, 1.0, Ranks(), micro_batch_tokens, threads)
+    return run.update(batches, 0.01).result(), model.state_dict()
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "cross_entropy",
+        *(pytest.param(name, marks=needs("lab")) for name in LOSSES if name != "cross_entropy"),
+    ],
+)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_update_is_the_same_in_any_layout(layout, loss):
+    batches, settings = LAYOUTS[layout]
+    times = round(sum(batch.num_tokens for batch in batches) / batch_of(ROWS).num_tokens)
+    expected, weights = update([batch_of(ROWS * times)], loss)
+    result, weights_there = update(batches, loss, **settings)
+    assert (result.num_tokens, result.skipped) == (expected.num_tokens, False)
+    assert (result.loss, result.nll) == pytest.approx((expected.loss, expected.nll), rel=1e-5)
+    assert result.grad_norm == pytest.approx(expected.grad_norm, rel=1e-4)
+    for name, weight in weights.items():
+        torch.testing.assert_close(weights_there[name], weight, atol=2e-5, rtol=1e-4)
+
+
+# Copies of the weights in bfloat16.
+
+
+@pytest.mark.parametrize(
+    "keys", [{}, {"norm": "post", "position": "relative", "feed_forward": "swiglu"}], ids=str
+)
+def test_an_objective_with_copies_is_that_of_autocast(keys):
+    """To the last bit: loss, and every gradient."""
+    found = []
+    for copies in (False, True):
+        model = tiny_model(num_encoder_layers=2, **keys)
+        with torch.autocast("cpu", torch.bfloat16):
+            loss, nll = Objective(model, CrossEntropy(0.1), copies_weights=copies)(batch_of(pairs(9)))
+        loss.backward()
+        found.append([loss, nll, *(parameter.grad for parameter in model.parameters())])
+        assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
+    assert all(torch.equal(left, right) for left, right in zip(*found))
+    assert found[1][-1].dtype == torch.float32
+
+
+def test_without_lower_precision_nothing_is_copied():
+    model, batch = tiny_model(), batch_of(pairs(3))
+    found = [Objective(model, CrossEntropy(0.1), copies_weights=copies)(batch) for copies in (True, False)]
+    assert all(torch.equal(left, right) for left, right in zip(*found))

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import sys
+from argparse import Namespace
 
 import pytest
 import yaml
@@ -10,8 +12,10 @@ from tests.companions.language_models.integration.conftest import BERT, train_on
 from tests.conftest import TINY
 from tests.helpers.command import run_command
 from tests.helpers.companions import needs
+from transformer_mt.companions.language_models.commands import texts_of
 from transformer_mt.corpora import toy
 from transformer_mt.corpora.seen_sentences import SeenSentences, Sentences, keys_of
+from transformer_mt.errors import InputError
 
 
 @pytest.fixture(scope="module")
@@ -222,3 +226,17 @@ def test_what_bert_cannot_hold_is_refused_with_all_reasons(folder, tmp_path, cli
     ]
     status, _, err = cli("export", run, tmp_path / "odd")
     assert status == 2 and "model.kind must be transformer, but is encoder" in err
+
+
+# The texts of `fill`, `complete` and `classify`.
+
+
+def test_bytes_that_are_not_utf_8_are_read_as_unknown_characters():
+    """A Latin-1 é, as the shell gives it."""
+    assert list(texts_of(Namespace(texts=["caf\udce9", "café"]))) == ["caf\ufffd", "café"]
+
+
+def test_a_closed_standard_input_is_told(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InputError, match="standard input is closed; give TEXT"):
+        texts_of(Namespace(texts=[]))

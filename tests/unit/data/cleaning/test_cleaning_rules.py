@@ -1,10 +1,11 @@
 """The rules of data.filter: what each drops, what it must not drop, and what repairs do before."""
 
 import sys
+from collections import Counter
 
 import pytest
 
-from transformer_mt.data.cleaning_rules import numbers, repaired, rules_of
+from transformer_mt.data.cleaning_rules import length_reason, numbers, reason_table, repaired, rules_of
 from transformer_mt.errors import InputError
 from transformer_mt.settings.corpus_keys import FilterConfig
 from transformer_mt.text.languages import is_same_language, script_share
@@ -194,3 +195,22 @@ def test_spaces_between_chinese_characters_are_removed(monkeypatch):
         "有趣的是，他说：“好”有 2 部 iPhone 手机",
         "カメラがあります",
     ]
+
+
+#
+
+
+def test_misfits():
+    assert length_reason(9, 9, max_length=10, max_ratio=4.0) is None
+    assert length_reason(10, 9, max_length=10, max_ratio=4.0) == "over-long"
+    assert length_reason(2, 18, max_length=100, max_ratio=4.0) is None
+    assert length_reason(2, 19, max_length=100, max_ratio=4.0) == "length ratio"
+    assert length_reason(19, 2, max_length=100, max_ratio=4.0) == "length ratio"
+    assert length_reason(0, 3, max_length=100, max_ratio=4.0) == "empty side"
+
+
+def test_table_has_a_line_a_reason_with_its_share():
+    lines = reason_table(Counter({"read": 1000, "empty side": 10, "kept": 990})).split("\n")
+    assert len(lines) == 7
+    assert lines[0].split() == ["read", "1,000", "100.00%"]
+    assert lines[1].split() == ["empty", "side", "10", "1.00%"]

@@ -1,4 +1,4 @@
-"""When trainings are compiled, and how often."""
+"""What makes updates faster or smaller: compiled layers and activation checkpointing."""
 
 import os
 from pathlib import Path
@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from tests.helpers.updates import packed_batch_of, pairs, tiny_model
+from tests.helpers.updates import batch_of, packed_batch_of, pairs, tiny_model, updater
 from transformer_mt.config import Config
-from transformer_mt.update.acceleration import is_compiled, use_compiler_cache
+from transformer_mt.update.acceleration import checkpoint_activations, is_compiled, use_compiler_cache
 from transformer_mt.update.loss import CrossEntropy
 from transformer_mt.update.step import Objective
 
@@ -78,3 +78,30 @@ def test_one_compilation_serves_all_layers_of_a_kind(monkeypatch, tmp_path):
     for plain, fused in zip(*losses_and_gradients):
         torch.testing.assert_close(fused, plain, rtol=1e-4, atol=1e-4)
     torch._dynamo.reset()
+
+
+# Activations that are computed twice instead of kept.
+
+
+@pytest.mark.parametrize("changes", [{}, {"kind": "recurrent"}], ids=["transformer", "recurrent"])
+def test_checkpointed_activations_take_less_memory_and_train_the_same(changes):
+    trained, kept = {}, {}
+    for way in ("kept", "computed again"):
+        model = tiny_model(dropout=0.2, **changes)
+        if way == "computed again":
+            checkpoint_activations(model.blocks)
+        run, sizes = updater(model), []
+
+        def count(tensor, sizes=sizes):
+            sizes.append(tensor.nbytes)
+            return tensor
+
+        torch.manual_seed(1)
+        for seed in range(3):
+            with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+                run.update([batch_of(pairs(8, seed))], 0.01)
+        trained[way], kept[way] = list(model.named_parameters()), sum(sizes)
+    for (name, weight), (same_name, again) in zip(*trained.values(), strict=True):
+        assert name == same_name and torch.equal(weight, again), name
+    if not changes:
+        assert kept["computed again"] < 0.6 * kept["kept"]
