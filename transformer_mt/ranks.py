@@ -8,6 +8,7 @@ each attempt has a prefix of its own. Rank 0 chooses it; each other rank request
 so that it cannot get an answer from an earlier attempt.
 """
 
+import gc
 import json
 import logging
 import os
@@ -94,6 +95,7 @@ class Ranks:
 
     def leave(self) -> None:
         if self.size > 1 and dist.is_initialized():
+            gc.collect()  # what still holds the process group, such as DDP in a cycle (training.train)
             dist.destroy_process_group()
 
     @property

@@ -89,6 +89,9 @@ def train(config: Config, out: str | Path | None = None, fresh: bool = False) ->
     except Interrupted:
         ranks.leave()
         raise
+    # Free DDP before the process group. If DDP is the last that holds the group, it ends gloo's threads while
+    # it holds Python's lock, for which one of them may wait.
+    del run
     ranks.leave()
     return folder.path
 

@@ -28,7 +28,7 @@ def can_be_read(x: Tensor) -> bool:
     """True if values of `x` can be read at once. A read from a GPU would wait for it, and tensors have no
     values in compiled code or when operations are only counted (FakeTensor).
     """
-    return x.device.type == "cpu" and not (torch.compiler.is_compiling() or isinstance(x, FakeTensor))
+    return uses_cpu_code(x) and not (torch.compiler.is_compiling() or isinstance(x, FakeTensor))
 
 
 @contextmanager

@@ -108,7 +108,7 @@ def test_a_metric_of_the_program_chooses_the_best_checkpoint(write_config, tmp_p
 @pytest.mark.parametrize(
     "part, message",
     [
-        (("los", "mine", Length), "but is of 'los'; did you mean loss?"),
+        (("los", "mine", Length), "but is 'los'; did you mean loss?"),
         (("metric", "BLEU", Length), "there is a metric BLEU already; register yours under another name"),
         (("loss", "simcut", Length), "there is a loss simcut already"),
         (("loss", "mine", 5), "the loss mine must be a class, but is 5"),

@@ -16,7 +16,7 @@ from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.model.attention import MultiHeadAttention, attention_weights, plain_attention
 from transformer_mt.model.build_model import build_model
 from transformer_mt.model.fast_attention import cpu_attention, fast_attention, fused_attention
-from transformer_mt.model.masks import attend_to
+from transformer_mt.model.masks import Positions, attend_to
 from transformer_mt.model.positions import LearnedPositions, SinusoidalPositions, sinusoids
 from transformer_mt.model.transformer import DecoderLayer, EncoderLayer
 from transformer_mt.model.variants.position_bias import Rotary
@@ -225,11 +225,17 @@ def test_searches_do_not(tiny_run, search):
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("position", ["sinusoidal", "rotary", "relative", "alibi"])
-def test_updates_do_not(optimizer, position, monkeypatch):
-    monkeypatch.setattr(Rotary, "rotate", Rotary.rotate_by_formula)  # as on every device but the CPU
+def test_updates_do_not(optimizer, position):
     run = updater(tiny_model(position=position), optimizer=optimizer)
     with NoFloat64():
         run.update([batch_of(pairs(5))], 0.01)
+
+
+def test_rotary_positions_on_a_mac_do_not():
+    x_BHTK = torch.randn(1, 2, 5, 8)
+    with NoFloat64():
+        turned = Rotary(2, 8).rotate_by_formula(x_BHTK, Positions.of(5, 5, x_BHTK.device))
+    assert turned.shape == x_BHTK.shape
 
 
 # The Transformer's halves alone: the same layers, and nothing of the other half.

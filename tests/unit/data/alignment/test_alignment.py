@@ -171,7 +171,9 @@ def test_links_of_words_that_a_filter_has_changed_are_refused_by_its_name(corpus
     rows = [(f"nbsp {word} x", f"FUER {word} x", "0-0 1-1") for word in ("one", "two", "three")]
     config = corpus(file=write_aligned(tmp_path, [("x&nbsp;y z", "A B", "0-0 1-1"), *rows]))
     data = config.data.model_copy(update={"filter": FilterConfig(encoding="repair")})
-    message = "those of 'A B' are not; its filter changes words .encoding: repair.: leave that out, or align"
+    message = (
+        "with target 'A B'; the corpus's filter changes words .encoding: repair.: leave that out, or align"
+    )
     with pytest.raises(InputError, match=message):
         prepare(config.model_copy(update={"data": data}))
 
