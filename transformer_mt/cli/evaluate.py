@@ -1,4 +1,4 @@
-"""transformer-mt evaluate and score"""
+"""`transformer-mt evaluate` and `score`: the lines that they print; companions add tables."""
 
 import argparse
 import math

@@ -25,13 +25,13 @@ COMMANDS = {
 
 
 def build_parser(only: str | None = None) -> Parser:
-    """The parser of `transformer-mt`. With `only` the other commands have names and no arguments, since
+    """The parser of `transformer-mt`. If `only` names a command, the others have no arguments, because
     importing them takes time.
     """
     brought = companion.commands()
     for name in brought.keys() & COMMANDS.keys():
         say_once(
-            f"note: the command {name} of a companion is left out: the trainer has a command of this name"
+            f"note: a companion's command {name} is left out, because the trainer has a command of this name"
         )
     commands = COMMANDS | {name: brought[name] for name in brought if name not in COMMANDS}
     parser = Parser(prog="transformer-mt", description="Train Transformers and translate with them.")
@@ -44,7 +44,9 @@ def build_parser(only: str | None = None) -> Parser:
         if name == only:
             _fill(added, name, command)
         elif only is None:
-            with contextlib.suppress(WorkError):  # the broken command of a companion, which is not asked for
+            with contextlib.suppress(
+                WorkError
+            ):  # a companion's command is broken, but the user asked for another
                 _fill(added, name, command)
     return parser
 

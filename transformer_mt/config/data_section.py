@@ -67,7 +67,7 @@ class PreparationConfig(Section):
     def conflicts(self) -> Iterator[Conflict]:
         if self.engine != "local" and self.folder is None:
             yield (
-                f"engine: {self.engine} needs the key folder: a path that all machines see, or a URL such as "
+                f"engine: {self.engine} also needs `folder`: a path that all machines see, or a URL such as "
                 "s3://bucket/prepared"
             )
 

@@ -1,4 +1,5 @@
-"""Masks. One convention in the whole project: boolean, True = may attend, broadcastable to (B, H, T, S).
+"""Masks: causal, windows, packed rows. One convention in the whole project: boolean, True = may attend,
+broadcastable to (B, H, T, S).
 
 Standard attention takes `causal=True` and needs no matrix; the matrices here are for the variants.
 """

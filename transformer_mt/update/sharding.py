@@ -24,7 +24,7 @@ def full_tensor(tensor: Tensor) -> Tensor:
 
 
 def local_shard(like: Tensor, values: Tensor) -> Tensor:
-    """This rank's shard of the full `values` on the device, distributed as `like` is."""
+    """This rank's shard of `values`, a full tensor that is on the device, divided as `like` is."""
     if not hasattr(like, "full_tensor"):
         return values
     from torch.distributed.tensor import DTensor, distribute_tensor

@@ -86,6 +86,20 @@ def test_the_installation(tmp_path):
     assert result.returncode == 0 and "make demo" in result.stdout
 
 
+def test_what_is_wrong_before_anything_is_installed_is_one_line(checkout):
+    (checkout / ".venv/ready").unlink()
+    old = checkout / "old-python"
+    old.write_text("#!/bin/sh\necho Python 3.10.13\nexit 1\n", encoding="utf-8")
+    old.chmod(0o755)
+    for words, message in (
+        ("tarin", "make tarin: there is no such target; did you mean make train? make help lists them"),
+        (f"demo PYTHON={old}", f"Python 3.11 or newer is needed, but {old} is Python 3.10.13; "),
+    ):
+        result = shell(f"make {words}", checkout)
+        first, *others = result.stderr.splitlines()
+        assert result.returncode == 2 and first.startswith(message) and len(others) == 1, result.stderr
+
+
 def test_make_train_without_a_config_trains_multi30k(checkout):
     result = shell("make train", checkout, ARGS=f"data.hub=hub{TINY}")
     assert result.returncode == 0, result.stderr

@@ -189,7 +189,7 @@ class _Texts:
         yield from self._of_text([Cue("", line, gap, 0, 0)])
 
     def _of_text(self, group: Sequence[Cue]) -> Iterator[Piece]:
-        """The contents of subtitles as one text; where there is nothing to translate, as they are."""
+        """Join the contents of the subtitles into one text to translate; contents without words stay."""
         run: list[Token] = []
         for number, cue in enumerate(group):
             if number:

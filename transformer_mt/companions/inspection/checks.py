@@ -1,4 +1,6 @@
-"""Checks of a corpus: one check per finding, each fed pair by pair, in flat memory."""
+"""Checks of single pairs: one check per finding, each fed pair by pair, in flat memory. Misaligned pairs are
+found in shifted_lines.py.
+"""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Lines of two files that are shifted against each other: a line too many in one of them.
+"""Misaligned pairs, and lines of two files that are shifted against each other by an extra line.
 
 Words get vectors by random indexing: each line has a random vector, and the vector of a word is the sum of
 the vectors of the lines that contain it. So words that translate each other have similar vectors, and a line

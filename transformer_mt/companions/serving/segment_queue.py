@@ -238,7 +238,7 @@ class QueuedEngine(RemoteEngine):
         self.segments = segments
         self.tasks: deque[_Task] = deque()
         self.size = 0
-        """Tokens that were put into the queue to be searched."""
+        """Number of source tokens of this request that were put into the queue."""
         self.is_given_up = False
 
     @property

@@ -117,10 +117,10 @@ class Chat:
         )
 
     def silence(self, said: str) -> WorkError:
-        """The error of a server that gives no answer, `said` in its words."""
+        """The error to raise if the server does not answer; `said` is the reason."""
         return WorkError(
-            f"{self.address}: must answer, but does not ({said}); what was answered is kept, run the same "
-            "command to resume"
+            f"{self.address}: does not answer ({said}); the answers so far are kept: run the same command to "
+            "resume"
         )
 
     def _reply(self, content: bytes) -> Reply:

@@ -1,4 +1,4 @@
-"""transformer-mt new, and transformer-mt train --plan"""
+"""`transformer-mt new`, and the table of `transformer-mt train --plan`."""
 
 import argparse
 import os

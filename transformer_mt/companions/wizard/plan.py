@@ -1,4 +1,5 @@
-"""How long a training will take on this machine and in how much memory; model sizes for amounts of data.
+"""The estimates of `train --plan` (printed in commands.py): how long a training takes on this machine, in how
+much memory; and model sizes for amounts of data.
 
 Sizes for up to 30,000 pairs are measured (docs/measurements/sizing.md, docs/measurements/experiments.md).
 Beyond they follow the literature: the paper's base model and its dropout (Vaswani et al. 2017).

@@ -176,7 +176,7 @@ class EncodedPairs:
         return self._row(1, i)
 
     def chunks(self, rows: range) -> Iterator[Chunk]:
-        """Some rows, a part after the other."""
+        """Yield the given rows, one chunk at a time."""
         for number, part in self._parts(rows):
             file = self._file(number)
             for chunk, first in zip(file.chunks, file.first_rows):

@@ -1,5 +1,5 @@
-"""Relative position methods: how the distance between query and key changes attention. One class per
-method.
+"""Positions inside attention (rotary, relative, ALiBi): how the distance between query and key changes it. One
+class per method.
 
 Letters: B sentences, H heads, T queries, S keys, K head width.
 """

@@ -97,7 +97,7 @@ def test_a_cluster_that_is_not_there_is_one_line(monkeypatch):
 
 
 def test_a_cluster_needs_a_folder_that_all_machines_see():
-    with pytest.raises(ValidationError, match="engine: ray needs the key folder"):
+    with pytest.raises(ValidationError, match="engine: ray also needs `folder`"):
         PreparationConfig(engine="ray")
 
 
@@ -126,7 +126,7 @@ def test_mistakes_are_one_line(cli, tmp_path):
     for words, message in (
         (["nowhere.yaml"], "nowhere.yaml: no such config file"),
         ([tmp_path / "a.yaml", "data.preparation.engine=spark"], "must be 'local' or 'ray', but is 'spark'"),
-        ([tmp_path / "a.yaml", "data.preparation.engine=ray"], "engine: ray needs the key folder"),
+        ([tmp_path / "a.yaml", "data.preparation.engine=ray"], "engine: ray also needs `folder`"),
     ):
         result = cli("prepare", *words)
         assert result.status == 2 and message in result.err

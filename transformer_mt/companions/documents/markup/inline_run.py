@@ -199,7 +199,7 @@ class _Builder:
         return self._frames[-1].marks
 
     def _markup(self, token: Token) -> str:
-        """A token as it is written, with each text of its attributes replaced by its number in `_inner`."""
+        """The source of a token; each translatable attribute is replaced by its index in `_inner`."""
         parts = []
         for i, piece in enumerate(self._write(token)):
             if isinstance(piece, Stays):

@@ -1,4 +1,4 @@
-"""Handlers of questions about the server, and the models for the languages of a request."""
+"""Handlers of questions about the server, which models.py answers, and the models for a request."""
 
 import asyncio
 import time
