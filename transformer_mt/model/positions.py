@@ -1,6 +1,6 @@
-"""Positions that are added to the embeddings: sinusoidal and learned; rotary and relative ones, which work inside
-attention, are in variants/position_bias.py. All have the same `forward`, which gets the position of the first
-token or, in packed rows, the position of each token.
+"""Positions that are added to the embeddings: sinusoidal and learned. Rotary and relative ones, which work
+inside attention, are in variants/position_bias.py. All have the same `forward`, which gets the position of
+the first token or, in packed rows, the position of each token.
 
 Letters: B sentences, T length, D width.
 """

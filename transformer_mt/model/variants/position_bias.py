@@ -1,4 +1,4 @@
-"""Positions inside attention (rotary, relative, ALiBi): how the distance between query and key changes it. One
+"""Positions inside attention (rotary, relative, ALiBi): how the distance of query and key changes it. One
 class per method.
 
 Letters: B sentences, H heads, T queries, S keys, K head width.
