@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,20 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.helpers.warm"])
 
 Before = Callable[..., None]
+
+
+def _start_server() -> None:
+    """Start the server if it does not run, with the folder of `tests` in its path: it gets the path of its
+    parent only for its children, and a library has a package `tests`, too.
+    """
+    path = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [path])])
+    try:
+        forkserver.ensure_running()
+    finally:
+        del os.environ["PYTHONPATH"]
+        if path is not None:
+            os.environ["PYTHONPATH"] = path
 
 
 class Result(NamedTuple):
@@ -45,6 +60,7 @@ class WarmProcess:
         (files / "in").write_bytes(stdin)
         environment = {**os.environ, **(env or {})}
         self.words = [str(word) for word in words]
+        _start_server()
         self._process = _CONTEXT.Process(
             target=_run, args=(self.words, files, cwd or Path.cwd(), environment, before, picture)
         )
