@@ -220,10 +220,10 @@ SMALL = [
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def shipped(tmp_path_factory):
     """`data/` with files of the names that the configs have, and a corpus in the hub's layout."""
-    folder = tmp_path_factory.mktemp("shipped")
-    hub, lafand, sst2 = folder / "captions", folder / "data/lafand", folder / "data/tasks/sst2"
+    shipped = tmp_path_factory.mktemp("shipped")
+    hub, lafand, sst2 = shipped / "captions", shipped / "data/lafand", shipped / "data/tasks/sst2"
     for place in (hub, lafand, sst2):
         place.mkdir(parents=True)
     for split, name, size in (("train", "train", 800), ("valid", "dev", 30), ("test", "test", 30)):
@@ -235,13 +235,13 @@ def folder(tmp_path_factory):
             (lafand / f"en-yor.{name}.{language}.gz").write_bytes(gzip.compress(text))
         labelled = "".join(f"{en}\t{int(' the ' in en)}\n" for en, _ in pairs)
         (sst2 / f"{name}.tsv.gz").write_bytes(gzip.compress(f"sentence\tlabel\n{labelled}".encode()))
-    return folder
+    return shipped
 
 
-def train(folder, name, *words):
-    result = run_command("train", ROOT / "configs" / f"{name}.yaml", *SMALL, *words, cwd=folder)
+def train(shipped, name, *words):
+    result = run_command("train", ROOT / "configs" / f"{name}.yaml", *SMALL, *words, cwd=shipped)
     assert result.status == 0, result.err
-    evaluated = run_command("evaluate", f"runs/{name}", cwd=folder)
+    evaluated = run_command("evaluate", f"runs/{name}", cwd=shipped)
     assert evaluated.status == 0, evaluated.err
     return evaluated.out
 
@@ -254,31 +254,31 @@ def train(folder, name, *words):
         ("gpt_tiny", "complete", "The old", "bits per character"),
     ],
 )
-def test_a_half_is_trained_used_and_exported(name, command, text, score, folder):
+def test_a_half_is_trained_used_and_exported(name, command, text, score, shipped):
     pytest.importorskip("transformers")
-    assert score in train(folder, name, "data.hub=captions")
-    used = run_command(command, f"runs/{name}", text, cwd=folder)
+    assert score in train(shipped, name, "data.hub=captions")
+    used = run_command(command, f"runs/{name}", text, cwd=shipped)
     assert used.status == 0 and used.out.strip()
-    exported = run_command("export", f"runs/{name}", f"{name}-hf", "--to", "huggingface", cwd=folder)
+    exported = run_command("export", f"runs/{name}", f"{name}-hf", "--to", "huggingface", cwd=shipped)
     assert exported.status == 0, exported.err
 
 
-def test_a_translation_of_few_pairs_begins_with_denoising_their_text(folder):
-    denoised = run_command("train", ROOT / "configs/denoise_low_resource.yaml", *SMALL, cwd=folder)
+def test_a_translation_of_few_pairs_begins_with_denoising_their_text(shipped):
+    denoised = run_command("train", ROOT / "configs/denoise_low_resource.yaml", *SMALL, cwd=shipped)
     assert denoised.status == 0, denoised.err
-    assert "chrF++" in train(folder, "low_resource", "init_from=runs/denoise_low_resource")
-    used = run_command("translate", "runs/low_resource", "The cat sleeps.", cwd=folder)
+    assert "chrF++" in train(shipped, "low_resource", "init_from=runs/denoise_low_resource")
+    used = run_command("translate", "runs/low_resource", "The cat sleeps.", cwd=shipped)
     assert used.status == 0, used.err
 
 
-def test_a_classification_begins_from_scratch_and_with_masked_pretraining(folder):
-    assert "accuracy" in train(folder, "sst2")
-    masked = run_command("train", ROOT / "configs/sst2_masked.yaml", *SMALL, cwd=folder)
+def test_a_classification_begins_from_scratch_and_with_masked_pretraining(shipped):
+    assert "accuracy" in train(shipped, "sst2")
+    masked = run_command("train", ROOT / "configs/sst2_masked.yaml", *SMALL, cwd=shipped)
     assert masked.status == 0, masked.err
     words = [*SMALL, "init_from=runs/sst2_masked", "name=pretrained"]
-    child = run_command("train", ROOT / "configs/sst2.yaml", *words, cwd=folder)
+    child = run_command("train", ROOT / "configs/sst2.yaml", *words, cwd=shipped)
     assert child.status == 0, child.err
-    label = run_command("classify", "runs/pretrained", "A mouse sees the women.", cwd=folder)
+    label = run_command("classify", "runs/pretrained", "A mouse sees the women.", cwd=shipped)
     assert label.out.strip() in ("0", "1")
-    lines = run_command("classify", "runs/pretrained", cwd=folder, stdin=b"A mouse.\n\n \nThe women.\n").out
+    lines = run_command("classify", "runs/pretrained", cwd=shipped, stdin=b"A mouse.\n\n \nThe women.\n").out
     assert [line in ("0", "1") for line in lines.split("\n")] == [True, False, False, True, False]
