@@ -110,12 +110,6 @@ def learning_curve() -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
-def pictures(learning_curve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """In this test they are drawn."""
-    monkeypatch.setattr("transformer_mt.run.report.learning_curve", learning_curve)
-
-
-@pytest.fixture
 def write_config(tmp_path: Path) -> Callable[..., Path]:
     """Writes TINY, changed by `section={key: value}`, to a file and gives back its path."""
 

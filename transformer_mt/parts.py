@@ -235,7 +235,7 @@ def load_part(kind: Kind, name: str) -> Any:
     known = every_name(kind)
     near = difflib.get_close_matches(name, known, n=1)
     raise InputError(
-        f"{name}: must be a {_in_words(kind)} that is installed ({', '.join(known)})"
+        f"there is no {_in_words(kind)} {name}; those installed are {', '.join(known)}"
         + (f"; did you mean {near[0]}?" if near else "")
     )
 

@@ -1,8 +1,6 @@
 """Copies of the package with other companions, as another installation would have them."""
 
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -41,15 +39,6 @@ class Installation:
     def run_all(self, *commands: tuple[object, ...], cwd: Path) -> list[Result]:
         """Commands one after the other."""
         return [self.run(*words, cwd=cwd) for words in commands]
-
-    def run_new(self, *words: object) -> Result:
-        """The same in a new Python."""
-        command = [sys.executable, "-m", "transformer_mt", *map(str, words)]
-        done = subprocess.run(
-            command, cwd=self.folder, capture_output=True, text=True, timeout=300,
-            env={**os.environ, "PYTHONPATH": str(self.folder)},
-        )  # fmt: skip
-        return Result(done.returncode, done.stdout, done.stderr)
 
     def start(self, *words: object, cwd: Path) -> WarmProcess:
         """The same command, while it runs."""

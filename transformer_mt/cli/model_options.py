@@ -211,8 +211,8 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         "--engine",
         choices=["auto", *every_name("engine")],
         default="auto",
-        help="inference engine (default: ctranslate2 for exports and, on a CPU, for runs that contain one; "
-        "else torch)",
+        help="inference engine (default: for an export the engine that opens it; for a run torch, or on a "
+        "CPU the engine of the export in its folder)",
     )
 
 

@@ -44,7 +44,7 @@ def build_parser(only: str | None = None) -> Parser:
         if name == only:
             _fill(added, name, command)
         elif only is None:
-            with contextlib.suppress(WorkError):  # a broken command is told when it is used
+            with contextlib.suppress(WorkError):  # a broken command is reported when it is used
                 _fill(added, name, command)
     return parser
 

@@ -1,4 +1,4 @@
-"""What a training says and logs: the lines of metrics.jsonl and of the screen, the text beside the progress
+"""What a training prints and logs: the lines of metrics.jsonl and of the screen, the text beside the progress
 bar, and the error that ends a training that diverges.
 """
 

@@ -282,6 +282,13 @@ def test_the_log_probability_is_what_scoring_gives_the_pair(translator, sentence
             assert result.score == pytest.approx(scored.score, abs=1e-4)
 
 
+@pytest.mark.parametrize("name", ["tourch", "ctranslate3"])
+def test_an_engine_that_is_not_installed_is_refused(tiny_run, name):
+    """It was searched by torch without a word."""
+    with pytest.raises(InputError, match=f"there is no engine {name}; those installed are torch"):
+        Translator.load(tiny_run, engine=name)
+
+
 def test_rules_reach_the_search(translator, sentences):
     plain = translator.translate(sentences)
     word = Counter(word for result in plain for word in result.translation.split()).most_common(1)[0][0]

@@ -146,14 +146,16 @@ def load_model_to_search(
     from transformer_mt.run_folder import check_translates
 
     asked = request.engine
-    others = [name for name in every_name("engine") if name != "torch" and asked in (name, "auto")]
-    if asked in others and not run.is_export:
-        decode = {**load_part("engine", asked).always, **(decode or {})}
+    others = [name for name in every_name("engine") if name != "torch"] if asked == "auto" else []
+    if asked not in ("auto", "torch"):
+        others = [asked]
+        always = load_part("engine", asked).always  # InputError for an engine that is not installed
+        decode = {**({} if run.is_export else always), **(decode or {})}
     config = run.config(dict(decode or {}))
     if check is not None:
         check(config.decode)
     check_translates(config, run.path)
-    if ensemble and asked in others:
+    if ensemble and asked not in ("auto", "torch"):
         raise InputError(
             Setting("ensemble"), " requires ", Setting("engine", "torch"), f", but the engine is {asked}"
         )

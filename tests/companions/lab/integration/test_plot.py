@@ -13,7 +13,6 @@ from transformer_mt.companions.lab import pictures
 from transformer_mt.companions.lab.inside import look
 from transformer_mt.companions.lab.pictures import heat_maps
 from transformer_mt.errors import InputError
-from transformer_mt.run import report
 
 pytest.importorskip("matplotlib")
 
@@ -140,10 +139,10 @@ def figures(monkeypatch):
     return drawn
 
 
-def test_both_losses_of_the_learning_curve_are_without_label_smoothing(tmp_path, figures, pictures):
+def test_both_losses_of_the_learning_curve_are_without_label_smoothing(tmp_path, figures, learning_curve):
     train = {"event": "train", "step": 1, "loss": 9.0, "ppl": math.exp(2.0)}
     valid = {"event": "valid", "step": 1, "loss": 3.0, "scores": [{"name": "BLEU", "value": 1.0}]}
-    report.learning_curve([train, valid], tmp_path / "a.png")
+    learning_curve([train, valid], tmp_path / "a.png")
     lines = {line.get_label(): line.get_ydata()[0] for line in figures[0].axes[0].lines}
     assert lines == pytest.approx({"training": 2.0, "validation": 3.0})
 

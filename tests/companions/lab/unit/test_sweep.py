@@ -516,7 +516,7 @@ def test_a_file_that_was_only_touched_is_the_same(on_files, tmp_path, said):
     assert said == []
 
 
-# `transformer-mt sweep` for real: stopped in the middle, gone on with, finished, and asked again.
+# `transformer-mt sweep` itself: interrupted, resumed, finished, and asked again.
 
 
 @pytest.mark.long
