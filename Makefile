@@ -26,35 +26,27 @@ help: ## this list
 	echo "make $@: there is no such target; $${near:+did you mean make $$near? }make help lists them" >&2; exit 2
 
 # Users get compiled only what is imported: that saves time and 200 MB. TORCH=cpu takes PyTorch without CUDA.
-# What pip says goes to a file, of which a failure shows the end.
-LOG := $(VENV)/setup.log
-INSTALL = install() { \
-  $(BIN)/pip install --no-compile --disable-pip-version-check --constraint constraints.txt \
-    $(if $(filter cpu,$(TORCH)),--extra-index-url https://download.pytorch.org/whl/cpu) --editable "$$1" \
-    > $(LOG) 2>&1 && return; \
-  if grep -qE 'NameResolution|NewConnection|ConnectTimeout|ProxyError|from versions: none' $(LOG); then \
-    echo 'the package index cannot be reached: connect to a network, or set PIP_INDEX_URL, and run make again' >&2; \
-  else grep ERROR $(LOG) | tail -n 3 >&2; echo 'pip has failed; all that it said: $(LOG)' >&2; fi; return 1; }; install
+INSTALL = $(BIN)/python scripts/install.py --editable $(if $(filter cpu,$(TORCH)),--cpu)
 
 setup: $(VENV)/ready ## build .venv for users; TORCH=cpu leaves out CUDA
 
-$(VENV)/ready: constraints.txt pyproject.toml
+$(VENV)/ready: constraints.txt pyproject.toml scripts/install.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null || { \
 	  for v in 3.14 3.13 3.12 3.11; do command -v python$$v > /dev/null && found=python$$v; done; \
 	  echo "Python 3.11 or newer is needed, but $(PYTHON) is $$($(PYTHON) -V 2>&1 || true);" \
 	    "$$(if [ "$$found" ]; then echo "try: make $(MAKECMDGOALS) PYTHON=$$found"; else echo "install one and name it: make $(MAKECMDGOALS) PYTHON=..."; fi)" >&2; exit 2; }
 	@echo 'installing 71 packages into $(VENV): 1.4 GB with PyTorch for CPUs, several GB with CUDA'
 	@$(PYTHON) -m venv $(VENV)
-	@$(INSTALL) '.[plot,ctranslate2,serve,clean,alignment,documents,completion]'
+	@$(INSTALL) plot ctranslate2 serve clean alignment documents completion
 	@rm -rf *.egg-info  # a second, ageing list of the companions
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import transformer_mt.api, ctranslate2, datasets, matplotlib.pyplot, starlette' || true
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import transformer_mt.training, transformer_mt.cli, ctranslate2, datasets, matplotlib.pyplot, starlette'
 	@touch $@
 
 setup-dev: $(VENV)/ready-dev ## add what tests, checks and the documentation need
 
 $(VENV)/ready-dev: $(VENV)/ready
 	@echo 'installing some 100 packages more for developers: .venv will have 2.7 GB'
-	@$(INSTALL) '.[huggingface,argos,browser,teacher,metrics,ray,tune,s3,tensorboard,docs,dev]'
+	@$(INSTALL) huggingface argos browser teacher metrics ray tune s3 tensorboard sign docs dev
 	@rm -rf *.egg-info
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $@

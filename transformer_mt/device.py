@@ -209,7 +209,8 @@ def free_memory(device: torch.device) -> int:
     """Bytes an update may use, including those this process already holds."""
     if device.type == "cuda":
         return int(_SHARE * (torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)))
-    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    # Windows tells nothing of this kind to Python: 8 GB are supposed.
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 8 << 30
     ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", 1))  # they measure at the same time
     for line in _lines("/proc/meminfo"):
         if line.startswith("MemAvailable"):
@@ -232,10 +233,14 @@ def peak_memory(device: torch.device) -> int:
     """The most bytes in use since `reset_peak`; on systems without /proc since the start of the process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    import resource  # not on Windows
-
+    if peak := _of_status("VmHWM"):
+        return peak
+    try:
+        import resource
+    except ImportError:  # on Windows
+        return 0
     unit = 1 if sys.platform == "darwin" else 1024
-    return _of_status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _of_status(key: str) -> int:

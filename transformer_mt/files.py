@@ -7,9 +7,10 @@ import json
 import math
 import os
 import secrets
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from transformer_mt.errors import InputError, Setting
 
 _WHOLE, _PARTS, _PART = 2**24, 64, 2**16
 """`sample_digest` reads files of up to _WHOLE bytes whole; else it reads _PARTS parts of _PART bytes each."""
+
+_LOCK = ".lock"
 
 DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS}
 """Numbers of errors of this machine's disks."""
@@ -44,13 +47,13 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         fsync(temporary)
         temporary.replace(path)
-    except OSError as error:
-        if error.errno is not None and error.filename in (None, str(temporary)):
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, str(temporary)):
             error.filename = str(path)
             del error.filename2  # None would be shown
         raise
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def missing(path: str | Path) -> str:
@@ -70,11 +73,27 @@ def check_is_new(out: Path) -> None:
 
 def fsync(path: Path) -> None:
     """Flush the content of a file, or the names in a folder, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    is_windows = sys.platform == "win32"  # it opens no folders, and flushes only what it may write
+    if is_windows and path.is_dir():
+        return
+    descriptor = os.open(path, os.O_RDWR if is_windows else os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with _named(path):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """An OSError that does not say which file it is about names this one."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+            del error.filename2  # None would be shown
+        raise
 
 
 def read_objects(path: Path) -> list[Any]:
@@ -149,24 +168,28 @@ def lock_folder(folder: Path) -> FolderLock:
     """
     lock = _file_lock(folder)
     try:
-        lock.acquire(blocking=False)
+        with _named(folder / _LOCK):
+            lock.acquire(blocking=False)
     except Timeout:
         raise InputError(
             f"{folder}: another training runs here; wait for it, or choose another folder with ",
             Setting("out"),
         ) from None
+    for leftover in folder.glob(".*.tmp"):  # of a training that was killed while it wrote
+        leftover.unlink(missing_ok=True)
     return FolderLock(lock)
 
 
 def wait_for_folder(folder: Path) -> FolderLock:
     """Lock the folder, waiting for another process if there is one."""
     lock = _file_lock(folder)
-    lock.acquire()
+    with _named(folder / _LOCK):
+        lock.acquire()
     return FolderLock(lock)
 
 
 def _file_lock(folder: Path) -> FileLock:
-    return FileLock(folder / ".lock", thread_local=False)
+    return FileLock(folder / _LOCK, thread_local=False)
 
 
 def set_aside(folder: Path) -> Path:

@@ -341,7 +341,10 @@ class Build:
         tokenizer = self._tokenizer or learnt_tokenizer(self._config, sampled)
         for piece in self._config.data.control_pieces:
             tokenizer.control_id(piece)  # InputError now if a resumed vocabulary does not have it
-        with TemporaryDirectory(dir=self._folder, prefix=".") as temporary:
+        # `clean_up` removes what a kill leaves of it.
+        with TemporaryDirectory(
+            dir=self._folder, prefix=".", suffix=".tmp", ignore_cleanup_errors=True
+        ) as temporary:
             tokenizer.save(Path(temporary))
             for file in Path(temporary).iterdir():
                 self._store.write(file.name, file.read_bytes())
@@ -384,7 +387,7 @@ def is_clean(store: Store) -> bool:
 def clean_up(store: Store, folder: Path) -> None:
     """Remove the files that only the preparation needs."""
     for path in folder.glob(".*.tmp"):
-        path.unlink(missing_ok=True)
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     marks = [name for name in store.sizes("") if re.fullmatch(r"train-\d+\.json", name)]
     for name in ("text", "clean", "duplicates", "sample", "seen", *marks, _LEARNT, HeldOutRows.NAME):
         store.remove(name)

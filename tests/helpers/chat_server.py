@@ -120,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def chat_server(translate: Callable[[str], str]) -> Iterator[ChatServer]:
     server = ChatServer(translate)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield server

@@ -143,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def serving(files: dict[str, bytes], kind: str = "datasets") -> Iterator[HubServer]:
     with HubServer(files, kind) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         yield server
         server.shutdown()

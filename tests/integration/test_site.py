@@ -59,7 +59,7 @@ def site(tmp_path_factory):
     subprocess.run([Path(sys.executable).parent / "zensical", "build", "--strict"], cwd=folder, check=True)
     handler = functools.partial(Quiet, directory=str(folder / "build/site"))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield folder / "build/site", f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
 

@@ -120,7 +120,7 @@ def _status_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, i
     except BrokenPipeError:
         # The reader of our output has closed it; Python must not complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
+        return 128 + 13  # SIGPIPE, which Windows does not have
     except OSError as error:
         if blamed(error):
             raise

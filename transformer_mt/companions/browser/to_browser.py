@@ -18,6 +18,7 @@ from pathlib import Path
 from transformer_mt.cli.arguments import Parser
 from transformer_mt.companions.browser.to_onnx import ENCODER, FACTS, STEP, ToOnnx
 from transformer_mt.companions.exchange.export.format import Output, TrainedRun
+from transformer_mt.companions.exchange.verify import write_sums
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.files import write_text
@@ -154,6 +155,7 @@ class ToBrowser(ToOnnx):
         listed = json.dumps(json.dumps([file for file in files if file[0] != "offline.js"]))
         write_text(worker, text.replace("'{files}'", listed))
         write_text(folder / ".nojekyll", "")  # GitHub Pages serves the files as they are
+        write_sums(folder)  # of the files as they are now
         super().pack(folder, out, config)
 
 

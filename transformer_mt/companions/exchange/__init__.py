@@ -11,6 +11,7 @@ companion = Companion(
     commands={
         "import": Command(f"{_HERE}.commands:add_import", "import a public model", "train"),
         "export": Command(f"{_HERE}.commands:add_export", "write a model for other software", "use"),
+        "verify": Command(f"{_HERE}.commands:add_verify", "check a model's files and signature", "use"),
     },
     kinds={
         "engine": {"ctranslate2": f"{_HERE}.ctranslate2_engine:CTranslate2Engine"},

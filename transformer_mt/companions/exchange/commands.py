@@ -1,4 +1,4 @@
-"""transformer-mt import and export."""
+"""transformer-mt import, export and verify."""
 
 import argparse
 import shlex
@@ -10,6 +10,8 @@ from transformer_mt.companion import brought
 from transformer_mt.companions.exchange.export.format import EXTRAS
 from transformer_mt.companions.exchange.export.to_ctranslate2 import QUANTIZATIONS
 from transformer_mt.errors import InputError
+from transformer_mt.files import to_json
+from transformer_mt.messages import table
 from transformer_mt.parts import load_part
 
 if TYPE_CHECKING:
@@ -82,23 +84,63 @@ def add_export(parser: Parser) -> None:
         default=[],
         help="give this away, too: " + "; ".join(f"{name}: {what}" for name, what in EXTRAS.items()),
     )
+    parser.add_argument("--sign", metavar="KEY", help="sign the export with this private key, a PEM file")
     parser.set_defaults(command=_export)
 
 
 def _export(arguments: argparse.Namespace) -> int:
     from transformer_mt.companions.exchange.export.export import export
+    from transformer_mt.companions.exchange.verify import signer_of
     from transformer_mt.run_folder import open_model
 
     if arguments.extras and arguments.to != "ctranslate2":
         raise InputError(
             f"--with must be left out with --to {arguments.to}: only our commands read these files"
         )
+    sign = signer_of(arguments.sign) if arguments.sign else None
     target: ExportFormat = load_part("export_format", arguments.to).of(arguments)
     run, out = open_model(arguments.model), Path(arguments.out)
     if arguments.to == "huggingface" and not run.config().data.directions:
         from transformer_mt.companions.exchange.export.text_models import export_text_model
 
         print(export_text_model(run, out, arguments.probe, arguments.license))
-        return 0
-    print(export(run, out, target, arguments.probe, arguments.license, arguments.extras))
+    else:
+        print(export(run, out, target, arguments.probe, arguments.license, arguments.extras))
+    if sign:
+        sign(out)
     return 0
+
+
+_VERIFY = (
+    "Check that an export or a run is as it was written: the hash of every file, what its proof says, and, "
+    "with --key or --identity, who signed it. The exit status is 1 if something is wrong."
+)
+
+
+def add_verify(parser: Parser) -> None:
+    parser.description = _VERIFY
+    parser.add_argument("folder", metavar="FOLDER", help="an export (also an .argosmodel file) or a run")
+    parser.add_argument("--key", metavar="FILE", help="the signer's public key, a PEM file")
+    parser.add_argument(
+        "--identity", metavar="NAME", help="the signer's e-mail address or workflow (Sigstore)"
+    )
+    parser.add_argument("--issuer", metavar="URL", help="who vouches for that identity, an OpenID provider")
+    parser.add_argument("--json", action="store_true", help="print the table as JSON")
+    parser.set_defaults(command=_verify)
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    from transformer_mt.companions.exchange.verify import verify
+
+    if bool(arguments.identity) != bool(arguments.issuer):
+        raise InputError("--identity and --issuer must be given together: one vouches for the other")
+    rows = verify(Path(arguments.folder), arguments.key, arguments.identity, arguments.issuer)
+    if arguments.json:
+        print(to_json([row._asdict() for row in rows], indent=1, ensure_ascii=False))
+    else:
+        print(
+            table(
+                [(row.check, row.found, "WRONG" if row.is_wrong else "") for row in rows], ("", "found", "")
+            )
+        )
+    return int(any(row.is_wrong for row in rows))

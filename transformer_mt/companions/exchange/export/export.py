@@ -16,6 +16,7 @@ from transformer_mt.companions.exchange.export.proof import (
     probe_sentences,
     prove,
 )
+from transformer_mt.companions.exchange.verify import write_sums
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import check_is_new, to_json, write_text
 from transformer_mt.messages import say
@@ -103,6 +104,7 @@ def export(
         write_text(unproven / "README.md", model_card(facts, run, config, target, out.name))
         _write_metadata(unproven, {**target.metadata(config), **facts})
         unproven.chmod(0o755)
+        write_sums(unproven)
         target.pack(unproven, out, config)
     return proof
 

@@ -22,6 +22,7 @@ from transformer_mt.companions.exchange.export.to_huggingface import (
     write_json,
 )
 from transformer_mt.companions.exchange.layouts import to_bert, to_gpt2, to_huggingface
+from transformer_mt.companions.exchange.verify import write_sums
 from transformer_mt.config import Config
 from transformer_mt.corpora.held_out import evenly_spaced, read_set
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD
@@ -59,6 +60,7 @@ def export_text_model(run: RunFolder, out: Path, probe: str | None, license: str
         _write(trained, unproven)
         proof = _prove(trained, unproven, texts)
         write_text(unproven / "README.md", _card(config, proof, out.name, license))
+        write_sums(unproven)
         unproven.chmod(0o755)
         unproven.rename(out)
     return proof

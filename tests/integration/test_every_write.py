@@ -1,0 +1,256 @@
+"""Every call with which a command changes its files fails once: the disk is full, damaged, forbids it, or the
+process is killed there. What the command says names the place; what was whole stays whole; and the command,
+given again, ends with the same bytes as if nothing had happened.
+"""
+
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+from safetensors import safe_open
+
+from tests.conftest import TINY
+from tests.helpers.command import Result, run_command
+from tests.helpers.failing_disk import FAILURES, Call, FailingDisk
+from tests.helpers.faults import killed_at_the_end
+
+pytestmark = pytest.mark.skipif(not shutil.which("gcc"), reason="the failing disk is written in C")
+
+
+class Scenario(NamedTuple):
+    """A command in a folder that `prepare` fills."""
+
+    words: tuple[str, ...]
+    prepare: Callable[[Path, Path], None]
+
+
+def _config(folder: Path, **train: object) -> None:
+    values = {
+        **TINY,
+        "train": {**TINY["train"], "max_updates": 6, "validate_every": 3, "save_every": 3, **train},
+    }
+    values["data"] = {
+        **TINY["data"],
+        "train": {"toy": "train", "size": 300},
+        "valid": {"toy": "valid", "size": 8},
+        "test": [{"toy": "test", "size": 6}],
+    }
+    (folder / "tiny.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+
+
+def _prepared(folder: Path, run: Path, **train: object) -> None:
+    _config(folder, **train)
+    done = run_command("prepare", "tiny.yaml", cwd=folder, TRANSFORMER_MT_CACHE=str(folder / "cache"))
+    assert done.status == 0, done.err
+
+
+def _with_run(folder: Path, run: Path) -> None:
+    shutil.copytree(run, folder / "run")
+
+
+def _half_trained(folder: Path, run: Path) -> None:
+    _prepared(folder, run)
+    done = run_command("train", "tiny.yaml", cwd=folder, TRANSFORMER_MT_CACHE=str(folder / "cache"))
+    assert done.status == 0, done.err
+
+
+def _with_text(folder: Path, run: Path) -> None:
+    _with_run(folder, run)
+    (folder / "in.txt").write_text("".join(f"A man sees {n} dogs.\n" for n in range(8)), encoding="utf-8")
+
+
+def _as_killed() -> None:
+    killed_at_the_end(pytest.MonkeyPatch())
+
+
+def _half_translated(folder: Path, run: Path) -> None:
+    """As a kill leaves it in the middle of a line."""
+    _with_text(folder, run)
+    words = ("translate", "run", "-i", "in.txt", "-o", "out.txt")
+    done = run_command(*words, cwd=folder, before=(_as_killed,))
+    assert done.status == 0, done.err
+    whole = (folder / "out.txt").read_text(encoding="utf-8")
+    (folder / "out.txt").write_text(whole[: len(whole) // 2], encoding="utf-8")
+
+
+def _with_page(folder: Path, run: Path) -> None:
+    _with_run(folder, run)
+    (folder / "in.html").write_text("<p>A man <b>sleeps</b>.</p><p>Two dogs.</p>", encoding="utf-8")
+
+
+def _with_document(folder: Path, run: Path) -> None:
+    _with_run(folder, run)
+    paragraphs = "".join(f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>" for text in ("A man sleeps.", "Two dogs."))
+    space = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    with zipfile.ZipFile(folder / "in.docx", "w") as archive:
+        archive.writestr(
+            "word/document.xml",
+            f'<w:document xmlns:w="{space}"><w:body>{paragraphs}</w:body></w:document>',
+        )
+
+
+SCENARIOS = {
+    "prepare": Scenario(("prepare", "tiny.yaml"), lambda folder, run: _config(folder)),
+    "train": Scenario(("train", "tiny.yaml"), _prepared),
+    "resume": Scenario(("train", "tiny.yaml", "train.max_updates=12", "train.keep_checkpoints=1"), _half_trained),
+    "translate": Scenario(("translate", "run", "-i", "in.txt", "-o", "out.txt"), _with_text),
+    "go on": Scenario(("translate", "run", "-i", "in.txt", "-o", "out.txt", "--resume"), _half_translated),
+    "page": Scenario(("translate", "run", "-i", "in.html", "-o", "in.html"), _with_page),
+    "document": Scenario(("translate", "run", "-i", "in.docx", "-o", "out.docx", "--memory-out", "m.tmx"), _with_document),
+    "export": Scenario(("export", "run", "out", "--to", "ctranslate2"), _with_run),
+    "hugging face": Scenario(("export", "run", "out", "--to", "huggingface"), _with_run),
+    "argos": Scenario(("export", "run", "out.argosmodel", "--to", "argos"), _with_run),
+    "evaluate": Scenario(("evaluate", "run"), _with_run),
+}
+
+
+_MAKES = {"open", "write", "fsync", "truncate", "allocate", "mkdir", "rename", "link"}
+HAPPENS = {"full": _MAKES, "forbidden": {"open", "mkdir", "unlink", "rmdir", "rename", "link"}}
+"""The calls that can fail so; the other failures can happen to all."""
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {
+        "TRANSFORMER_MT_CACHE": str(folder / "cache"),
+        "TMPDIR": str(folder / "tmp"),
+        "HOME": str(folder / "home"),
+    }
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+class Trial:
+    """A scenario whose calls are known."""
+
+    def __init__(self, name: str, disk: FailingDisk, run: Path) -> None:
+        self.name, self.disk = name, disk
+        self.scenario = SCENARIOS[name]
+        self.folder = disk.folder / "trial"
+        self.template = disk.folder / f"{name} before"
+        self.template.mkdir()
+        for folder in ("tmp", "home", "cache"):
+            (self.template / folder).mkdir()
+        self.scenario.prepare(self.template, run)
+        self._begin()
+        result, self.calls = self._command()
+        assert result.status == 0, result.err
+        self.whole = files_of(self.folder)
+        self._begin()
+        assert self._command()[0].status == 0
+        again = files_of(self.folder)
+        self.stable = {name for name, content in self.whole.items() if again.get(name) == content}
+
+    def _begin(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.copytree(self.template, self.folder)
+
+    def _command(self, failing: int = 0, failure: str = "full") -> tuple[Result, list[Call]]:
+        words = self.scenario.words
+        return self.disk.run(
+            *words, cwd=self.folder, failing=failing, failure=failure, **_environment(self.folder)
+        )
+
+    def complaints(self, number: int, failure: str) -> list[str]:
+        """What is wrong when call `number` fails so."""
+        self._begin()
+        result, calls = self._command(number, failure)
+        failed = [call for call in calls if call.failed]
+        if not failed:
+            return []
+        wrong = [*_wrong_end(result, failed[0], self.folder, failure), *_half_files(self.folder)]
+        complete = result.status == 0 and self._differences() == []
+        if result.status == 0 and not complete and not _is_named(failed[0].path, self.folder, result.err):
+            wrong.append(f"status 0 and nothing said, but {self._differences()}")
+        again, _ = self._command()
+        if again.status:
+            wrong.append(f"cannot be given again: {again.err}")
+        wrong += [f"then: {difference}" for difference in self._differences()]
+        where = f"{self.name} {number} {failure}: {failed[0].kind} {failed[0].path.relative_to(self.folder)}"
+        return [f"{where}: {one}" for one in wrong]
+
+    def _differences(self) -> list[str]:
+        now = files_of(self.folder)
+        return [
+            *(f"{name} is missing" for name in sorted(self.whole.keys() - now.keys())),
+            *(f"{name} is left" for name in sorted(now.keys() - self.whole.keys())),
+            *(
+                f"{name} differs"
+                for name in sorted(self.stable & now.keys())
+                if now[name] != self.whole[name]
+            ),
+        ]
+
+
+def _wrong_end(result: Result, call: Call, folder: Path, failure: str) -> Iterator[str]:
+    if failure == "killed":
+        if result.status != -9:
+            yield f"status {result.status} after a kill"
+        return
+    if "Traceback" in result.err:
+        yield result.err[-3000:]
+    elif result.status and not _is_named(call.path, folder, result.err):
+        yield f"{call.path} is not named: {result.err}"
+
+
+def _is_named(path: Path, folder: Path, text: str) -> bool:
+    path = path.relative_to(folder)
+    return any(str(one) in text for one in (path, path.parent) if str(one) != ".")
+
+
+def _half_files(folder: Path) -> Iterator[str]:
+    for path in sorted(folder.rglob("*")):
+        if path.is_dir() or any(part.startswith(".") for part in path.relative_to(folder).parts):
+            continue
+        try:
+            if path.suffix == ".safetensors":
+                with safe_open(path, framework="pt") as file:
+                    file.keys()
+            elif path.suffix == ".json":
+                json.loads(path.read_text(encoding="utf-8"))
+            elif path.suffix == ".yaml":
+                yaml.safe_load(path.read_text(encoding="utf-8"))
+        except Exception as error:
+            yield f"{path.relative_to(folder)} is not whole: {error}"
+
+
+if __name__ == "__main__":
+    import sys
+    import tempfile
+    import time
+
+    with tempfile.TemporaryDirectory() as place:
+        disk = FailingDisk(Path(place))
+        for name in sys.argv[1:] or SCENARIOS:
+            trial = Trial(name, disk, Path(os.environ.get("RUN", "")))
+            print(
+                name,
+                len(trial.calls),
+                "calls; not stable:",
+                sorted(trial.whole.keys() - trial.stable),
+                flush=True,
+            )
+            if os.environ.get("SHOW"):
+                for call in trial.calls:
+                    print(call.number, call.kind, call.path.relative_to(trial.folder))
+                continue
+            start = time.time()
+            tried = 0
+            for call in trial.calls:
+                for failure in FAILURES:
+                    if call.kind not in HAPPENS.get(failure, {call.kind}): continue
+                    tried += 1
+                    for one in trial.complaints(call.number, failure):
+                        print(one, flush=True)
+            print(name, tried, "trials in", round(time.time() - start), "s", flush=True)
