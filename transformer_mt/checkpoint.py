@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -225,7 +226,10 @@ def _write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str] | N
     try:
         save_file(dict(tensors), path, dict(metadata or {}))
     except SafetensorError as error:  # safetensors hides the OSError inside
-        raise OSError(str(error)) from error
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        raise (
+            OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error))
+        ) from error
     # safetensors makes files that only their owner may read; a model is shared like any other file.
     umask = os.umask(0)
     os.umask(umask)

@@ -51,13 +51,18 @@ ADVICE = {
     errno.ENFILE: "close other programs, as the system has too many open files",
     errno.ENOSPC: "free some space",
     errno.EDQUOT: "free some space of your quota",
+    errno.EIO: "check the disk",
+    errno.EACCES: "check its rights",
+    errno.EROFS: "write to another disk",
 }
 """Advice for errors of the system."""
 
 
-def advice_on(error: OSError) -> str:
-    """The advice for this error."""
-    return ADVICE.get(error.errno or 0, "free some space or check the path")
+def advice_on(error: BaseException | None) -> str:
+    """The advice for an error of the system, or for one that was raised from it."""
+    while error is not None and not isinstance(error, OSError):
+        error = error.__cause__
+    return ADVICE.get((error and error.errno) or 0, "free some space or check the path")
 
 
 class Interrupted(Exception):

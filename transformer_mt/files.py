@@ -50,7 +50,11 @@ def replacing(path: Path) -> Iterator[Path]:
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
-        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, str(temporary)):
+        if (
+            isinstance(error, OSError)
+            and error.errno is not None
+            and error.filename in (None, str(temporary))
+        ):
             error.filename = str(path)
             del error.filename2  # None would be shown
         raise

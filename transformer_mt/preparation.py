@@ -61,7 +61,7 @@ from transformer_mt.data.preparation.store import (
 )
 from transformer_mt.data.preparation.training_links import with_links
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.errors import InputError, WorkError
+from transformer_mt.errors import InputError, WorkError, advice_on
 from transformer_mt.files import cache_root, wait_for_folder
 from transformer_mt.messages import messages_to, say, table
 from transformer_mt.parts import load_part
@@ -188,7 +188,7 @@ def _build(
         if file is not None and not Path(str(file)).is_relative_to(folder.parent):
             raise  # a file elsewhere, such as a corpus, which the error names
         raise WorkError(
-            f"{where}: could not write the encoded data: {error}; free some space, or set "
+            f"{where}: could not write the encoded data: {error}; {advice_on(error)}, or set "
             "TRANSFORMER_MT_CACHE or data.preparation.folder to a folder that has it, and start again: it "
             "resumes from here"
         ) from None

@@ -23,17 +23,11 @@ from transformer_mt.checkpoint import load
 pytestmark = pytest.mark.slow
 KILLS = int(os.environ.get("KILLS", 3))
 # An update of a fixed size is the same on any number of ranks.
+EVERY = {"validate_every": 2000, "save_every": 20, "log_every": 1}
 CHANGES = {
     "data": {**TINY["data"], "test": []},
     "model": {**TINY["model"], "dropout": 0.1},
-    "train": {
-        **TINY["train"],
-        "max_updates": 200 + 70 * KILLS,
-        "update_tokens": 1200,
-        "validate_every": 2000,
-        "save_every": 20,
-        "log_every": 1,
-    },
+    "train": {**TINY["train"], **EVERY, "max_updates": 200 + 70 * KILLS, "update_tokens": 1200},
 }
 SECONDS = 120 + 60 * KILLS
 
@@ -43,13 +37,8 @@ class Machine:
 
     def __init__(self, folder: Path, name: str, port: int, out: str, nnodes: str) -> None:
         self.log = folder / f"{name}.log"
-        torchrun = [
-            "-m",
-            "torch.distributed.run",
-            f"--nnodes={nnodes}",
-            "--nproc-per-node=2",
-            "--max-restarts=100",
-        ]
+        torchrun = ["-m", "torch.distributed.run", f"--nnodes={nnodes}", "--nproc-per-node=2"]
+        torchrun += ["--max-restarts=100"]
         meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=job"]
         patience = "--rdzv-conf=join_timeout=120,last_call_timeout=3"
         train = ["-m", "transformer_mt", "train", "tiny.yaml", "--out", out]

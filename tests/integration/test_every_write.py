@@ -3,6 +3,7 @@ process is killed there. What the command says names the place; what was whole s
 given again, ends with the same bytes as if nothing had happened.
 """
 
+import itertools
 import json
 import os
 import shutil
@@ -86,23 +87,28 @@ def _with_page(folder: Path, run: Path) -> None:
 
 def _with_document(folder: Path, run: Path) -> None:
     _with_run(folder, run)
-    paragraphs = "".join(f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>" for text in ("A man sleeps.", "Two dogs."))
+    paragraphs = "".join(
+        f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>" for text in ("A man sleeps.", "Two dogs.")
+    )
     space = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
     with zipfile.ZipFile(folder / "in.docx", "w") as archive:
         archive.writestr(
-            "word/document.xml",
-            f'<w:document xmlns:w="{space}"><w:body>{paragraphs}</w:body></w:document>',
+            "word/document.xml", f'<w:document xmlns:w="{space}"><w:body>{paragraphs}</w:body></w:document>'
         )
 
 
 SCENARIOS = {
     "prepare": Scenario(("prepare", "tiny.yaml"), lambda folder, run: _config(folder)),
     "train": Scenario(("train", "tiny.yaml"), _prepared),
-    "resume": Scenario(("train", "tiny.yaml", "train.max_updates=12", "train.keep_checkpoints=1"), _half_trained),
+    "resume": Scenario(
+        ("train", "tiny.yaml", "train.max_updates=12", "train.keep_checkpoints=1"), _half_trained
+    ),
     "translate": Scenario(("translate", "run", "-i", "in.txt", "-o", "out.txt"), _with_text),
     "go on": Scenario(("translate", "run", "-i", "in.txt", "-o", "out.txt", "--resume"), _half_translated),
     "page": Scenario(("translate", "run", "-i", "in.html", "-o", "in.html"), _with_page),
-    "document": Scenario(("translate", "run", "-i", "in.docx", "-o", "out.docx", "--memory-out", "m.tmx"), _with_document),
+    "document": Scenario(
+        ("translate", "run", "-i", "in.docx", "-o", "out.docx", "--memory-out", "m.tmx"), _with_document
+    ),
     "export": Scenario(("export", "run", "out", "--to", "ctranslate2"), _with_run),
     "hugging face": Scenario(("export", "run", "out", "--to", "huggingface"), _with_run),
     "argos": Scenario(("export", "run", "out.argosmodel", "--to", "argos"), _with_run),
@@ -205,8 +211,13 @@ def _wrong_end(result: Result, call: Call, folder: Path, failure: str) -> Iterat
 
 
 def _is_named(path: Path, folder: Path, text: str) -> bool:
+    """Whether the text names the path, what a hidden file will become, or the folder."""
     path = path.relative_to(folder)
-    return any(str(one) in text for one in (path, path.parent) if str(one) != ".")
+    parts = [*itertools.takewhile(lambda part: not part.startswith("."), path.parts)]
+    names = {str(path), "/".join(parts)}
+    if path.name == ".lock" or len(parts) == len(path.parts):
+        names.add(str(path.parent))
+    return any(name in text for name in names - {"", "."})
 
 
 def _half_files(folder: Path) -> Iterator[str]:
@@ -249,7 +260,8 @@ if __name__ == "__main__":
             tried = 0
             for call in trial.calls:
                 for failure in FAILURES:
-                    if call.kind not in HAPPENS.get(failure, {call.kind}): continue
+                    if call.kind not in HAPPENS.get(failure, {call.kind}):
+                        continue
                     tried += 1
                     for one in trial.complaints(call.number, failure):
                         print(one, flush=True)

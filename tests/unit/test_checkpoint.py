@@ -16,50 +16,38 @@ def save(root, step, value=1.0):
     )
 
 
-def test_what_is_saved_is_loaded(tmp_path):
+def test_what_is_saved_is_loaded_and_no_file_is_a_pickle(tmp_path):
+    assert checkpoint.newest(tmp_path / "none") is None
     path = save(tmp_path, 7)
     assert path.name == "step-00000007"
+    files = {"model.safetensors", "rng.safetensors", "state.json", "manifest.json"}
+    assert {file.name for file in path.iterdir()} == files
     loaded = checkpoint.load(path)
     assert loaded.state == {"step": 7}
     assert torch.equal(loaded.tensors["model"]["w"], torch.ones(3))
     assert torch.equal(loaded.tensors["rng"]["cpu"], torch.arange(4))
 
 
-def test_no_file_is_a_pickle(tmp_path):
-    assert {path.name for path in save(tmp_path, 1).iterdir()} == {
-        "model.safetensors",
-        "rng.safetensors",
-        "state.json",
-        "manifest.json",
-    }
-
-
-@pytest.mark.parametrize("harm", ["flip", "cut", "remove", "state", "manifest"])
-def test_a_damaged_checkpoint_is_reported_and_the_one_before_taken(tmp_path, harm, said):
+@pytest.mark.parametrize(
+    "file, harm",
+    [
+        ("model.safetensors", lambda content: content[:-1] + bytes([content[-1] ^ 1])),
+        ("model.safetensors", None),
+        ("state.json", lambda content: b"{"),
+        ("manifest.json", None),
+    ],
+)
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_taken(tmp_path, file, harm, said):
     save(tmp_path, 1)
-    path = save(tmp_path, 2)
-    weights = path / "model.safetensors"
-    content = bytearray(weights.read_bytes())
-    if harm == "flip":
-        content[-1] ^= 1
-        weights.write_bytes(content)
-    elif harm == "cut":
-        weights.write_bytes(content[:-5])
-    elif harm == "remove":
-        weights.unlink()
-    elif harm == "state":
-        (path / "state.json").write_text("{", encoding="utf-8")
+    path = save(tmp_path, 2) / file
+    if harm:
+        path.write_bytes(harm(path.read_bytes()))
     else:
-        (path / "manifest.json").unlink()
+        path.unlink()
     assert checkpoint.newest(tmp_path).state == {"step": 1}
     (report,) = said
-    assert (
-        "step-00000002" in report and "is damaged" in report and "taking the checkpoint before it" in report
-    )
-
-
-def test_nothing_there_is_no_checkpoint(tmp_path):
-    assert checkpoint.newest(tmp_path / "none") is None
+    told = ("step-00000002", "is damaged", "taking the checkpoint before it")
+    assert all(words in report for words in told)
 
 
 @pytest.mark.parametrize("moment", range(8))
@@ -92,11 +80,8 @@ def test_rotation_keeps_the_newest_and_the_best(tmp_path):
     for step in range(1, 7):
         save(tmp_path, step)
     checkpoint.rotate(tmp_path, keep=2, best=3)
-    assert [path.name for path in checkpoint.all_checkpoints(tmp_path)] == [
-        "step-00000003",
-        "step-00000005",
-        "step-00000006",
-    ]
+    steps = [int(path.name.removeprefix("step-")) for path in checkpoint.all_checkpoints(tmp_path)]
+    assert steps == [3, 5, 6]
 
 
 def test_a_step_saved_again_replaces_the_damaged_one(tmp_path):

@@ -37,12 +37,17 @@ def module_name(path):
 
 
 @cache
+def tree_of(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imports(path):
     return list(_imports(path))
 
 
 def _imports(path):
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "transformer_mt":
             base = node.module.partition(".")[2]
             for alias in node.names:
@@ -67,26 +72,16 @@ def has_commands(path):
     )
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_only_the_command_line_knows_flags(path):
+def test_only_the_command_line_knows_flags():
     """The library names settings (errors.Setting); cli/ shows the flag of each."""
-    name = module_name(path)
-    if name.startswith("cli") or name in NAME_FLAGS or has_commands(path):
-        return
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    documented = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]  # docstrings
-    texts = [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
-    flags = [n.value for n in texts if n not in documented and re.search(r"(^|[^-\w])--[a-z]", n.value)]
-    assert not flags
-
-
-def test_every_module_imports_without_fcntl():
-    """Windows has no fcntl."""
-    names = [f"transformer_mt.{module_name(path)}".rstrip(".") for path in MODULES]
-    names = [name for name in names if not name.endswith(("__main__", "__init__"))]
-    code = f"import sys, importlib; sys.modules['fcntl'] = None\nfor n in {names}: importlib.import_module(n)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
+    for path in MODULES:
+        name, tree = module_name(path), tree_of(path)
+        if name.startswith("cli") or name in NAME_FLAGS or has_commands(path):
+            continue
+        documented = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]  # docstrings
+        texts = [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+        flags = [n.value for n in texts if n not in documented and re.search(r"(^|[^-\w])--[a-z]", n.value)]
+        assert not flags, name
 
 
 PACKAGES = {module_name(path).removesuffix(".__init__") for path in CORE if path.name == "__init__.py"}
@@ -142,41 +137,20 @@ def test_no_files_import_one_another_in_a_circle():
 
 
 def test_the_model_needs_torch_only():
+    known = {
+        "torch", "math", "collections", "contextvars", "contextlib", "dataclasses", "functools", "threading",
+        "typing", "transformer_mt",
+    }  # fmt: skip
     for path in (PACKAGE / "model").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = (
-                [alias.name for alias in node.names]
-                if isinstance(node, ast.Import)
-                else [node.module]
-                if isinstance(node, ast.ImportFrom)
-                else []
-            )
-            for name in names:
-                assert name.split(".")[0] in {
-                    "torch",
-                    "math",
-                    "collections",
-                    "contextvars",
-                    "contextlib",
-                    "dataclasses",
-                    "functools",
-                    "threading",
-                    "typing",
-                    "transformer_mt",
-                }, f"{path.name} imports {name}"
+        for node in ast.walk(tree_of(path)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) else []
+            assert {name.split(".")[0] for name in names} <= known, path
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_every_file_says_what_it_holds(path):
+def test_every_file_says_what_it_holds():
     """`make reference` writes the first line into docs/reference/files.md."""
-    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-
-
-def test_nothing_imports_the_command_line():
-    """But companions have commands."""
-    for path in CORE:
-        if module_name(path).split(".")[0] not in ("cli", "__main__"):
-            assert not [name for name in imports(path) if name.split(".")[0] == "cli"], path
+    assert [path for path in MODULES if not ast.get_docstring(tree_of(path))] == []
 
 
 @needs("inspection", "lab", "serving", "exchange", "documents", "cluster")
@@ -210,19 +184,14 @@ def test_files_named_in_the_code_exist():
             assert name in known, f"{path} names {name}"
 
 
-def test_links_of_the_documents_lead_somewhere():
-    for document in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")):
-        text = document.read_text(encoding="utf-8")
-        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
-            assert "://" in target or (document.parent / target).exists(), (
-                f"{document.name} links to {target}"
-            )
-
-
-def test_every_document_is_in_the_navigation():
+def test_documents_are_in_the_navigation_and_their_links_lead_somewhere():
     navigation = (ROOT / "zensical.toml").read_text(encoding="utf-8")
     for document in ROOT.glob("docs/**/*.md"):
         assert f'"{document.relative_to(ROOT / "docs")}"' in navigation, document
+    for document in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")):
+        text = document.read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
+            assert "://" in target or (document.parent / target).exists(), f"{document} links to {target}"
 
 
 def test_lines_of_the_documents_are_short():
@@ -235,24 +204,18 @@ def test_lines_of_the_documents_are_short():
         assert long == [], document.name
 
 
-def test_no_pickle_is_ever_loaded():
+def test_no_module_loads_pickles_or_needs_fcntl():
+    """Windows has no fcntl."""
     for path in MODULES:
         text = path.read_text(encoding="utf-8")
-        assert "pickle" not in text and "torch.load" not in text and "yaml.unsafe_load" not in text
+        unwanted = ("pickle", "torch.load", "yaml.unsafe_load", "import fcntl")
+        assert not [words for words in unwanted if words in text], path
 
 
-def test_the_face_of_a_package_names_files_that_exist():
-    for face in PACKAGE.rglob("__init__.py"):
-        docstring = ast.get_docstring(ast.parse(face.read_text(encoding="utf-8"))) or ""
-        for name in re.findall(r"`([\w/]+\.py)`", docstring):
-            assert any((face.parent / folder / name).exists() for folder in (".", "..")), f"{face}: {name}"
-
-
-# What a user meets stays small: keys, options and the path that a student reads.
+# What a user meets stays small: keys and options.
 
 
 MOST_KEYS, MOST_OPTIONS = 154, 15
-MOST_TO_READ, LONGEST_FUNCTION = 2_700, 120
 
 
 def test_the_yaml_has_few_keys_besides_those_of_corpora():
@@ -266,19 +229,6 @@ def test_the_help_shows_few_options():
     for name in ("translate", "evaluate", "serve"):
         shown = subcommands(build_parser())[name].shown
         assert sum(map(len, shown.values())) <= MOST_OPTIONS, name
-
-
-def test_the_reading_path_is_short():
-    """The files that architecture.md lists for a student."""
-    page = (ROOT / "docs/explanation/architecture.md").read_text(encoding="utf-8")
-    section = page.partition("## Reading the Transformer")[2].partition("\n## ")[0]
-    files = [ROOT / "transformer_mt" / name for name in re.findall(r"`([a-z_/]+\.py)`", section)]
-    texts = [file.read_text(encoding="utf-8") for file in files]
-    assert len(files) >= 10 and sum(len(text.splitlines()) for text in texts) <= MOST_TO_READ
-    for text in texts:
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.FunctionDef):
-                assert (node.end_lineno or 0) - node.lineno < LONGEST_FUNCTION, node.name
 
 
 # The names that a Python program finds in `transformer_mt`.

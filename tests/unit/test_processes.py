@@ -2,30 +2,22 @@
 
 import time
 
-import pytest
-
 from tests.helpers.faults import cores, work_of_others
 from transformer_mt import processes
 from transformer_mt.processes import OtherPrograms
 
 
-@pytest.mark.parametrize(
-    "used, note",
-    [
-        (0.0, ""),
-        (3.0, ""),  # 0.3 of 4 cores
-        (20.0, "; other programs use 2.0 of 4 cores: alone about 5 min"),
-        (40.0, "; other programs use 4.0 of 4 cores: alone about 60 s"),
-    ],
-)
-def test_the_time_alone_is_said_where_others_use_many_cores(monkeypatch, used, note):
-    work_of_others(monkeypatch, (100.0, 7.0), (110.0, 7.0 + used))
+def test_the_time_alone_is_said_where_others_use_many_cores(monkeypatch):
     cores(monkeypatch, 4)
-    assert OtherPrograms().note(600.0) == note
-
-
-def test_nothing_is_said_of_a_moment(monkeypatch):
-    """A hundredth of a second in a few microseconds would be many cores."""
+    for used, note in {
+        0.0: "",
+        3.0: "",  # 0.3 of 4 cores
+        20.0: "; other programs use 2.0 of 4 cores: alone about 5 min",
+        40.0: "; other programs use 4.0 of 4 cores: alone about 60 s",
+    }.items():
+        work_of_others(monkeypatch, (100.0, 7.0), (110.0, 7.0 + used))
+        assert OtherPrograms().note(600.0) == note
+    # A hundredth of a second in a few microseconds would be many cores.
     work_of_others(monkeypatch, (100.0, 7.0), (100.001, 7.01))
     assert OtherPrograms().note(600.0) == ""
 

@@ -18,7 +18,7 @@ from transformer_mt.config.error_sentences import marks
 from transformer_mt.data.batches.batching import BatchPrefetcher
 from transformer_mt.data.preparation.prepared_data import PreparedData
 from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-from transformer_mt.errors import WorkError
+from transformer_mt.errors import WorkError, advice_on
 from transformer_mt.files import FolderLock
 from transformer_mt.messages import say
 from transformer_mt.model.build_model import build_model
@@ -261,7 +261,7 @@ class Run:
             then = (
                 f"to resume from {saved[-1].name}" if saved else "to start again: there is no checkpoint yet"
             )
-            raise WorkError(f"{error}; free some space and run the same command {then}") from None
+            raise WorkError(f"{error}; {advice_on(error)} and run the same command {then}") from None
         kept = self.config.train.keep_checkpoints
         checkpoint.rotate(self.folder.checkpoints, kept, self.progress.best_step)
         self.averaging.keep(path, self.progress)

@@ -21,7 +21,7 @@ from transformer_mt.data.batches.batch import Rows
 from transformer_mt.data.batches.batching import validation_batches
 from transformer_mt.data.changes.training_rows import held_out_rows
 from transformer_mt.data.preparation.prepared_data import PreparedData, ValidationSet
-from transformer_mt.errors import WorkError
+from transformer_mt.errors import WorkError, advice_on
 from transformer_mt.evaluation.calibration import calibrate, fit_familiarity
 from transformer_mt.evaluation.classifier import Classifier
 from transformer_mt.evaluation.metrics import Score, build_metrics, corpus_scores, metric_names
@@ -320,7 +320,7 @@ def publish(run: Run, weights: checkpoint.Tensors, score: float | None, loss: fl
         # Use a single key: the order of several would differ between runs, and so would the file's bytes.
         checkpoint.save_weights(file, weights, {_METADATA_KEY: to_json(facts, sort_keys=True)})
     except CheckpointError as error:
-        raise WorkError(f"{error}; free some space and run the same command to resume") from None
+        raise WorkError(f"{error}; {advice_on(error)} and run the same command to resume") from None
     return True
 
 

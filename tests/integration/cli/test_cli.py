@@ -73,53 +73,21 @@ def test_help_imports_nothing_slow():
 
 def test_a_training_writes_what_it_promises(tiny_run):
     names = {path.name for path in tiny_run.iterdir()}
-    assert {
-        "config.yaml",
-        "tokenizer.model",
-        "model.safetensors",
-        "checkpoints",
-        "metrics.jsonl",
-        "report.md",
-        "learning_curve.png",
-    } <= names
-    entries = [
-        json.loads(line)
-        for line in (tiny_run / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
-        if line
-    ]
+    files = "config.yaml tokenizer.model model.safetensors checkpoints metrics.jsonl report.md"
+    assert {*files.split(), "learning_curve.png"} <= names
+    entries = [json.loads(line) for line in (tiny_run / "metrics.jsonl").read_text("utf-8").splitlines()]
     events = [entry["event"] for entry in entries]
-    assert (
-        events[0] == "start"
-        and events[-1] == "end"
-        and events.count("train") == 6
-        and events.count("valid") == 2
-    )
+    assert (events[0], events[-1]) == ("start", "end")
+    assert (events.count("train"), events.count("valid")) == (6, 2)
     train = next(entry for entry in entries if entry["event"] == "train")
-    assert {
-        "step",
-        "epoch",
-        "tokens",
-        "learning_rate",
-        "loss",
-        "ppl",
-        "tokens_per_second",
-        "seconds",
-    } <= train.keys()
+    keys = "step epoch tokens learning_rate loss ppl tokens_per_second seconds"
+    assert set(keys.split()) <= train.keys()
     valid = next(entry for entry in entries if entry["event"] == "valid")
     assert len(valid["samples"]) == 3 and valid["scores"][0]["signature"].startswith("nrefs:1")
     report = (tiny_run / "report.md").read_text(encoding="utf-8")
-    assert (
-        re.search(r"\| parameters +\|", report)
-        and "- BLEU: `nrefs:1" in report
-        and "d_model: 32" in report
-        and "![learning curve](learning_curve.png)" in report
-    )
+    assert re.search(r"\| parameters +\|", report) and "- BLEU: `nrefs:1" in report
+    assert "d_model: 32" in report and "![learning curve](learning_curve.png)" in report
     assert (tiny_run / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_checkpoints_are_the_newest_and_the_best(tiny_run):
-    assert len(list((tiny_run / "checkpoints").iterdir())) in (3, 4)
-    assert (tiny_run / "checkpoints/step-00000024").is_dir()
 
 
 def test_translating_words_and_standard_input(tiny_run, cli):
@@ -164,25 +132,8 @@ def test_json_says_what_was_asked_for(tiny_run, cli):
 
 
 def test_n_best_and_settings_of_the_search(tiny_run, cli):
-    status, out, _ = cli(
-        "translate",
-        tiny_run,
-        "--n-best",
-        "3",
-        "--beam",
-        "4",
-        "--length-penalty",
-        "0.6",
-        "--batch-tokens",
-        "64",
-        "--max-length",
-        "9",
-        "--dtype",
-        "bfloat16",
-        "--device",
-        "cpu",
-        "The dog sleeps.",
-    )
+    words = "--n-best 3 --beam 4 --length-penalty 0.6 --batch-tokens 64 --max-length 9 --dtype bfloat16"
+    status, out, _ = cli("translate", tiny_run, *words.split(), "--device", "cpu", "The dog sleeps.")
     assert status == 0
     scores = [float(line.split("\t")[1]) for line in out.strip().split("\n")]
     assert 1 < len(scores) <= 3 and scores == sorted(scores, reverse=True)
@@ -194,30 +145,14 @@ def test_n_best_and_settings_of_the_search(tiny_run, cli):
         (["no/such/run", "x"], "no/such/run: no such folder; a model is the folder of a run"),
         (["RUN", "-i", "no/such.txt"], "no/such.txt: no such file"),
         (["RUN", "-i", "."], "must be a file, but is a folder"),
-        (
-            ["RUN", "x", "-o", "no/such/out.txt"],
-            "no/such/out.txt: cannot be written: No such file or directory",
-        ),
+        (["RUN", "x", "-o", "no/such/out.txt"], "no/such/out.txt: cannot be written: No such file or dir"),
         (["RUN", "x", "-i", "y"], "give TEXT or --input, not both"),
         (["RUN", "x", "--n-best", "9"], "--n-best must be at most --beam (5), but is 9"),
-        (["RUN", "x", "--beam", "0"], "--beam must be greater than 0, but is 0"),
-        (
-            ["RUN", "x", "--length-penalty", "-1"],
-            "--length-penalty must be greater than or equal to 0, but is -1",
-        ),
-        (
-            ["RUN", "x", "--lenght-penalty", "1"],
-            "--lenght-penalty is not an option; did you mean --length-penalty?",
-        ),
-        (
-            ["RUN", "x", "--lenght-penalty=1"],
-            "--lenght-penalty is not an option; did you mean --length-penalty?",
-        ),
+        (["RUN", "x", "--length-penalty", "-1"], "--length-penalty must be greater than or equal to 0, but"),
+        (["RUN", "x", "--lenght-penalty", "1"], "penalty is not an option; did you mean --length-penalty?"),
+        (["RUN", "x", "--lenght-penalty=1"], "--lenght-penalty is not an option; did you mean --length-p"),
         (["RUN", "x", "--xyzzy"], "--xyzzy is not an option; see transformer-mt translate --help"),
-        (
-            ["RUN", "x", "--search", "sampel"],
-            "--search must be 'beam', 'sample' or 'mbr', but is 'sampel'; did you mean 'sample'?",
-        ),
+        (["RUN", "x", "--search", "sampel"], "'sample' or 'mbr', but is 'sampel'; did you mean 'sample'?"),
         ([], "the following arguments are required: MODEL; see transformer-mt translate --help"),
         (["RUN", "x", "--device", "cuda:7"], "there is no cuda:7"),
         (["RUN", "x", "--device", "tpu"], "must be auto, cpu, cuda, cuda:N or mps, but is tpu"),
@@ -236,14 +171,7 @@ def test_mistakes_get_one_line_and_status_two(tiny_run, cli, words, message):
         (["trian", "x.yaml"], "but is trian; did you mean train?"),
         (["plot", "curvs", "x"], "must be one of attention, curves, but is curvs; did you mean curves?"),
         (["plot", "attention", "x", "--hed", "3"], "--hed is not an option; did you mean --head?"),
-        (
-            ["config", "show", "demo", "--beam", "3"],
-            "--beam is not an option of this command, but of translate",
-        ),
-        (
-            ["evaluate", "x", "--out", "y"],
-            "--out is not an option of this command, but of train, inspect, backtranslate, distill",
-        ),
+        (["evaluate", "x", "--out", "y"], "not an option of this command, but of train, inspect, backtr"),
         (["evaluate", "x", "y"], "y is one argument too many; see transformer-mt evaluate --help"),
         ([], "the following arguments are required: COMMAND; see transformer-mt --help"),
     ],
@@ -279,26 +207,6 @@ def test_bytes_that_are_not_utf8_are_told_and_the_line_stays(tiny_run, cli):
     result = cli("translate", tiny_run, stdin=b"The dog sleeps.\nstra\xdfe\nA cat sings.\n")
     assert result.status == 0 and result.out.count("\n") == 3
     assert "line 2: byte 0xdf is not UTF-8" in result.err
-
-
-def test_a_byte_order_mark_is_no_text(tiny_run, tmp_path, cli):
-    (tmp_path / "bom.txt").write_bytes(b"\xef\xbb\xbfThe dog sleeps.\n")
-    status, out, _ = cli("translate", tiny_run, "-i", tmp_path / "bom.txt", "--json")
-    assert status == 0 and json.loads(out)["source"] == "The dog sleeps."
-
-
-def test_lines_come_out_while_the_pipe_is_open(tiny_run):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "transformer_mt", "translate", str(tiny_run)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    process.stdin.write(b"The dog sleeps.\n")
-    process.stdin.flush()
-    assert process.stdout.readline().endswith(b"\n")  # would hang if it waited for more
-    process.stdin.close()
-    assert process.wait(timeout=60) == 0
 
 
 def test_a_closed_pipe_and_ctrl_c_end_quietly(tiny_run):
@@ -372,15 +280,6 @@ def test_a_machine_that_says_how_many_processes_and_not_which(tmp_path, cli):
     assert result.status == 2 and result.err.startswith("rank ?: ") and "Traceback" not in result.err
 
 
-def test_scores_are_told_where_the_model_takes_no_files(tiny_run, tmp_path, cli):
-    run = tmp_path / "run"
-    shutil.copytree(tiny_run, run, ignore=shutil.ignore_patterns("evaluation"))
-    (run / "evaluation").write_text("in the way", encoding="utf-8")
-    status, out, err = cli("evaluate", run, "--beam", "1")
-    assert status == 1 and out.count("BLEU") >= 1
-    assert "evaluation: the translations could not be written: " in err
-
-
 def test_scores_of_every_set_are_told_where_the_model_takes_no_files(tiny_run, tmp_path, cli):
     run = tmp_path / "run"
     shutil.copytree(tiny_run, run, ignore=shutil.ignore_patterns("evaluation"))
@@ -389,7 +288,7 @@ def test_scores_of_every_set_are_told_where_the_model_takes_no_files(tiny_run, t
     pair = ("--source", tmp_path / "a.en", "--reference", tmp_path / "a.en")
     status, out, err = cli("evaluate", run, *pair, *pair, "--beam", "1")
     assert status == 1 and out.count("BLEU") == 2
-    assert err.count("could not be written") == 1
+    assert err.count("evaluation: the translations could not be written: ") == 1
 
 
 def test_evaluate_prints_signed_scores_and_keeps_the_translations(tiny_run, cli):
@@ -417,27 +316,20 @@ def test_evaluate_takes_files_and_speaks_of_tokenised_text(tiny_run, tmp_path, c
     assert "the references are tokenised text" in err
 
 
-@pytest.mark.parametrize(
-    "words, message",
-    [
-        (
-            ["--source", "a"],
-            "each --source must have the same number of --reference, at least one, but there are 1 ",
-        ),
+def test_evaluate_mistakes(tiny_run, cli):
+    for words, message in (
+        (["--source", "a"], "must have the same number of --reference, at least one, but there are 1 "),
         (["--source", "no/a", "--reference", "no/b"], "no/a: no such file"),
-    ],
-)
-def test_evaluate_mistakes(tiny_run, cli, words, message):
-    status, _, err = cli("evaluate", tiny_run, *words)
-    assert status == 2 and message in err
+    ):
+        status, _, err = cli("evaluate", tiny_run, *words)
+        assert status == 2 and message in err
 
 
 @needs("lab")
 def test_a_table_is_printed_where_nothing_can_be_kept(tiny_run, tmp_path, cli):
     """Of a shared model: the command ended before its table."""
-    run = shutil.copytree(tiny_run, tmp_path / "shared")
-    shutil.rmtree(run / "evaluation", ignore_errors=True)
-    (run / "evaluation").write_text("a file, so that the folder takes no files", encoding="utf-8")
+    run = shutil.copytree(tiny_run, tmp_path / "shared", ignore=shutil.ignore_patterns("evaluation"))
+    (run / "evaluation").write_text("in the way", encoding="utf-8")
     status, out, err = cli("evaluate", run, "--robust", "--beam", "1")
     assert status == 1 and "in capitals" in out and "the translations could not be written" in err
 
@@ -473,9 +365,6 @@ def test_inspect_tells_which_terms_never_match(write_config, tmp_path, cli):
 
 @needs("inspection")
 def test_inspect_mistakes(write_config, tmp_path, cli):
-    done = cli("inspect", write_config(), "data.max_lenght=60")
-    assert (done.status, done.out) == (2, "")
-    assert "`data.max_lenght` is not a key; did you mean `data.max_length`?" in done.err
     missing = {"source": str(tmp_path / "no.en"), "target": str(tmp_path / "no.de")}
     done = cli("inspect", write_config(data={"train": missing}), "--out", tmp_path / "x")
     assert done.status == 2 and "no.en: no such file" in done.err
@@ -492,54 +381,35 @@ def test_train_mistakes_are_told_before_any_work(write_config, tmp_path, cli, mo
         ([path, "data.train={hub: no/such/set, split: train}"], "no/such/set: no such folder"),
         ([path, "tokenizer.vocab_size=90000"], "`tokenizer.vocab_size` must be at most"),
         ([path, "train.device=cuda:9"], "there is no cuda:9"),
+        ([path, "train.guided_alignment={file: no.links, weight: 0.05}"], "no such file"),
     ]:
         status, out, err = cli("train", *words)
         assert status == 2 and message in err.strip().split("\n")[-1], err
         assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [
-        pytest.param("data.changes=[{terms: {file: no.tsv}}]", marks=needs("terms")),
-        "train.guided_alignment={file: no.links, weight: 0.05}",
-    ],
-)
-def test_a_file_that_is_not_there_is_told_before_any_work(write_config, tmp_path, cli, monkeypatch, setting):
-    monkeypatch.chdir(tmp_path)
-    done = cli("train", write_config(), setting)
+@needs("terms")
+def test_a_glossary_that_is_not_there_is_told_before_any_work(write_config, tmp_path, cli):
+    done = cli("train", write_config(), "data.changes=[{terms: {file: no.tsv}}]")
     assert done.status == 2 and "no such file" in done.err and "Traceback" not in done.err
     assert "reading" not in done.err and not (tmp_path / "runs").exists()
-
-
-def test_out_names_the_folder(write_config, tmp_path, cli, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    status, _, err = cli("train", write_config(), "train.max_updates=2", "--out", tmp_path / "here")
-    assert status == 0 and (tmp_path / "here/model.safetensors").exists() and not (tmp_path / "runs").exists()
 
 
 # Messages that name the cause of what went wrong outside of the program.
 
 
-@pytest.fixture
-def dangling(tmp_path):
-    link = tmp_path / "link"
-    link.symlink_to(tmp_path / "gone")
-    return link
-
-
-@pytest.mark.parametrize("words", [["train", "LINK"], ["translate", "RUN", "-i", "LINK"],
-                                   ["translate", "RUN", "A dog.", "-o", "LINK/x"]])  # fmt: skip
-def test_a_link_to_nothing(tiny_run, dangling, cli, words):
-    words = [{"RUN": str(tiny_run), "LINK": str(dangling)}.get(word, word) for word in words]
-    if words[-1].endswith("LINK/x"):
-        words[-1] = str(dangling)
-        dangling.unlink()
-        dangling.symlink_to(dangling.parent / "no" / "folder")
-    status, _, err = cli(*words)
-    assert (
-        status == 2 and f"{dangling}: must be a file, but is a link to {dangling.readlink()}, which is" in err
-    )
+def test_a_link_to_nothing(tiny_run, tmp_path, cli):
+    link, translate = tmp_path / "link", ["translate", tiny_run]
+    for target, words in (
+        ("gone", ["train", link]),
+        ("gone", [*translate, "-i", link]),
+        ("no/folder", [*translate, "A dog.", "-o", link]),
+    ):
+        link.unlink(missing_ok=True)
+        link.symlink_to(tmp_path / target)
+        status, _, err = cli(*words)
+        assert status == 2
+        assert f"{link}: must be a file, but is a link to {tmp_path / target}, which is" in err
 
 
 def test_a_config_in_utf_16(write_config, cli):

@@ -37,7 +37,8 @@ from transformer_mt.errors import InputError, WorkError
 hub._WAIT = 0.0
 constants.DOWNLOAD_CHUNK_SIZE = 10_000
 for split in sys.argv[2:]:
-    corpus = {"hub": sys.argv[1], "config": "de-en", "split": split}
+    split, _, other = split.partition("@")
+    corpus = {"hub": other or sys.argv[1], "config": "de-en", "split": split}
     values = {"source_lang": "en", "target_lang": "de", "train": corpus, "valid": {"toy": "valid"}}
     data = DataConfig.model_validate(values)
     try:
@@ -71,7 +72,7 @@ def hub():
 
 @pytest.fixture
 def read(hub, tmp_path):
-    def run(*splits, name=NAME, address=None):
+    def run(*splits, address=None):
         environment = {key: value for key, value in os.environ.items() if key != "HF_HUB_OFFLINE"}
         environment |= {
             "HF_ENDPOINT": address or hub.address,
@@ -80,7 +81,7 @@ def read(hub, tmp_path):
             "PYTHONPATH": str(ROOT),
         }
         done = subprocess.run(
-            [sys.executable, "-c", SCRIPT, name, *splits], env=environment, capture_output=True, text=True
+            [sys.executable, "-c", SCRIPT, NAME, *splits], env=environment, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
@@ -97,37 +98,35 @@ def names(hub):
 
 
 def test_a_slice_fetches_whole_files_and_no_more_than_it_needs(hub, read):
-    found = read("train[:10]", "train[:1500]", "train[1500:1600]", "train[:1000]", "validation")
+    slices = ["train[:10]", "train[:1500]", "train[1500:1600]", "train[:1000]", "validation"]
+    *found, unknown, missing = read(*slices, "train[-1200:-1100]", "train", "nope", "train@wmt/none")
     assert found == [
         [10, pair(0), pair(9)],
         [1500, pair(0), pair(1499)],
         [100, pair(1500), pair(1599)],
         [1000, pair(0), pair(999)],
         [100, pair(5000), pair(5099)],
+        [100, pair(1800), pair(1899)],
+        [3000, pair(0), pair(2999)],
     ]
-    assert names(hub)[:2] == ["0", "1"] and len(hub.fetched) == 3  # each once
-    assert read("train[-1200:-1100]", "train") == [[100, pair(1800), pair(1899)], [3000, pair(0), pair(2999)]]
-    assert len(hub.fetched) == 4
+    assert names(hub) == ["0", "1", "de", "2"]  # each once; the third when the end is asked for
+    message = f"{NAME}: no split `nope`; the splits are train, validation"
+    assert unknown == ["UnknownSplitError", message]
+    assert missing[0] == "InputError" and missing[1].startswith("wmt/none: cannot be downloaded from the hub")
 
 
 @pytest.mark.slow  # the library waits between its own tries
-def test_what_was_fetched_is_read_without_a_network(hub, read):
-    assert read("train[:10]") == [[10, pair(0), pair(9)]]
-    nowhere = "http://127.0.0.1:9"
-    assert read("train[:10]", address=nowhere) == [[10, pair(0), pair(9)]]
-
-
-@pytest.mark.slow  # the library waits between its own tries
-def test_a_missing_file_without_a_network_is_reported(hub, read):
+def test_without_a_network_what_was_fetched_is_read_and_a_missing_file_reported(hub, read):
     read("train[:10]")
-    ((kind, message),) = read("train[:1500]", address="http://127.0.0.1:9")
+    found, (kind, message) = read("train[:10]", "train[:1500]", address="http://127.0.0.1:9")
+    assert found == [10, pair(0), pair(9)]
     assert kind == "WorkError" and "train-00001-of-00003.parquet cannot be downloaded from the hub" in message
 
 
-def test_cut_connections_and_errors_of_the_server_are_survived(hub, read):
-    hub.faults = [("cut", 20_000), 503, ("cut", 100)]
-    assert read("train[:10]") == [[10, pair(0), pair(9)]]
-    assert hub.fetched[1][1] == "bytes=20000-"
+def test_cut_connections_wrong_sizes_and_errors_of_the_server_are_survived(hub, read):
+    hub.faults = [("cut", 20_000), 503, ("cut", 100), None, ("size", 500)]
+    assert read("train[:10]", "validation") == [[10, pair(0), pair(9)], [100, pair(5000), pair(5099)]]
+    assert hub.fetched[1][1] == "bytes=20000-" and not hub.faults
 
 
 def test_a_server_that_stays_broken_is_reported_in_one_line(hub, read):
@@ -138,23 +137,6 @@ def test_a_server_that_stays_broken_is_reported_in_one_line(hub, read):
         f"{NAME} de-en train[:10]: de-en/train-00000-of-00003.parquet cannot be downloaded"
     )
     assert message.endswith("check the network and run it again, it resumes")
-    hub.faults = []
-    assert read("train[:10]") == [[10, pair(0), pair(9)]]
-
-
-def test_a_wrong_size_is_not_kept(hub, read):
-    hub.faults = [("size", 500)]
-    assert read("train[:10]") == [[10, pair(0), pair(9)]]
-
-
-def test_what_is_not_there_is_refused(hub, read):
-    ((kind, message),) = read("nope")
-    assert (kind, message) == (
-        "UnknownSplitError",
-        f"{NAME}: no split `nope`; the splits are train, validation",
-    )
-    ((kind, message),) = read("train", name="wmt/none")
-    assert kind == "InputError" and message.startswith("wmt/none: cannot be downloaded from the hub")
 
 
 def test_without_a_network_the_library_does_not_try_again_and_again(monkeypatch, tmp_path):

@@ -14,12 +14,7 @@ from transformer_mt.preparation import prepare
 from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.translator import Translator
 
-SCRIPTS = [
-    "LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "HEBREW", "ARABIC", "DEVANAGARI", "BENGALI",
-    "GURMUKHI", "GUJARATI", "ORIYA", "TAMIL", "TELUGU", "KANNADA", "MALAYALAM", "SINHALA", "THAI",
-    "LAO", "TIBETAN", "MYANMAR", "GEORGIAN", "HANGUL", "ETHIOPIC", "KHMER", "HIRAGANA", "KATAKANA",
-    "CJK",
-]  # fmt: skip
+SCRIPTS = ["LATIN", "ARABIC", "DEVANAGARI", "BENGALI", "THAI", "TIBETAN", "HANGUL", "KATAKANA", "CJK"]
 SIGNS = "²³½¾№ªº℃µ™…«»„“、。！？（）１％٪؟،।"
 INVISIBLE = "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\u034f\ufe0f\ufeff"
 
@@ -70,12 +65,8 @@ class CopyEngine(UpperCaseEngine):
 
 @pytest.mark.parametrize("language, text", [
     ("fa", "می\u200cروم و کتاب\u200cها را می\u200cبینم"),
-    ("ckb", "ئه\u200cم ژووره\u200cیه گه\u200cوره\u200cیه"),
-    ("ur", "یہ میرا گھر ہے ۱۲۳"), ("ps", "زه کور ته ځم ښه ورځ ولرئ"), ("te", "నేను సాఫ్ట్\u200cవేర్"),
-    ("kn", "ನಾನು ಸಾಫ್ಟ್\u200cವೇರ್"), ("ml", "അവന്\u200d ചില്ല് ൺ ൻ ർ"), ("si", "ශ්\u200dරී ක්\u200dෂේත්\u200dරය"),
-    ("gu", "ક્\u200dષેત્ર અને ગુજરાતી ૧૨૩"), ("ru", "дом № 5 и 3½ часа"), ("uk", "під'їзд № 12"),
-    ("pt", "n.º 5 e 2.ª edição"), ("es", "1.º y 2.ª de 5 m²"), ("it", "la 3ª volta 10 m³"),
-    ("ko", "ㅋㅋ 그래요 ㅠㅠ 10㎡"), ("de", "10² m und 5 µm und 3½ ℃"),
+    ("ur", "یہ میرا گھر ہے ۱۲۳"), ("ml", "അവന്\u200d ചില്ല് ൺ ൻ ർ"), ("uk", "під'їзд № 12"),
+    ("es", "1.º y 2.ª de 5 m²"), ("ko", "ㅋㅋ 그래요 ㅠㅠ 10㎡"), ("de", "10² m und 5 µm und 3½ ℃"),
 ])  # fmt: skip
 def test_a_language_comes_through_vocabulary_rows_and_search_as_it_is_written(
     tmp_path, monkeypatch, language, text

@@ -17,7 +17,7 @@ PAGE = (ROOT / "docs/how_to/extend.md").read_text(encoding="utf-8")
 PROGRAM = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
 SMALLER = (
     '"model.d_model=32", "model.d_ff=64", "train.max_updates=3", "train.batch_tokens=600", '
-    '"tokenizer.vocab_size=450", "data.train.size=800", '
+    '"tokenizer.vocab_size=450", "data.train.size=800", "data.valid.size=20", "train.export=false", '
 )
 
 
@@ -51,12 +51,12 @@ def laplace(tmp_path, monkeypatch):
         unregister("attention_score", "laplace")
 
 
-def test_a_model_is_trained_with_a_score_of_the_program(laplace, cli, tmp_path):
+def test_a_model_is_trained_with_a_score_of_the_program(laplace, cli):
     weights = Translator.load("runs/laplace").engine.model.state_dict()
     assert sum(name.endswith("score.scale") for name in weights) == 6  # encoder, decoder and cross, two each
     unregister("attention_score", "laplace")
     for words in (["evaluate", "runs/laplace"], ["translate", "runs/laplace", "x"]):
-        status, _, err = cli(*words, cwd=tmp_path)
+        status, _, err = cli(*words)
         assert status == 2 and "needs the attention score laplace, which is not here: " in err
         assert err.rstrip().endswith(".Laplace")
     with pytest.raises(InputError, match="needs the attention score laplace, which is not here"):
@@ -101,7 +101,8 @@ class Length(MeanMetric):
 
 def test_a_metric_of_the_program_chooses_the_best_checkpoint(write_config, tmp_path, registered):
     registered("metric", "length", Length)
-    folder = train(load_config(write_config(), ["train.monitor=length"]), tmp_path / "run")
+    words = ["train.monitor=length", "train.max_updates=6", "train.validate_every=6"]
+    folder = train(load_config(write_config(), words), tmp_path / "run")
     assert "length" in (folder / "report.md").read_text(encoding="utf-8")
 
 

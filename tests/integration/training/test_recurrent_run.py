@@ -6,7 +6,7 @@ import pytest
 import yaml
 from safetensors.torch import load_file
 
-from tests.conftest import TINY
+from tests.conftest import TINY, train_interrupted
 from tests.helpers.companions import needs
 from transformer_mt.config.load import load_config
 from transformer_mt.training import train
@@ -17,28 +17,32 @@ CHANGES = {
 }
 
 
+def config_of(folder, decoder):
+    file = folder / "tiny.yaml"
+    file.write_text(yaml.safe_dump(TINY), encoding="utf-8")
+    words = ["model.kind=recurrent", f"model.recurrent.decoder={decoder}", *CHANGES[decoder]]
+    return load_config(file, [*words, "train.schedule=constant", "train.validate_every=24"])
+
+
 @pytest.fixture(scope="module", params=CHANGES)
 def recurrent_run(request, tmp_path_factory):
-    """A finished run, and the same that was stopped at update 12 and went on."""
     folder = tmp_path_factory.mktemp(request.param)
-    config = folder / "tiny.yaml"
-    config.write_text(yaml.safe_dump(TINY), encoding="utf-8")
-    words = ["model.kind=recurrent", f"model.recurrent.decoder={request.param}", *CHANGES[request.param]]
-    words.append("train.schedule=constant")
-    for out, *more in (("straight",), ("resumed", "train.max_updates=12"), ("resumed",)):
-        train(load_config(config, [*words, *more]), folder / out)
-    return folder / "straight", folder / "resumed"
+    return train(config_of(folder, request.param), folder / "straight")
 
 
-def test_it_goes_on_bit_for_bit(recurrent_run):
-    straight, resumed = (load_file(folder / "model.safetensors") for folder in recurrent_run)
+@pytest.mark.parametrize("recurrent_run", ["luong"], indirect=True)
+def test_it_goes_on_bit_for_bit(recurrent_run, tmp_path):
+    config = config_of(tmp_path, "luong")
+    train_interrupted(config, tmp_path / "resumed", 14)
+    folders = recurrent_run, train(config, tmp_path / "resumed")
+    straight, resumed = (load_file(folder / "model.safetensors") for folder in folders)
     assert straight.keys() == resumed.keys()
     for name in straight:
         assert straight[name].equal(resumed[name]), name
 
 
 def test_it_translates_whatever_the_batch(recurrent_run, tmp_path, cli):
-    folder, _ = recurrent_run
+    folder = recurrent_run
     text = tmp_path / "in.txt"
     text.write_text("The dog sleeps.\n\nThe old man sees a small house.\nThe cat.\n", encoding="utf-8")
     found = {}
@@ -52,7 +56,7 @@ def test_it_translates_whatever_the_batch(recurrent_run, tmp_path, cli):
 @needs("exchange", "lab")
 def test_it_can_be_looked_at_but_not_exported(recurrent_run, tmp_path, cli):
     pytest.importorskip("matplotlib")
-    folder, _ = recurrent_run
+    folder = recurrent_run
     look = ["plot", "attention", folder, "The dog sleeps.", "--target", "Der Hund.", "-o", tmp_path / "a.png"]
     status, out, _ = cli(*look, "--json")
     (one,) = json.loads(out)["maps"]

@@ -64,27 +64,23 @@ def test_a_receipt_is_written_compared_and_missed(write_config, tmp_path):
     assert "NOT reproduced: BLEU -50.00" in missed.stdout
 
 
-def test_what_cannot_be_measured_is_told_in_one_line_before_any_training(write_config, tmp_path):
+def test_what_cannot_be_measured_is_told_in_one_line_before_any_training(write_config, monkeypatch, capsys):
     path = write_config()
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    from reproduce import main
+
+    no_bleu = "must have data.test, on which a receipt's BLEU is measured, and BLEU among evaluate.metrics"
     for words, message in (
         (["nothing.yaml"], "nothing.yaml: No such file or directory"),
         (
             [path.name, "train.max_update=3"],
             "command line: `train.max_update` is not a key; did you mean `train.max_updates`?",
         ),
-        (
-            [path.name, "data.test=[]"],
-            f"{path.name}: must have data.test, on which a receipt's BLEU is measured, and BLEU among "
-            "evaluate.metrics",
-        ),
-        (
-            [path.name, "evaluate.metrics=[chrF]"],
-            f"{path.name}: must have data.test, on which a receipt's BLEU is measured, and BLEU among "
-            "evaluate.metrics",
-        ),
+        ([path.name, "data.test=[]"], f"{path.name}: {no_bleu}"),
+        ([path.name, "evaluate.metrics=[chrF]"], f"{path.name}: {no_bleu}"),
     ):
-        result = reproduce(tmp_path, *words)
-        assert result.returncode == 2 and result.stderr.strip().split("\n")[-1] == message
+        monkeypatch.setattr(sys, "argv", ["reproduce.py", *words])
+        assert main() == 2 and capsys.readouterr().err.strip().split("\n")[-1] == message
 
 
 @pytest.mark.slow

@@ -5,17 +5,15 @@ import math
 import os
 import re
 import shutil
-import subprocess
 import sys
 import threading
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.conftest import ROOT
 from tests.helpers.companions import needs
 from tests.helpers.faults import before_each_update, memory_for, results_read_later, validations
 from transformer_mt import Translator, train
@@ -25,8 +23,7 @@ from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import lock_folder, read_objects
 from transformer_mt.ranks import Ranks
-from transformer_mt.run.progress import LogWindow
-from transformer_mt.run.validation import SetScores, validate
+from transformer_mt.run.validation import validate
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.training import open_run
 
@@ -63,30 +60,18 @@ def test_training_stops_when_patience_is_out(run, capsys):
     assert (folder / "checkpoints/step-00000009").is_dir()
     said = "no new best in 2 validations (train.patience): training ends at update 9 of 60"
     assert said in capsys.readouterr().err
-    patient = run(
-        "train.learning_rate=1e-12",
-        "train.validate_every=3",
-        "train.patience=0",
-        "train.max_updates=18",
-        "name=b",
-    )
-    assert steps(patient[1], "valid") == [3, 6, 9, 12, 15, 18]
+    words = ["train.validate_every=4", "train.patience=0", "train.max_updates=16", "name=b"]
+    assert steps(run("train.learning_rate=1e-12", *words)[1], "valid") == [4, 8, 12, 16]
 
 
-def test_the_report_counts_all_updates(run):
-    """It counted those up to the last line of the log."""
-    folder, _ = run("train.max_updates=5", "train.log_every=3", "train.validate_every=5")
-    assert "| updates | 5 of 5 (" in " ".join((folder / "report.md").read_text().split())
-    folder, _ = run("train.max_updates=2", "train.log_every=3", "train.validate_every=2", "name=short")
-    assert "| updates | 2 of 2 (" in " ".join((folder / "report.md").read_text().split())
-
-
-def test_the_report_compares_the_estimated_time(run):
+def test_the_report_counts_all_updates_and_compares_the_estimated_time(run):
+    """It counted the updates up to the last line of the log."""
     folder, entries = run("train.max_updates=25", "train.validate_every=25")
     (end,) = [entry for entry in entries if entry["event"] == "end"]
     assert 0 < end["estimated"] < 100 * end["seconds"]
     time = f"{end['seconds'] / 60:.1f} min in updates (estimated: {end['estimated'] / 60:.1f})"
-    assert time in (folder / "report.md").read_text()
+    report = (folder / "report.md").read_text()
+    assert time in report and "| updates | 25 of 25 (" in " ".join(report.split())
 
 
 def test_what_is_no_run_is_not_moved_aside(write_config, tmp_path):
@@ -140,7 +125,7 @@ def test_a_new_run_must_have_a_language_and_one_with_another_code_translates(run
     assert Translator.load(folder, device="cpu").target_lang == "cz"
 
 
-@pytest.mark.parametrize("several, splits", [(0, "true"), (3, "false"), (1, "true")])
+@pytest.mark.parametrize("several, splits", [(3, "false"), (1, "true")])
 def test_whether_lines_are_split_is_what_the_training_sources_say(run, tmp_path, several, splits):
     """auto: not where a fifth of them has several sentences. The answer is in the run's folder, which needs
     no data then.
@@ -159,12 +144,6 @@ def test_whether_lines_are_split_is_what_the_training_sources_say(run, tmp_path,
     assert (folder / "config.yaml").read_text(encoding="utf-8") == kept.replace(
         "max_updates: 2", "max_updates: 4"
     )
-    run(
-        *words,
-        "train.max_updates=6",
-        "decode.split_sentences=auto" if several == 3 else "decode.split_sentences=false",
-    )
-    assert "split_sentences: false  #" in (folder / "config.yaml").read_text(encoding="utf-8")
 
 
 def test_a_validation_splits_lines_as_translate_does(run, tiny_run, tmp_path):
@@ -184,7 +163,7 @@ def test_a_validation_splits_lines_as_translate_does(run, tiny_run, tmp_path):
 
 
 def test_the_loss_can_be_what_is_watched(run):
-    _, entries = run("train.monitor=loss", "train.validate_every=6")
+    _, entries = run("train.monitor=loss", "train.validate_every=6", "train.max_updates=18")
     valid = [entry for entry in entries if entry["event"] == "valid"]
     best = None
     for entry in valid:
@@ -200,7 +179,7 @@ def test_a_command_can_choose_the_best_checkpoint(write_config, tmp_path, cli):
         "for line in sys.stdin:\n    if line.strip():\n"
         "        print(-len(json.loads(line)['translation']), flush=True)\n"
     )
-    words = "train", write_config(train={"validate_every": 6}), "--out", tmp_path / "run"
+    words = "train", write_config(train={"validate_every": 6, "max_updates": 12}), "--out", tmp_path / "run"
     status, _, err = cli(*words, "--monitor", f"shortness={sys.executable} {program} {tmp_path / 'log'}")
     assert status == 0, err
     assert (tmp_path / "log").read_text() == "started\n"
@@ -219,18 +198,19 @@ def test_a_command_can_choose_the_best_checkpoint(write_config, tmp_path, cli):
 
 def test_scores_of_another_kind_are_not_compared(run, capfd):
     """Minus a loss is below every BLEU: it would never be a new best, and patience would end the run."""
-    run("train.patience=1")
-    folder, entries = run("train.monitor=loss", "train.patience=1", "train.max_updates=36")
+    run("train.patience=1", "train.max_updates=12")
+    folder, entries = run("train.monitor=loss", "train.patience=1", "train.max_updates=24")
     assert "after a change of train.monitor are not comparable" in capfd.readouterr().err
-    after = [entry for entry in entries if entry["event"] == "valid" and entry["step"] > 24]
-    assert [entry["step"] for entry in after] == [36] and after[0]["is_best"]
+    after = [entry for entry in entries if entry["event"] == "valid" and entry["step"] > 12]
+    assert [entry["step"] for entry in after] == [24] and after[0]["is_best"]
 
 
-def test_a_validation_is_greedy_whatever_search_is_wanted(run):
+def test_a_validation_is_greedy_whatever_search_and_rules_are_wanted(run):
     words = ["decode.search=mbr", "decode.samples=4", "decode.temperature=2.0", "name=sampled"]
-    _, greedy = run("train.max_updates=12", "train.average_checkpoints=1")
-    _, other = run("train.max_updates=12", "train.average_checkpoints=1", *words)
-    assert [e["samples"] for e in greedy if e["event"] == "valid"] == [
+    words += ["decode.no_repeat_ngram=1", "decode.min_length=9"]
+    same = ("train.max_updates=12", "train.average_checkpoints=1")
+    plain, other = (run(*same, *more)[1] for more in ([], words))
+    assert [e["samples"] for e in plain if e["event"] == "valid"] == [
         e["samples"] for e in other if e["event"] == "valid"
     ]
 
@@ -371,27 +351,12 @@ def test_an_average_of_equal_score_is_chosen_if_its_loss_is_as_good(run, loss, c
     assert f"| average, {'chosen' if chosen else 'not chosen'} " in report
 
 
-def test_equal_trainings_write_equal_files(run, tmp_path):
-    contents = []
-    for name in ("a", "b"):
-        folder, _ = run("train.max_updates=6")
-        contents.append((folder / "model.safetensors").read_bytes())
-        folder.rename(tmp_path / name)
-    assert contents[0] == contents[1]
-
-
 def test_what_train_is_not_made_for_is_refused(tmp_path):
-    with pytest.raises(
-        InputError, match=r"train\(\) must get a Config, as load_config\(path\) returns, but got 'x.yaml'"
-    ):
+    with pytest.raises(InputError, match=r"must get a Config, as load_config\(path\) returns, but got 'x.y"):
         train("x.yaml")
-    with pytest.raises(
-        InputError, match=r"load_config\(\) must get the path of a YAML file, but got \{'name': 'x'\}"
-    ):
+    with pytest.raises(InputError, match=r"must get the path of a YAML file, but got \{'name': 'x'\}"):
         load_config({"name": "x"})
-    with pytest.raises(
-        InputError, match="overrides must be a list of key=value texts, but are one text: 'seed=2'"
-    ):
+    with pytest.raises(InputError, match="must be a list of key=value texts, but are one text: 'seed=2'"):
         load_config(tmp_path / "x.yaml", "seed=2")
 
 
@@ -436,30 +401,10 @@ def test_two_validation_pairs_are_both_shown(run):
     assert len(set(sources)) == 2
 
 
-def test_greedy_validation_knows_no_rules_of_the_search(run):
-    plain, ruled = (
-        run("train.max_updates=12", "decode.beam=2", *words)[1]
-        for words in ([], ["decode.no_repeat_ngram=1", "decode.min_length=9", "name=b"])
-    )
-    assert [e["samples"] for e in plain if e["event"] == "valid"] == [
-        e["samples"] for e in ruled if e["event"] == "valid"
-    ]
-
-
-def test_perplexity_without_a_loss_is_no_number():
-    assert math.isnan(SetScores("a", math.nan, []).ppl)
-    window = LogWindow()
-    window.seconds = 3.0
-    assert math.isnan(window.summary()["loss"])
-
-
-def test_training_with_standard_error_closed(write_config, tmp_path):
-    path = write_config(train={"max_updates": 6})
-    command = f"{sys.executable} -m transformer_mt train {path} --out {tmp_path}/run 2>&-"
-    result = subprocess.run(
-        ["sh", "-c", command], capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
-    assert result.returncode == 0 and result.stdout == b""
+def test_training_with_standard_error_closed(run, monkeypatch, capfdbinary):
+    monkeypatch.setattr(sys, "stderr", None)
+    folder, _ = run("train.max_updates=2")
+    assert (folder / "finished.json").exists() and capfdbinary.readouterr().out == b""
 
 
 def test_a_compiler_that_is_not_there_is_told(run):
@@ -508,12 +453,11 @@ def test_a_device_that_runs_ahead_is_read_later_and_tells_the_same(run):
         run("train.learning_rate=1e30", "train.max_updates=40", "train.warmup=0", "name=c")
 
 
-@pytest.mark.parametrize("asked_for", [0, 400])
 @pytest.mark.usefixtures("little_memory")
-def test_micro_batches_the_memory_asked_for_are_kept_by_a_run_that_goes_on(run, capfd, asked_for):
+def test_micro_batches_the_memory_asked_for_are_kept_by_a_run_that_goes_on(run, capfd):
     """A batch in parts draws other dropout than a whole one."""
     same = ("train.validate_every=12", "train.average_checkpoints=1", "train.schedule=constant")
-    same = (*same, f"train.micro_batch_tokens={asked_for}")
+    same = (*same, "train.micro_batch_tokens=400")
     straight, _ = run(*same, "train.max_updates=12", "name=a")
     run(*same, "train.max_updates=6", "name=b")
     capfd.readouterr()
@@ -569,55 +513,30 @@ def test_running_out_of_memory_outside_an_update_is_told_in_one_line(run):
         run("train.max_updates=12")
 
 
-def test_only_so_many_sentences_are_translated_in_validation(write_config, tmp_path):
-    class Watched(Ranks):
-        def gather(self, value):
-            if all(isinstance(text, str) for text in value):
-                translations.extend(value)
-            return super().gather(value)
-
-    translations = []
-    config = load_config(write_config(), ["train.validate_sentences=7"])
-    with closing(open_run(config, RunFolder(tmp_path / "run"))) as run:
-        validate(run.model, run.data, run.config, torch.device("cpu"), Watched())
-    assert len(translations) == 7
-
-
-def test_a_second_run_of_the_same_seed_is_the_same(run):
-    folders = [run("train.max_updates=6", f"name={name}")[0] for name in ("a", "b")]
-    first, second = (load_file(folder / "model.safetensors") for folder in folders)
-    assert all(torch.equal(first[name], second[name]) for name in first)
-    other = load_file(run("train.max_updates=6", "seed=2", "name=c")[0] / "model.safetensors")
+def test_a_second_run_of_the_same_seed_writes_the_same_file(run, tmp_path):
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        folder, _ = run("train.max_updates=6", f"seed={seed}")
+        folder.rename(tmp_path / name)
+    files = [tmp_path / name / "model.safetensors" for name in "abc"]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    first, other = load_file(files[0]), load_file(files[2])
     assert any(not torch.equal(first[name], other[name]) for name in first)
 
 
 @pytest.mark.parametrize(
     "overrides",
     [
-        ["model.position=learned", "model.norm=post"],
-        ["tokenizer.shared=false", "tokenizer.vocab_size=400", "model.feed_forward=swiglu"],
-        ["model.norm_kind=rms", "model.qk_norm=true", "model.num_kv_heads=1", "train.average=ema"],
-        ["model.share_layers=true", "model.num_encoder_layers=3", "model.layer_drop=0.2"],
-        [
-            "tokenizer.kind=unigram",
-            "model.tie_embeddings=false",
-            "train.optimizer=adam",
-            "train.schedule=linear",
-        ],
+        "model.norm_kind=rms model.qk_norm=true model.num_kv_heads=1 train.average=ema",
+        "tokenizer.shared=false tokenizer.vocab_size=400 model.feed_forward=swiglu model.share_layers=true "
+        "model.num_encoder_layers=3 model.layer_drop=0.2",
+        "model.position=learned model.norm=post tokenizer.kind=unigram model.tie_embeddings=false "
+        "train.optimizer=adam train.schedule=linear",
     ],
-    ids=" ".join,
 )
 def test_variants_train_and_translate(run, overrides):
-    folder, _ = run("train.max_updates=4", *overrides)
+    folder, _ = run("train.max_updates=4", *overrides.split())
     results = Translator.load(folder, device="cpu").translate(["The dog sleeps.", "", "dog " * 200])
     assert len(results) == 3
-
-
-def test_model_weights_have_canonical_names(run):
-    folder, _ = run("train.max_updates=2", "train.precision=bf16")
-    names = set(load_file(folder / "model.safetensors"))
-    assert "encoder.layers.0.self_attention.query.weight" in names
-    assert not any("_orig_mod" in name or "module." in name for name in names)
 
 
 @pytest.mark.slow
@@ -625,10 +544,8 @@ def test_model_weights_have_canonical_names(run):
     "mechanism",
     [
         [],
-        ["model.position=relative"],
         ["model.position=rotary", "model.attention.window=3"],
         ["model.position=alibi", "model.attention.window=3"],
-        ["model.attention.score=additive"],
         ["model.attention.score=cosine", "model.position=learned"],
         ["model.attention.score={encoder: euclidean, decoder: dot, cross: general}"],
     ],
@@ -644,23 +561,6 @@ def test_a_compiled_model_trains_to_the_same_and_saves_canonical_names(run, mech
     assert first.keys() == second.keys()
     for name in first:
         torch.testing.assert_close(first[name], second[name], atol=1e-4, rtol=1e-3)
-
-
-@pytest.mark.slow
-def test_the_toy_language_is_learnt(run):
-    """Real learning, scored on combinations never seen."""
-    folder, _ = run(
-        "data.train={toy: train, size: 20000}",
-        "data.valid.size=200",
-        "tokenizer.vocab_size=700",
-        "model={d_model: 128, d_ff: 512, num_heads: 4, num_encoder_layers: 2, num_decoder_layers: 2}",
-        "train={max_updates: 900, batch_tokens: 4096, learning_rate: 0.003, schedule: cosine, warmup: 100}",
-        "train={validate_every: 450, log_every: 100, save_every: 450, precision: auto}",
-    )
-    pairs = list(toy.generate("test", 200))
-    results = Translator.load(folder, device="cpu").translate([english for english, _ in pairs])
-    right = sum(result.translation == german for result, (_, german) in zip(results, pairs))
-    assert right > 0.6 * len(pairs)
 
 
 # A training that learns nothing any more ends, says why, and leaves the best model before.

@@ -4,8 +4,9 @@ import json
 import shutil
 
 import pytest
+import yaml
 
-from tests.conftest import train_interrupted
+from tests.conftest import TINY, train_interrupted
 from tests.helpers.companions import needs
 from transformer_mt.config import load_config
 from transformer_mt.corpora import toy
@@ -17,19 +18,12 @@ LINES = ["The dog sleeps.", "The cat sees 37 birds.", "", "An old teacher sings 
 
 
 @pytest.fixture(scope="module")
-def calibrated(tmp_path_factory, request):
+def calibrated(tmp_path_factory):
     """A tiny run whose validation set is large enough."""
     folder = tmp_path_factory.mktemp("calibrated")
-    from tests.conftest import TINY
-
     values = {**TINY, "data": {**TINY["data"], "valid": {"toy": "valid", "size": 60}}}
-    import yaml
-
     (folder / "tiny.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
-    patch = pytest.MonkeyPatch()
-    train(load_config(folder / "tiny.yaml"), folder / "run")
-    patch.undo()
-    return folder / "run"
+    return train(load_config(folder / "tiny.yaml"), folder / "run")
 
 
 def translated(cli, model, *words):

@@ -16,10 +16,9 @@ from itertools import combinations
 import pytest
 
 from tests.conftest import ROOT
-from tests.helpers.companions import needs
 from tests.helpers.faults import killed_at_the_end
 from transformer_mt import Translator
-from transformer_mt.files import lock_folder
+from transformer_mt.companion import companions
 
 LINES = [
     "The dog sleeps.",
@@ -47,16 +46,17 @@ def interrupted(monkeypatch):
 
 def test_resume_continues_without_repeating_or_losing_a_line(tiny_run, source, tmp_path, cli, interrupted):
     out = tmp_path / "out.txt"
-    assert cli("translate", tiny_run, "-i", source, "-o", out)[0] == 0
+    command = ["translate", tiny_run, "-i", source, "-o", out, "--beam", "1"]
+    assert cli(*command)[0] == 0
     whole = out.read_bytes()
     # As an interruption at any byte leaves it
-    for kept in (0, 1, len(whole) // 2, len(whole) - 1, len(whole)):
+    for kept in (0, len(whole) // 2, len(whole) - 1, len(whole)):
         out.write_bytes(whole[:kept])
-        status, _, err = cli("translate", tiny_run, "-i", source, "-o", out, "--resume")
+        status, _, err = cli(*command, "--resume")
         assert status == 0 and out.read_bytes() == whole
         assert f"resuming after {whole[:kept].count(bytes([10]))} lines" in err
     out.unlink()
-    assert cli("translate", tiny_run, "-i", source, "-o", out, "--resume")[0] == 0
+    assert cli(*command, "--resume")[0] == 0
     assert out.read_bytes() == whole
 
 
@@ -74,24 +74,7 @@ def test_resumed_json_lines_keep_their_numbers(tiny_run, source, tmp_path, cli, 
     ]
 
 
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        (["--beam", "2"], "was begun with another value of the setting decode.beam (5 then, 2 now)"),
-        (["--json"], "was begun with another value of the setting --json (false then, true now)"),
-        (["--protect", "x"], 'was begun with another value of the setting --protect (null then, "x" now)'),
-        (["--dtype", "bfloat16"], "was begun with another value of the setting --dtype"),
-        (["--ensemble", "RUN"], "was begun with another value of model 2"),
-        (["-i", "OTHER"], "was begun with another value of the input,"),
-        pytest.param(
-            ["--glossary", "TERMS"], "was begun with another value of the glossary,", marks=needs("terms")
-        ),
-        (["MODEL"], "was begun with another value of the model,"),
-    ],
-)
-def test_what_was_begun_otherwise_is_not_resumed(
-    tiny_run, source, tmp_path, cli, interrupted, change, message
-):
+def test_what_was_begun_otherwise_is_not_resumed(tiny_run, source, tmp_path, cli, interrupted):
     out, other, model = tmp_path / "out.txt", tmp_path / "other.txt", tmp_path / "model"
     (terms := tmp_path / "terms.tsv").write_text("dog\tZebra\n", encoding="utf-8")
     other.write_text("".join(f"{line}\n" for line in reversed(LINES)), encoding="utf-8")
@@ -101,15 +84,21 @@ def test_what_was_begun_otherwise_is_not_resumed(
     assert cli("translate", tiny_run, "-i", source, "-o", out)[0] == 0
     begun = b"".join(out.read_bytes().splitlines(keepends=True)[:2])
     out.write_bytes(begun)
-    words = [
-        {"RUN": tiny_run, "OTHER": other, "TERMS": terms}.get(word, word)
-        for word in change
-        if word != "MODEL"
+    changes = [
+        (tiny_run, ["--beam", "2"], "the setting decode.beam (5 then, 2 now)"),
+        (tiny_run, ["--json"], "the setting --json (false then, true now)"),
+        (tiny_run, ["--protect", "x"], 'the setting --protect (null then, "x" now)'),
+        (tiny_run, ["--dtype", "bfloat16"], "the setting --dtype"),
+        (tiny_run, ["--ensemble", tiny_run], "model 2"),
+        (tiny_run, ["-i", other], "the input,"),
+        (model, [], "the model,"),
     ]
-    folder = model if change == ["MODEL"] else tiny_run
-    status, _, err = cli("translate", folder, "-i", source, "-o", out, "--resume", *words)
-    assert status == 2 and message in err and "translate it again without --resume" in err
-    assert out.read_bytes() == begun
+    if "terms" in companions():
+        changes.append((tiny_run, ["--glossary", terms], "the glossary,"))
+    for folder, words, what in changes:
+        status, _, err = cli("translate", folder, "-i", source, "-o", out, "--resume", *words)
+        assert status == 2 and f"was begun with another value of {what}" in err, err
+        assert "translate it again without --resume" in err and out.read_bytes() == begun
     command = ["translate", tiny_run, "-i", source, "-o", out, "--resume", "--batch-tokens", "64"]
     assert cli(*command)[0] == 0
 
@@ -174,14 +163,11 @@ def test_resuming_in_the_input_itself_is_refused_before_it_is_touched(tiny_run, 
 
 
 def test_whatever_the_locale_text_is_utf8(tiny_run, tmp_path, cli):
-    for name, text in (("a.en", "The girl.\n"), ("a.de", "Das Mädchen.\n")):
-        (tmp_path / name).write_text(text, encoding="utf-8")
+    """In files, in arguments and in what is printed."""
+    (tmp_path / "a.txt").write_text("Das Mädchen.\n", encoding="utf-8")
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    scored = cli(
-        "score", tiny_run, "--source", tmp_path / "a.en", "--target", tmp_path / "a.de", **plain, new=True
-    )
-    assert scored.status == 0 and "Das Mädchen." in scored.out
-    begun = cli("translate", tiny_run, "The girl.", "--prefix", "Mädchen", **plain, new=True)
+    words = ["translate", tiny_run, "-i", tmp_path / "a.txt", "--prefix", "Mädchen"]
+    begun = cli(*words, **plain, new=True)
     assert begun.status == 0 and begun.out.startswith("Mädchen")
 
 
@@ -193,27 +179,14 @@ def test_a_closed_standard_output_is_told(tiny_run):
 
 def test_every_search_and_rule_can_be_asked_for(tiny_run, cli):
     for words in (
-        [
-            "--search",
-            "sample",
-            "--samples",
-            "3",
-            "--top-k",
-            "5",
-            "--temperature",
-            "0.7",
-            "--seed",
-            "3",
-            "--n-best",
-            "2",
-        ],
-        ["--search", "sample", "--top-p", "0.9"],
-        ["--search", "mbr", "--samples", "4", "--utility", "bleu"],
-        ["--length-penalty-form", "gnmt"],
-        ["--min-length", "2", "--max-length", "9", "--no-repeat-ngram", "2"],
-        ["--banned", "Hund", "--banned", "Katze", "--max-length-ratio", "1.5", "--prefix", "Ein"],
+        "--search sample --samples 3 --top-k 5 --temperature 0.7 --seed 3 --n-best 2",
+        "--search sample --top-p 0.9",
+        "--search mbr --samples 4 --utility bleu",
+        "--length-penalty-form gnmt",
+        "--min-length 2 --max-length 9 --no-repeat-ngram 2",
+        "--banned Hund --banned Katze --max-length-ratio 1.5 --prefix Ein",
     ):
-        status, out, err = cli("translate", tiny_run, *words, "The dog sleeps.")
+        status, out, err = cli("translate", tiny_run, *words.split(), "The dog sleeps.")
         assert status == 0, err
         assert out.count("\n") == (2 if "--n-best" in words else 1)
     sampled = [
@@ -249,10 +222,9 @@ def test_resumed_lines_keep_their_prefixes(tiny_run, source, tmp_path, cli, inte
     command = ["translate", tiny_run, "-i", source, "--prefixes", prefixes, "-o", out]
     assert cli(*command)[0] == 0
     whole = out.read_bytes()
-    for done in (1, 2, 3):
-        out.write_bytes(b"".join(whole.splitlines(keepends=True)[:done]))
-        assert cli(*command, "--resume")[0] == 0
-        assert out.read_bytes() == whole
+    out.write_bytes(b"".join(whole.splitlines(keepends=True)[:2]))
+    assert cli(*command, "--resume")[0] == 0
+    assert out.read_bytes() == whole
 
 
 def test_protected_text_and_flags(tiny_run, cli):
@@ -281,7 +253,7 @@ def test_an_ensemble_of_runs(tiny_run, cli):
     assert cli("translate", tiny_run, "--ensemble", tiny_run, "The dog sleeps.")[1] == alone
 
 
-def test_progress_is_shown_to_a_person_and_to_nobody_else(tiny_run, source, tmp_path):
+def test_progress_is_shown_to_a_person_and_to_nobody_else(tiny_run, source, tmp_path, cli):
     command = [sys.executable, "-m", "transformer_mt", "translate", str(tiny_run), "-i", str(source)]
     seen, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
@@ -293,10 +265,7 @@ def test_progress_is_shown_to_a_person_and_to_nobody_else(tiny_run, source, tmp_
             shown += part
     os.close(seen)
     assert re.search(rb"translating: +\d+%.* \d/5 ", shown)
-    assert (
-        subprocess.run(command, capture_output=True, cwd=ROOT).stderr
-        == b"line 2: there is nothing to translate\n"
-    )
+    assert cli("translate", tiny_run, "-i", source)[2] == "line 2: there is nothing to translate\n"
 
 
 @pytest.mark.parametrize(
@@ -316,10 +285,6 @@ def test_progress_is_shown_to_a_person_and_to_nobody_else(tiny_run, source, tmp_
         (["--prefix", "a", "--prefixes", "b"], "give --prefix or --prefixes, not both"),
         (["--prefixes", "no/file"], "no/file: no such file"),
         (["--protect", "("], "--protect must be a regular expression, but is '('"),
-        (
-            ["--temperature", "0.5"],
-            "--temperature must be 1.0 with --search beam, but is 0.5; it needs --search sample",
-        ),
         (["--search", "sample", "--n-best", "2"], "--n-best must be at most --samples (1), but is 2"),
         (["--search", "mbr"], "--samples must be at least 2 with --search mbr, but is 1; 32 is usual"),
         (
@@ -327,10 +292,7 @@ def test_progress_is_shown_to_a_person_and_to_nobody_else(tiny_run, source, tmp_
             "--min-length must be at most --max-length (3), but is 9",
         ),
         (["--banned", " "], "--banned must hold words, but one of them is empty"),
-        (["--top-k", "-1"], "--top-k"),
         (["--seed", "3"], "--seed requires --search sample or mbr, but the search is beam"),
-        (["--search", "sample", "--beam", "3"], "--beam requires --search beam, but the search is sample"),
-        (["--max-length-ratio", "1e9"], "--max-length-ratio must be less than or equal to 100"),
         (["--beam", "200000"], "--beam must be less than or equal to 1000"),
     ],
 )
@@ -454,20 +416,13 @@ def test_a_student_is_distilled_and_measured(tiny_run, write_config, tmp_path, m
     longer = cli(*words, "train.max_updates=48", cwd=tmp_path)
     # Exported anew, of the new weights
     assert "int8: " in longer.err and "distilled.jsonl: is done already" in longer.err
-    with lock_folder(tmp_path / "student"):
-        beside = cli(*words, cwd=tmp_path)
-    assert beside.status == 2 and "another training runs here; wait for it" in beside.err
     (tmp_path / "student/distilled.jsonl.origin.json").write_text('{"model": "x"}\n', encoding="utf-8")
     other = cli(*words, cwd=tmp_path)
     assert other.status == 2 and "was made with another model" in other.err
 
 
 def test_evaluate_prints_the_alignment_error_rate(tiny_run, tmp_path, cli):
-    for name, line in (
-        ("a.en", "The dog sleeps."),
-        ("a.de", "Der Hund schläft."),
-        ("a.links", "0-0 1-1 2-2"),
-    ):
+    for name, line in (("a.en", "The dog sleeps."), ("a.de", "Der Hund sieht."), ("a.links", "0-0 1-1 2-2")):
         (tmp_path / name).write_text(f"{line}\n", encoding="utf-8")
     words = ["--source", tmp_path / "a.en", "--reference", tmp_path / "a.de", "--links", tmp_path / "a.links"]
     status, out, _ = cli("evaluate", tiny_run, *words)
@@ -514,7 +469,7 @@ def test_an_old_run_that_says_nothing_of_sentences_splits_them():
     assert [segment["source"] for segment in result.segments] == ["The dog sleeps.", "A cat sings."]
 
 
-# All pairs of search options: what the user gives stands; rules and lengths hold for what follows.
+# Pairs of search options: what the user gives stands; rules and lengths hold for what follows.
 
 
 OPTION_LINES = ["The dog sleeps.", "A cat sings and the small child reads a book."]
@@ -528,13 +483,14 @@ OPTIONS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("pair", combinations(OPTIONS, 2), ids="-".join)
+# Two options that every other one has to do with; each of all pairs ran through the same lines.
+PAIRS = [pair for pair in combinations(OPTIONS, 2) if {"prefix", "n_best"} & {*pair}]
+PAIRS.remove(("n_best", "greedy"))  # refused, as other tests say
+
+
+@pytest.mark.parametrize("pair", [*PAIRS, ("protect", "retry"), ("min_length", "banned")], ids="-".join)
 def test_each_pair_of_options_keeps_its_promises(tiny_run, pair):
-    if set(pair) in ({"sample", "mbr"}, {"greedy", "n_best"}, {"early", "sample"}, {"early", "mbr"}):
-        pytest.skip("refused, as other tests say")
     settings = {key: value for name in pair for key, value in OPTIONS[name].items()}
-    if "sample" in pair or "mbr" in pair:
-        settings.pop("beam", None)
     translator = Translator.load(tiny_run, device="cpu", engine="torch", decode=settings)
     given = PREFIXES if "prefix" in pair else None
     options = {"n_best": 2 if "n_best" in pair else 1, "align": "align" in pair, "retry": "retry" in pair}

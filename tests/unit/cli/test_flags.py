@@ -7,7 +7,6 @@ import pytest
 from pydantic import Field
 
 from transformer_mt.cli.arguments import Parser, add_flags, check_searches, given, name_by_flags
-from transformer_mt.config import DecodeConfig
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.settings.section import OnlyForSearches, Section
 
@@ -71,9 +70,3 @@ def test_an_error_names_the_flag_of_a_setting_and_else_its_key():
     )  # fmt: skip
     assert str(error) == "give `out`, `fresh=True`, `decode.beam=3` or `x`"
     assert error.text(name_by_flags(parser)) == "give --out, --fresh, `decode.beam=3` or `x`"
-
-
-def test_every_key_of_decode_is_a_flag():
-    parser = argparse.ArgumentParser()
-    add_flags(parser.add_argument_group("g"), DecodeConfig, "decode.")
-    assert {f"decode.{key}" for key in DecodeConfig.model_fields} <= vars(parser.parse_args([])).keys()

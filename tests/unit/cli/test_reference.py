@@ -32,9 +32,9 @@ def test_a_generated_page_is_what_the_code_says(name):
 
 @needs("cluster")
 def test_editors_find_the_keys_of_every_config():
-    jsonschema = pytest.importorskip("jsonschema")
     written = write_reference.SCHEMA.read_text(encoding="utf-8")
     assert written == json_schema(), "run `make reference`"
+    jsonschema = pytest.importorskip("jsonschema")
     check = jsonschema.Draft202012Validator(json.loads(written))
     for path in (ROOT / "configs").glob("*.yaml"):
         text = path.read_text(encoding="utf-8")
@@ -42,25 +42,6 @@ def test_editors_find_the_keys_of_every_config():
             assert "\n# yaml-language-server: $schema=schema.json\n" in text, path.name
             assert list(check.iter_errors(yaml.safe_load(text))) == [], path.name
     assert list(check.iter_errors({"train": {"max_update": 5}})) and list(check.iter_errors({"seed": "x"}))
-
-
-def test_every_key_has_its_values_default_and_meaning():
-    page = write_reference.config_page()
-    for row in (
-        "| `train.warmup` † | integer ≥ 0 | `4000` | Updates over which",
-        "| `decode.length_penalty` † | number ≥ 0.0, ≤ 10.0 | `1.0` | Exponent a of score",
-        "| `model.norm` | `pre`, `post` | `pre` | The norm before",
-        "| `train.batch_tokens` | `auto` or integer > 0 | `4096` | ",
-        "| `data.train` | a corpus or list of corpora | required | Training pairs:",
-        "| `model.attention.score.cross` | `scaled_dot`, `dot`,",
-    ):
-        assert row in re.sub(" +", " ", page)
-    often_changed, _, tables = page.partition("## Reading the tables")
-    assert often_changed.count("\n| `") == 12
-    for line in tables.split("\n"):
-        if line.startswith("| `"):
-            cells = [cell.strip() for cell in line.split("|")[1:-1]]
-            assert len(cells) == 4 and all(cells), line
 
 
 @needs("cluster", "lab")

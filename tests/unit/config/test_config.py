@@ -1,6 +1,5 @@
 """"""
 
-import json
 import re
 import tomllib
 from pathlib import Path
@@ -22,11 +21,6 @@ SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
 SWEEPS = [path for path in SHIPPED if "\nvariants:" in path.read_text(encoding="utf-8")]
 CHAINS = [path for path in SHIPPED if "\nforward:" in path.read_text(encoding="utf-8")]
 CONFIGS = [path for path in SHIPPED if path not in (*SWEEPS, *CHAINS)]
-
-
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_every_shipped_config_loads(path):
-    assert load_config(path).name == path.stem
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
@@ -73,43 +67,11 @@ def test_shipped_configs_say_what_they_are_for_and_what_was_measured(path):
     assert any("easured" in line for line in comment)
 
 
-def test_all_problems_are_told_at_once_with_place_path_and_nearest_name(write_config):
-    path = write_config(model={"num_head": 2, "norm": "prae", "d_ff": "big"}, train={"max_updates": 0})
-    with pytest.raises(InputError) as error:
-        load_config(path)
-    lines = str(error.value).split("\n")
-    assert len(lines) == 4
-    text = str(error.value)
-    assert "`model.num_head` is not a key; did you mean `model.num_heads`?" in text
-    assert "`model.norm` must be 'pre' or 'post', but is 'prae'; did you mean 'pre'?" in text
-    assert "`model.d_ff` must be a whole number, but is 'big'" in text
-    assert "`train.max_updates` must be greater than 0, but is 0" in text
-    assert all(line.startswith(f"{path}:") for line in lines)
-
-
-def test_key_in_the_wrong_section_is_found_in_the_right_one(write_config):
-    with pytest.raises(InputError, match="`train.dropout` is not a key; did you mean `model.dropout`"):
-        load_config(write_config(train={"dropout": 0.1}))
-
-
 def test_a_sweep_is_not_taken_for_a_config(tmp_path):
     path = tmp_path / "which.yaml"
     path.write_text("base: demo.yaml\nvariants: {scaled dot: }\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"but is a sweep; use transformer-mt sweep .*which\.yaml$"):
         load_config(path)
-
-
-def test_a_recurrent_network_is_not_packed(write_config):
-    path = write_config(model={"kind": "recurrent"})
-    assert load_config(path).train.packed == "auto"
-    message = "train.packed must be auto or false where model.kind is recurrent, but is true"
-    with pytest.raises(InputError, match=message):
-        load_config(path, ["train.packed=true"])
-
-
-def test_heads_must_divide_the_width(write_config):
-    with pytest.raises(InputError, match=r"model.num_heads must divide model.d_model \(32\), but is 7"):
-        load_config(write_config(), ["model.num_heads=7"])
 
 
 def test_a_longest_pair_must_fit_a_batch(write_config):
@@ -133,13 +95,8 @@ def test_overrides_reach_into_sections_lists_and_whole_corpora(write_config):
 @pytest.mark.parametrize(
     "word",
     [
-        "seed",
-        "=3",
-        "data.test.5.size=1",
-        "data.test.².size=1",
-        "name.x=1",
-        "data.test=&a [*a]",
-        "name=" + "[" * 5000,
+        *("seed", "=3", "data.test.5.size=1", "data.test.².size=1", "name.x=1", "data.test=&a [*a]"),
+        "name=" + "[" * 2000,
     ],
 )
 def test_overrides_that_cannot_be_applied_are_refused(write_config, word):
@@ -147,10 +104,9 @@ def test_overrides_that_cannot_be_applied_are_refused(write_config, word):
         load_config(write_config(), [word])
 
 
-@pytest.mark.parametrize("override", ['name="\\ud800"', 'data.train={file: "\\ud800"}'])
-def test_an_override_with_half_a_character_is_refused(write_config, override):
+def test_an_override_with_half_a_character_is_refused(write_config):
     with pytest.raises(InputError, match="the value must be valid Unicode text, but holds half a sur"):
-        load_config(write_config(), [override])
+        load_config(write_config(), ['data.train={file: "\\ud800"}'])
 
 
 def test_hub_is_handed_down_so_that_one_word_redirects_a_config(tmp_path):
@@ -226,26 +182,25 @@ def test_a_file_that_is_not_yaml_is_named_with_its_line(tmp_path):
         load_config(path)
 
 
-@pytest.mark.parametrize("comments", [True, False])
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_a_shown_config_reads_back_the_same(path, comments, tmp_path):
+def test_a_shown_config_reads_back_the_same(path, tmp_path):
     shown = tmp_path / "shown.yaml"
-    objective = load_config(path).data.main_objective
+    shipped = load_config(path)
+    assert shipped.name == path.stem
+    objective = shipped.data.main_objective
     kind = "" if objective == "translation" else f", objective: {objective}"
     kind += ", language: en" if objective_class(objective).is_plain_text else ""
-    overrides = [f"data.train={{source: 'a: b, #c', target: 'true'{kind}}}"]
-    shown.write_text(dump_config(load_config(path, overrides), comments), encoding="utf-8")
-    assert load_config(shown) == load_config(path, overrides)
+    config = load_config(path, [f"data.train={{source: 'a: b, #c', target: 'true'{kind}}}"])
+    for comments in (True, False):
+        shown.write_text(dump_config(config, comments), encoding="utf-8")
+        assert load_config(shown) == config
 
 
-@pytest.mark.parametrize("comments", [True, False])
-def test_a_score_for_each_attention_reads_back_the_same(write_config, tmp_path, comments):
+def test_a_score_for_each_attention_reads_back_the_same(write_config, tmp_path):
     config = load_config(write_config(), ["model.attention.score.cross=additive"])
-    assert (
-        config.model.attention.scores().cross == "additive"
-        and config.model.attention.scores().encoder == "scaled_dot"
-    )
-    (tmp_path / "shown.yaml").write_text(dump_config(config, comments), encoding="utf-8")
+    scores = config.model.attention.scores()
+    assert (scores.cross, scores.encoder) == ("additive", "scaled_dot")
+    (tmp_path / "shown.yaml").write_text(dump_config(config, comments=True), encoding="utf-8")
     assert load_config(tmp_path / "shown.yaml") == config
 
 
@@ -264,50 +219,22 @@ def test_every_key_has_a_meaning():
     assert [dotted for dotted, meaning, _ in keys(Config) if not meaning] == []
 
 
-def test_schema_knows_every_key_and_refuses_others():
-    schema = json.loads(json_schema())
-    assert "extends" in schema["properties"]
-    assert schema["additionalProperties"] is False
-    model = schema["$defs"]["ModelConfig"]
-    assert model["properties"]["norm"]["anyOf"][0]["enum"] == ["pre", "post"]
-    assert model["properties"]["norm"]["description"]
-
-
 @pytest.mark.parametrize(
     "content, message",
     [
         ("{{name}}: x", "a key must be a word"),
         ("a: &x [*x]", "must not contain itself"),
         ("seed: 99999999999999999999999", "`seed` must be less than 4294967296"),
-        (
-            "data: {train: {hub: a, split: 'train[-:5]'}}",
-            "`data.train.split` must be the name of a split or a slice",
-        ),
+        ("data: {train: {hub: a, split: 'train[-:5]'}}", "`data.train.split` must be the name of a split or"),
         ("data: {train: 5}", "`data.train` must be a corpus: .*but is 5"),
         ("- a\n- b", "a config must be a mapping of keys to values, but is a list"),
-        ("tokenizer: {bpe_dropout: 1.0}", "`tokenizer.bpe_dropout` must be less than 1, but is 1.0"),
-        (
-            "data: {remove_duplicates: nea}",
-            "`data.remove_duplicates` must be true, false or near, but is 'nea'$",
-        ),
-        (
-            "data: {filter: {detokenize: sourc}}",
-            "`data.filter.detokenize` must be true, false, source or target, but is 'sourc'$",
-        ),
+        ("data: {filter: {detokenize: sourc}}", "must be true, false, source or target, but is 'sourc'$"),
         ("tokenizer: {shared: 'True'}", "must be true or false, but is 'True'; did you mean true"),
-        (
-            "tokenizer: {file: 3}",
-            "odd.yaml:1: tokenizer.file must be a SentencePiece model, or a list of two",
-        ),
+        ("tokenizer: {file: 3}", "odd.yaml:1: tokenizer.file must be a SentencePiece model, or a list of"),
         ("data: {train: {file: a.tsv, columns: 3}}", "columns must be two names .*, but is 3\n"),
-        ("train: {compile: maybe}", "`train.compile` must be true, false or auto, but is 'maybe'"),
         ("data: {config: de-en}", "data.config requires data.hub, but is de-en alone"),
         ("train: {learning_rate: .inf}", "`train.learning_rate` must be"),
-        (
-            "train: {batch_tokens: 0}",
-            "`train.batch_tokens` must be auto or a whole number above 0, but is 0$",
-        ),
-        ("train:\n  # max_updates: 5", "odd.yaml:1: `train` must be a section of keys, but is empty"),
+        ("train: {batch_tokens: 0}", "`train.batch_tokens` must be auto or a whole number above 0, but is 0"),
         ("seed: !!int abc", "this is not YAML"),
         ("seed: !!bool x", "this is not YAML"),
         ('name: "\\ud800"', "odd.yaml:1: a value must be valid Unicode text, but holds half a surrogate"),
@@ -315,14 +242,8 @@ def test_schema_knows_every_key_and_refuses_others():
             "model: {attention: {score: {cros: additive}}}",
             "`model.attention.score.cros` is not a key; did you mean `model.attention.score.cross`",
         ),
-        (
-            "model: {attention: {score: aditive}}",
-            "`model.attention.score` must be .* but is 'aditive'; did you mean 'additive'",
-        ),
-        (
-            "model: {recurrent: {decoder: bahdanau}}",
-            "model.recurrent must be left out without kind: recurrent",
-        ),
+        ("model: {attention: {score: aditive}}", "must be .* but is 'aditive'; did you mean 'additive'"),
+        ("model: {recurrent: {decoder: bahdanau}}", "model.recurrent must be left out without kind: recurr"),
     ],
 )
 def test_odd_files_get_a_sentence(tmp_path, content, message):
@@ -332,31 +253,16 @@ def test_odd_files_get_a_sentence(tmp_path, content, message):
         load_config(path)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "? a",
-        "a\x7fb",
-        "true",
-        "1e5",
-        "- x",
-        "a: b",
-        "it's",
-        '"',
-        "日本",
-        "2024-13-45",
-        " x ",
-        "~",
-        "null",
-        "",
-    ],
-)
-def test_any_text_reads_back_from_a_shown_config(write_config, tmp_path, text):
+def test_any_text_reads_back_from_a_shown_config(write_config, tmp_path):
     config = load_config(write_config(), ["data.max_length_ratio=.inf"])
-    files = FilesCorpus(source=text, target="b")
-    config = config.model_copy(update={"data": config.data.model_copy(update={"train": files})})
-    (tmp_path / "shown.yaml").write_text(dump_config(config, comments=True), encoding="utf-8")
-    assert load_config(tmp_path / "shown.yaml") == config
+    for text in (
+        "? a", "a\x7fb", "true", "1e5", "- x", "a: b", "it's", '"', "日本", "2024-13-45", " x ", "~", "null",
+        "",
+    ):  # fmt: skip
+        data = config.data.model_copy(update={"train": FilesCorpus(source=text, target="b")})
+        shown = config.model_copy(update={"data": data})
+        (tmp_path / "shown.yaml").write_text(dump_config(shown, comments=True), encoding="utf-8")
+        assert load_config(tmp_path / "shown.yaml") == shown, text
 
 
 def test_a_problem_on_the_command_line_is_not_blamed_on_the_file(write_config):
@@ -385,19 +291,8 @@ def test_a_problem_on_the_command_line_is_not_blamed_on_the_file(write_config):
             {"attention": {"cross": "local_p", "hard": True}},
             "model.attention.hard must be false with cross: local_p",
         ),
-        (
-            {"position": "rotary", "d_model": 12, "num_heads": 4},
-            "must be even for rotary positions, but is 12 / 4 = 3; use d_model 8 or 16",
-        ),
-        ({"kind": "recurrent", "position": "rotary"}, "model.position must be none with kind: recurrent"),
-        (
-            {"kind": "recurrent", "attention": {"window": 3}},
-            "model.attention.window must be 0 with kind: recurrent",
-        ),
-        (
-            {"attention": {"cross_window": 3}},
-            "model.attention.cross_window must be left out without cross: local_m or local_p",
-        ),
+        ({"kind": "recurrent", "attention": {"window": 3}}, "model.attention.window must be 0 with kind: re"),
+        ({"attention": {"cross_window": 3}}, "cross_window must be left out without cross: local_m or "),
         (
             {"kind": "recurrent", "attention": {"score": {"encoder": "additive", "cross": "general"}}},
             "model.attention.score must be one score, or cross alone, with kind: recurrent",
@@ -442,34 +337,16 @@ def test_a_wheel_holds_every_package_and_the_configs():
 @pytest.mark.parametrize(
     "override, hint",
     [
-        ("train.lr=1", "`train.lr` is not a key; it is called `train.learning_rate` here"),
-        ("model.layers=6", "it is called `model.num_encoder_layers` and `model.num_decoder_layers` here"),
         ("train.gpus=2", "`train.gpus` is not a key; it is called `--gpus N` on the command line here"),
-        ("train.epochs=3", "it is called `train.max_epochs` here"),
-        ("train.learning_rat=1", "did you mean `train.learning_rate`?"),
         ("train.zebra=1", "`train.zebra` is not a key"),
         ("data.test=[{toy: test, revers: true}]", "did you mean `data.test.reverse`?"),
-    ],
-)
-def test_keys_of_other_toolkits_are_known_by_their_meaning(write_config, override, hint):
-    with pytest.raises(InputError) as error:
-        load_config(write_config(), [override])
-    assert str(error.value).endswith(hint)
-
-
-@pytest.mark.parametrize(
-    "override, hint",
-    [
-        ("model.position=rope", "but is 'rope'; this project calls it rotary"),
-        ("model.attention.score=sdpa", "this project calls it scaled_dot"),
-        ("train.schedule=noam", "this project calls it inverse_sqrt"),
         ("train.optimizer=AdamW", "this project calls it adamw"),
         ("model.norm=pre-norm", "this project calls it pre"),
         ("decode.search=greedy", "this project calls it beam with `decode.beam: 1`"),
         ("model.norm=rope", "but is 'rope'"),
     ],
 )
-def test_values_of_other_toolkits_are_known_by_their_meaning(write_config, override, hint):
+def test_keys_and_values_of_other_toolkits_are_known_by_their_meaning(write_config, override, hint):
     with pytest.raises(InputError) as error:
         load_config(write_config(), [override])
     assert str(error.value).endswith(hint)
@@ -480,10 +357,7 @@ def test_every_other_name_of_a_value_is_of_a_value():
     assert {right.split()[0] for right in OTHER_VALUES.values()} <= values
 
 
-@pytest.mark.parametrize(
-    "word, number",
-    [("10k", 10_000), ("1.5k", 1_500), ("4.03k", 4_030), ("2M", 2_000_000), ("12", 12), ("1_000", 1_000)],
-)
+@pytest.mark.parametrize("word, number", [("4.03k", 4_030), ("2M", 2_000_000), ("1_000", 1_000)])
 def test_thousands_and_millions_are_numbers(write_config, word, number):
     path = write_config(train={"max_updates": word} if word[-1] in "kM" else {"max_updates": int(word)})
     assert load_config(path).train.max_updates == number
@@ -494,7 +368,7 @@ def test_texts_such_as_10k_stay_texts(write_config):
     assert load_config(write_config(), ["name=10k"]).name == "10k"
 
 
-@pytest.mark.parametrize("word", ["10q", "k", "1.0001k", "-1k", "1 k"])
+@pytest.mark.parametrize("word", ["k", "1.0001k", "-1k"])
 def test_other_words_are_no_numbers(write_config, word):
     with pytest.raises(InputError, match="`train.max_updates` must be a whole number, but is"):
         load_config(write_config(), [f"train.max_updates={word}"])
@@ -577,32 +451,26 @@ REFUSED = [
     ({**PAIRS, "language": "en"}, "language must be left out with objective: translation, which is not for"),
     ({**TEXT, "objective": "denoising"}, "did you mean 'denoise'"),
 ]
-REFUSED_MODELS = [
-    (
-        "transformer",
-        {**TEXT, "objective": "masked_lm"},
-        r"objective must be translation or denoise or causal_lm with model.kind: transformer, but news\.en",
-    ),
-    ("encoder", TEXT, r"must be masked_lm or classification with model.kind: encoder, but news\.en\.gz has "),
-    ("decoder", PAIRS, "must be causal_lm with model.kind: decoder, but toy train has translation"),
-]
 REFUSED_KEYS = [
     (
-        PAIRS,
-        {"data": {"labels": ["a", "b"]}},
-        "data.labels must be given if, and only if, a corpus has objective: cl",
+        {**TEXT, "objective": "masked_lm"},
+        {"kind": "transformer"},
+        r"must be translation or denoise or causal_lm with model.kind: transformer, but news\.en",
     ),
+    (TEXT, {"kind": "encoder"}, r"must be masked_lm or .* with model.kind: encoder, but news\.en\.gz has "),
+    (PAIRS, {"kind": "decoder"}, "must be causal_lm with model.kind: decoder, but toy train has translation"),
     (
-        TEXT,
-        {"data": {"valid": {"toy": "valid"}}},
-        r"data.valid must have the objective of a training corpus \(denoise\), but toy valid has translation",
+        {**TEXT, "objective": "causal_lm"},
+        {"kind": "decoder", "tokenizer": {"shared": False}},
+        "tokenizer.shared must be true with model.kind: decoder, but is fals",
     ),
+    (PAIRS, {"data": {"labels": ["a", "b"]}}, "data.labels must be given if, and only if, a corpus has"),
+    (TEXT, {"data": {"valid": {"toy": "valid"}}}, r"data.valid must have .* \(denoise\), but toy valid has "),
     (
         [PAIRS, {**TEXT, "language": "de"}],
         {"data": {"test": [{**TEXT, "language": "de"}]}},
         r"data.test must have the objective of a training corpus \(translation\), but news\.en\.gz has denoi",
     ),
-    (TEXT, {"data": {"denoise": {"mask": 1.0}}}, "`data.denoise.mask` must be less than 1, but is 1.0"),
     (PAIRS, {"init_from": {"run": "runs/mine"}}, "`init_from.run` is not a key"),
     (PAIRS, {"init_from": {"encoder": None}}, "init_from must name an encoder, a decoder or bo"),
 ]
@@ -615,22 +483,8 @@ def test_a_corpus_that_cannot_be_is_refused_in_one_line(train, message, write_co
     assert len(str(error.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("kind, train, message", REFUSED_MODELS)
-def test_what_a_kind_of_model_cannot_learn_is_refused(kind, train, message, write_config):
-    with pytest.raises(InputError, match=message):
-        load(write_config, train, kind)
-
-
-def test_a_half_alone_has_one_vocabulary(write_config):
-    train, tokenizer = {**TEXT, "objective": "causal_lm"}, {"shared": False}
-    with pytest.raises(
-        InputError, match="tokenizer.shared must be true with model.kind: decoder, but is fals"
-    ):
-        load(write_config, train, "decoder", tokenizer=tokenizer)
-
-
 @pytest.mark.parametrize("train, sections, message", REFUSED_KEYS)
-def test_keys_that_do_not_go_with_the_corpora_are_refused(train, sections, message, write_config):
+def test_models_and_keys_that_do_not_go_with_the_corpora_are_refused(train, sections, message, write_config):
     with pytest.raises(InputError, match=message):
         load(write_config, train, **sections)
 

@@ -37,14 +37,6 @@ def test_two_files(tmp_path):
     assert read(write_files(tmp_path, "A dog.\nTwo cats.\n\n", "Ein Hund.\r\nZwei Katzen.\r\nLeer.")) == PAIRS
 
 
-def test_two_packed_files(tmp_path):
-    for name, column in (("a.en.gz", 0), ("a.de.gz", 1)):
-        (tmp_path / name).write_bytes(
-            gzip.compress("\n".join(pair[column] for pair in PAIRS).encode() + b"\n")
-        )
-    assert read({"source": str(tmp_path / "a.en.gz"), "target": str(tmp_path / "a.de.gz")}) == PAIRS
-
-
 def test_files_of_different_length_name_both_counts(tmp_path):
     with pytest.raises(InputError, match=r"a.en has 2 and .*a.de has 5"):
         read(write_files(tmp_path, "a\nb\n", "a\nb\nc\nd\ne\n"))
@@ -120,7 +112,6 @@ def test_a_table_with_another_delimiter_is_recognised(tmp_path):
     [
         ("a.jsonl", "not json\n", r"a.jsonl:1: must be a JSON object a line"),
         ("a.jsonl", '{"en": 3, "de": "x"}\n', r"must hold text, but hold 3"),
-        ("a.tsv", "en\tde\nonly one\n", r"row 2 must have 2 columns, but has 1"),
         ("a.tsv", "en\tde\nHello\tworld\tHallo Welt\n", r"row 2 must have 2 columns, but has 3"),
         ("a.csv", 'en,de\n"open,' + "x" * 200_000, r"row 2 is not CSV: .*is a quote left open"),
         ("a.csv", 'en,de\n"Hello, world","Hallo\na,b\nc,d\n', r"row 2 is not CSV: .*is a quote left open"),
@@ -131,12 +122,7 @@ def test_a_table_with_another_delimiter_is_recognised(tmp_path):
         ("a.jsonl", '[{"en": "x", "de": "y"}]\n', r"a.jsonl:1: must be .*, but is a JSON array; `jq -c"),
         ("a.jsonl", "3\n", r"a.jsonl:1: must be a JSON object a line, but is '3'"),
         ("a.tsv", "PK\3\4 and more", r"a.tsv: must be text in UTF-8, but is a zip file, as .docx, .xlsx"),
-        ("a.tsv", "%PDF-1.7\n", r"a.tsv: must be text in UTF-8, but is a PDF file; save it as UTF-8 text"),
-        (
-            "a.jsonl",
-            '{"en": ' + "1" * 5000 + ', "de": "x"}',
-            r"a.jsonl:1: must be a JSON object a line: Exceeds",
-        ),
+        ("a.jsonl", '{"en": ' + "1" * 5000 + "}", r"a.jsonl:1: must be a JSON object a line: Exceeds"),
         ("a.jsonl", '{"en": "\\ud800", "de": "x"}\n', r"a.jsonl:1: must be valid Unicode text"),
         ("a.tsv", "", r"must have sentence pairs, but is empty"),
         ("a.tsv", "en\tde\n", r"must have sentence pairs, but is empty"),
@@ -176,18 +162,9 @@ def hub_folder(tmp_path):
     return folder
 
 
-def test_hub_layout_with_nested_translation(hub_folder):
-    assert read({"hub": str(hub_folder), "config": "de-en", "split": "train"}) == PAIRS
-
-
 @pytest.mark.parametrize(
     "split, expected",
-    [
-        ("train[:2]", PAIRS[:2]),
-        ("train[1:]", PAIRS[1:]),
-        ("train[-1:]", PAIRS[-1:]),
-        ("train[:500000]", PAIRS),
-    ],
+    [("train[1:]", PAIRS[1:]), ("train[-1:]", PAIRS[-1:]), ("train[:9999]", PAIRS), ("train[:2]", PAIRS[:2])],
 )
 def test_slices_of_splits_are_pythons(hub_folder, split, expected):
     assert read({"hub": str(hub_folder), "config": "de-en", "split": split}) == expected
@@ -214,32 +191,24 @@ def test_unknown_configuration_of_a_set_is_one_line(hub_folder):
 
 
 def test_folders_that_are_no_data_sets_are_one_line(tmp_path):
+    problem = r"cannot be read as a data set|must be a JSON object a line"
     for name, content in (("script.py", "import datasets"), ("data.jsonl", "{broken")):
         folder = tmp_path / name.replace(".", "_")
         folder.mkdir()
         (folder / name).write_text(content, encoding="utf-8")
-        with pytest.raises(
-            InputError, match=r"cannot be read as a data set|must be a JSON object a line"
-        ) as error:
+        with pytest.raises(InputError, match=problem) as error:
             read({"hub": str(folder), "split": "train"})
         assert "\n" not in str(error.value)
 
 
 def test_parquet_whose_text_is_not_utf8_is_told(tmp_path):
-    column = pyarrow.array([b"fine", b"\xff"], pyarrow.binary()).view(pyarrow.string())
-    pyarrow.parquet.write_table(pyarrow.table({"en": column, "de": column}), tmp_path / "a.parquet")
-    with pytest.raises(InputError, match="a.parquet: is damaged or holds text that is not UTF-8"):
-        read({"file": str(tmp_path / "a.parquet")})
-
-
-def test_hub_layout_whose_text_is_not_utf8_is_told(tmp_path):
-    text = pyarrow.array([b"ok", b"\xff\xfe"]).view(pyarrow.utf8())
+    column = pyarrow.array([b"fine", b"\xff\xfe"], pyarrow.binary()).view(pyarrow.string())
     (tmp_path / "set").mkdir()
-    pyarrow.parquet.write_table(
-        pyarrow.table({"en": text, "de": text}), tmp_path / "set" / "train-00000.parquet"
-    )
-    with pytest.raises(InputError, match="train-00000.parquet: is damaged or holds text that is not UTF-8"):
-        read({"hub": str(tmp_path / "set"), "split": "train"})
+    file = tmp_path / "set" / "train-00000.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"en": column, "de": column}), file)
+    for corpus in ({"file": str(file)}, {"hub": str(tmp_path / "set"), "split": "train"}):
+        with pytest.raises(InputError, match="00.parquet: is damaged or holds text that is not UTF-8"):
+            read(corpus)
 
 
 def test_only_the_columns_of_the_pair_are_decoded(tmp_path):
@@ -268,11 +237,8 @@ def test_a_pinned_state_of_a_set_is_what_is_asked_for(monkeypatch, hub_folder):
     import datasets
 
     asked = []
-    builder, names, load = (
-        datasets.load_dataset_builder,
-        datasets.get_dataset_split_names,
-        datasets.load_dataset,
-    )
+    builder, names = datasets.load_dataset_builder, datasets.get_dataset_split_names
+    load = datasets.load_dataset
 
     def of_the_hub(ask):
         return lambda hub, *words, revision, **options: (
@@ -311,14 +277,7 @@ def test_identity_changes_when_a_file_does(tmp_path):
 
 def test_toy_goes_both_ways_and_no_other():
     english_first = read({"toy": "train", "size": 3})
-    config = DataConfig.model_validate(
-        {
-            "source_lang": "de",
-            "target_lang": "en",
-            "train": {"toy": "train", "size": 3},
-            "valid": {"toy": "valid"},
-        }
-    )
+    config = data({"toy": "train", "size": 3}, source_lang="de", target_lang="en")
     assert [(en, de) for de, en in config.train.read(config.languages)] == english_first
     french = config.model_copy(update={"source_lang": "fr"})
     with pytest.raises(InputError, match="the toy language has en and de, but data asks for fr and en"):
@@ -434,11 +393,6 @@ def test_utf_16_without_a_mark_is_named(tmp_path, encoding):
         (tmp_path / f"a.{side}").write_bytes("A dog.\n".encode(encoding))
     with pytest.raises(InputError, match=f"is UTF-16 without a mark; convert it with iconv -f {encoding}"):
         read({"source": str(tmp_path / "a.en"), "target": str(tmp_path / "a.de")})
-
-
-def test_a_slice_in_percent_is_answered_in_words(tmp_path):
-    with pytest.raises(ValueError, match=r"split"):
-        data({"hub": str(tmp_path), "split": "train[:50%]"})
 
 
 def test_an_array_of_other_things_than_objects_is_one_line(tmp_path):

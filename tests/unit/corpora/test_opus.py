@@ -67,9 +67,7 @@ def test_a_corpus_is_downloaded_once(opus):
     assert len(opus.requests) == 1
     kept = [path.name for path in (cache_root() / "downloads/opus/Books/v1").iterdir()]
     assert sorted(kept) == [".lock", "de-en.txt.zip"]
-
-
-def test_languages_have_opus_codes_where_they_differ(opus):
+    # OPUS has other codes for some languages
     assert read(data(target="zh", languages=["en", "zh_CN"])) == PAIRS
 
 
@@ -87,11 +85,7 @@ def test_a_killed_download_is_resumed_by_the_next_process(opus, monkeypatch):
         read(data())
     assert read(data()) == PAIRS
     assert opus.requests[-1][1] == "bytes=100000-"
-
-
-def test_a_download_killed_before_it_got_its_name_is_taken(opus):
-    """All bytes are there: the server answers 416."""
-    read(data())
+    # One killed before it got its name has all bytes: the server answers 416.
     (file,) = (cache_root() / "downloads/opus/Books/v1").glob("*.zip")
     file.with_name(f"{file.name}.part.mark").write_text('"1"', encoding="utf-8")
     file.rename(file.with_name(f"{file.name}.part"))

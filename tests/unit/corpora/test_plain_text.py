@@ -17,21 +17,16 @@ TEXTS = ["Ein Hund.", "Zwei  Katzen.", "Leer."]
 
 def read(corpus):
     corpus = {"objective": "denoise", "language": "de", **corpus}
-    data = {
-        "source_lang": "en",
-        "target_lang": "de",
-        "train": corpus,
-        "valid": {"from_train": {"share": 0.1}},
-    }
+    valid = {"from_train": {"share": 0.1}}
+    data = {"source_lang": "en", "target_lang": "de", "train": corpus, "valid": valid}
     config = DataConfig.model_validate(data)
     return list(config.train.read(config.languages))
 
 
-@pytest.mark.parametrize("ending", ["gz", "bz2", "xz", "zst"])
-def test_a_file_of_lines_is_read_packed_and_unpacked(tmp_path, ending):
+def test_a_file_of_lines_is_read_packed_and_unpacked(tmp_path):
     content = "".join(f"{text}\n" for text in TEXTS).encode()
     (tmp_path / "a.txt").write_bytes(content)
-    for file in (tmp_path / "a.txt", pack(tmp_path / f"a.{ending}", content)):
+    for file in (tmp_path / "a.txt", pack(tmp_path / "a.gz", content), pack(tmp_path / "a.zst", content)):
         assert read({"text": str(file)}) == [(text, text) for text in TEXTS]
 
 
@@ -106,7 +101,7 @@ def test_lines_of_validation_and_test_sets_are_left_out_on_either_side(
     assert counts["kept"] == 100  # that a text is its own copy is no reason to drop it
 
 
-@pytest.mark.parametrize("change", ["", "detokenize", "reverse"])
+@pytest.mark.parametrize("change", ["detokenize", "reverse"])
 def test_a_side_of_pairs_is_held_out_with_its_pair(tmp_path, write_config, monkeypatch, change):
     """So what is denoised first has no reference of the translation that begins with it, whatever the pairs
     are before they are held out.

@@ -38,27 +38,20 @@ def test_what_is_made_of_several_models_inherits_all_they_know(tmp_path):
     assert not SeenSentences.inherited_from([SeenSentences.inherited_from([None])]).is_complete
 
 
-def test_filters_are_kept_too(tmp_path):
-    keys = keys_of(f"sentence {n}" for n in range(300)).exact
-    filtered = SeenSentences(Sentences(trained=KeySet.of_arrays([keys], len(keys), most_exact=100)))
-    filtered.write(tmp_path / "seen.safetensors")
-    read = SeenSentences.read(tmp_path / "seen.safetensors")
-    assert read.own.trained.has(keys).all() and len(read.own.trained.filters) == 1
-    assert read.own.fingerprint == filtered.own.fingerprint != read.inherited.fingerprint
-
-
 def test_a_record_is_a_file_of_safetensors_that_is_read_where_it_is_looked_at(tmp_path):
     keys = keys_of(f"sentence {n}" for n in range(301)).exact
     filtered = KeySet.of_arrays([keys], len(keys), most_exact=100)
     file = tmp_path / "seen.safetensors"
-    SeenSentences(Sentences(trained=filtered, scored=keys_of(["A dog."]))).write(file)
+    record_of = SeenSentences(Sentences(trained=filtered, scored=keys_of(["A dog."])))
+    record_of.write(file)
     tensors = load_file(file)
     assert np.array_equal(tensors["own.trained.1"], filtered.filters[0])
     assert tensors["own.scored.0"].tolist() == keys_of(["a  dog."]).exact.tolist()
     read = SeenSentences.read(file).own
     assert isinstance(read.trained.filters[0], np.memmap) and isinstance(read.scored.exact, np.memmap)
     assert read.scored.exact.flags.aligned  # else each look-up copies all
-    assert len((read | read).trained.filters) == 1
+    assert read.trained.has(keys).all() and len((read | read).trained.filters) == 1
+    assert read.fingerprint == record_of.own.fingerprint != SeenSentences.read(file).inherited.fingerprint
 
 
 @pytest.mark.parametrize("content", [b"", b"no tensors", None])

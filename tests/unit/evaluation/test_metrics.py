@@ -44,7 +44,7 @@ def test_scores_are_sacrebleus_with_signatures():
     assert str(bleu) == f"BLEU {bleu.value:.2f}  {bleu.signature}"
 
 
-@pytest.mark.parametrize("lang", ["zh", "ja", "th", "zho_Hans"])
+@pytest.mark.parametrize("lang", ["th", "zho_Hans"])
 def test_ter_of_characters_which_is_slow_is_reported_where_it_is_asked_for(lang):
     assert metric_names(EvaluateConfig(), "de") == ["BLEU", "chrF", "TER"]
     assert metric_names(EvaluateConfig(), lang) == ["BLEU", "chrF"]
@@ -68,15 +68,13 @@ def test_several_references_may_differ_in_number():
     assert ter.value == sacrebleu.TER().corpus_score(HYPOTHESES, streams).score
     assert all("nrefs:var" in score.signature for score in (bleu, chrf, ter, exact, wer))
     assert exact.value == 50.0  # the second reference of the first sentence
-    assert wer.value == pytest.approx(
-        100 * 3 / 11
-    )  # laufen, Schnee, herum. for rennen and Schnee.; of 6 + 5 words
+    # laufen, Schnee, herum. for rennen and Schnee.; of 6 + 5 words
+    assert wer.value == pytest.approx(100 * 3 / 11)
 
 
 def test_error_rates_are_edits_for_each_word_or_character_of_the_reference():
-    exact, wer, cer = scores(
-        "exact match", "WER", "CER", hypotheses=["a b c", "x"], references=[["a c"], ["x"]]
-    )
+    names = "exact match", "WER", "CER"
+    exact, wer, cer = scores(*names, hypotheses=["a b c", "x"], references=[["a c"], ["x"]])
     assert (exact.value, wer.value, cer.value) == (50.0, pytest.approx(100 / 3), pytest.approx(100 * 2 / 4))
     assert "|jiwer:" in wer.signature
     (loud,) = scores("WER", hypotheses=["A", "X"], references=[["a"], ["x"]], lowercase=True)
@@ -86,9 +84,8 @@ def test_error_rates_are_edits_for_each_word_or_character_of_the_reference():
 
 
 def test_a_score_is_the_value_of_the_sum_of_the_sentences_statistics():
-    for metric in build_metrics(
-        EvaluateConfig(), "de", [name for name in names_of("metric")[0] if name != "spBLEU"]
-    ):
+    names = [name for name in names_of("metric")[0] if name != "spBLEU"]
+    for metric in build_metrics(EvaluateConfig(), "de", names):
         statistics = metric.statistics(SOURCES, HYPOTHESES, REFERENCES)
         first = metric.score(SOURCES[:1], HYPOTHESES[:1], REFERENCES[:1])
         assert metric.value(statistics[0].tolist()) == pytest.approx(first.value), metric.name
@@ -133,25 +130,10 @@ def test_spbleu_without_its_model_says_where_it_goes(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "language, tokenizer",
     [
-        ("de", "13a"),
-        ("zh", "zh"),
-        ("zh_TW", "zh"),
-        ("zh-CN", "zh"),
-        ("ja", "ja-mecab"),
-        ("ko", "ko-mecab"),
-        ("ZH", "zh"),
-        ("zho_Hans", "zh"),
-        ("cmn", "zh"),
-        ("jpn", "ja-mecab"),
-        ("kor_Hang", "ko-mecab"),
-        ("th", "char"),
-        ("lao_Laoo", "char"),
-        ("km", "char"),
-        ("my", "char"),
-        ("bo", "char"),
-        ("lzh", "zh"),
+        ("de", "13a"), ("zh_TW", "zh"), ("ZH", "zh"), ("cmn", "zh"), ("lzh", "zh"), ("jpn", "ja-mecab"),
+        ("kor_Hang", "ko-mecab"), ("lao_Laoo", "char"), ("bo", "char"),
     ],
-)
+)  # fmt: skip
 def test_the_tokenizer_goes_by_the_target_language(language, tokenizer):
     assert bleu_tokenizer(language) == tokenizer
 
@@ -163,13 +145,6 @@ def test_a_language_without_spaces_is_counted_in_characters():
     near = bleu.score(["a"], ["หมาใหญ่กินแมวดำวันนี้"], [[reference]])
     assert 60 < near.value < 95 and "tok:char" in near.signature
     assert bleu.mean_length([reference]) == len(reference)
-
-
-def test_chinese_is_scored_by_characters():
-    (bleu,) = scores(
-        "BLEU", hypotheses=["我喜欢红色的苹果。"] * 2, references=[["我喜欢绿色的苹果。"]] * 2, lang="zh"
-    )
-    assert "tok:zh" in bleu.signature and 30 < bleu.value < 80
 
 
 def test_settings_show_in_the_signature():
@@ -230,20 +205,16 @@ def test_an_external_metric_is_the_mean_of_what_its_command_prints(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "body, error, message",
+    "body, message",
     [
-        (
-            "print('warming up', file=sys.stderr); sys.exit('no GPU')",
-            WorkError,
-            "failed with status 1: no GPU",
-        ),
-        ("print(1)", WorkError, "must print one number per sentence, but printed 1 for 2"),
-        ("print('nan'); print(1)", WorkError, "must print one number per line, but printed 'nan'"),
-        ("print('0.5 0.6'); print(1)", WorkError, "must print one number per line, but printed '0.5 0.6'"),
+        ("print('warming up', file=sys.stderr); sys.exit('no GPU')", "failed with status 1: no GPU"),
+        ("print(1)", "must print one number per sentence, but printed 1 for 2"),
+        ("print('nan'); print(1)", "must print one number per line, but printed 'nan'"),
+        ("print('0.5 0.6'); print(1)", "must print one number per line, but printed '0.5 0.6'"),
     ],
 )
-def test_what_goes_wrong_in_the_command_is_said(tmp_path, body, error, message):
-    with pytest.raises(error, match=f"words: the command {message}"):
+def test_what_goes_wrong_in_the_command_is_said(tmp_path, body, message):
+    with pytest.raises(WorkError, match=f"words: the command {message}"):
         ExternalMetric("words", program(tmp_path, body)).score(SOURCES, HYPOTHESES, REFERENCES)
 
 
@@ -268,14 +239,14 @@ def test_a_command_that_stays_is_asked_again_and_again(tmp_path, capfd, body):
         body = body.replace(".split()))", ".split()), flush=True)")
     metric = StayingMetric("words", program(tmp_path, body))
     assert [metric.score(SOURCES, HYPOTHESES, REFERENCES).value for _ in range(3)] == [6.0] * 3
-    many = 20_000  # more than a pipe holds
+    many = 5000  # more than a pipe holds
     assert metric.score(["a"] * many, ["b c"] * many, [["d"]] * many).value == 2.0
     assert capfd.readouterr().err.count("one model is read") == (body is BLOCKS)
     assert ExternalMetric("words", program(tmp_path, body)).score(SOURCES, HYPOTHESES, REFERENCES).value == 6
 
 
 class Impatient(StayingMetric):
-    most_seconds = 1.0
+    most_seconds = 0.2
 
 
 @pytest.mark.parametrize("body", ["sys.exit(1)", "sys.stdin.read()"])

@@ -1,6 +1,5 @@
 """Low-rank adaptation: what is added, and that it is no more and no less."""
 
-import pytest
 import torch
 from torch import nn
 
@@ -39,12 +38,8 @@ def test_at_full_rank_it_learns_what_full_training_learns():
     assert not torch.equal(after, adapted.weight)
 
 
-@pytest.mark.parametrize("rank", [1, 3])
-def test_only_linear_layers_of_the_modules_get_matrices(rank):
+def test_only_linear_layers_of_the_modules_get_matrices():
     module = nn.ModuleDict({"linear": nn.Linear(4, 4), "norm": nn.LayerNorm(4)})
-    add_lora([module], rank, 1.0)
-    assert [name for name, _ in module.named_parameters() if "lora" in name] == [
-        "linear.lora_a",
-        "linear.lora_b",
-    ]
-    assert module["linear"].lora_a.shape == (rank, 4)
+    add_lora([module], 3, 1.0)
+    names = [name for name, _ in module.named_parameters() if "lora" in name]
+    assert names == ["linear.lora_a", "linear.lora_b"] and module["linear"].lora_a.shape == (3, 4)

@@ -21,10 +21,6 @@ B, T, S, D, H = 2, 5, 7, 12, 3
 K = D // H
 
 
-def relative():
-    return Relative(H, K, Relative.Settings(distance=2))
-
-
 def numbers(module):
     return {name: value.detach().numpy() for name, value in module.named_parameters()}
 
@@ -80,8 +76,7 @@ def to_itself(attention, x, causal):
     )
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("way", ["rotate_by_products", "rotate_by_formula"])
+@pytest.mark.parametrize("causal, way", [(False, "rotate_by_products"), (True, "rotate_by_formula")])
 def test_rotary_turns_pairs_by_their_place(inputs, causal, way):
     kind = type("InOneWay", (Rotary,), {"rotate": getattr(Rotary, way)})
     x = inputs[0]
@@ -96,9 +91,8 @@ def test_rotary_turns_pairs_by_their_place(inputs, causal, way):
         return np.stack([pairs.real, pairs.imag], axis=1).ravel()
 
     found, mask = to_itself(attention, x, causal)
-    expected = by_hand(
-        attention, x.numpy(), x.numpy(), mask, lambda h, t, s, q, k: rotate(t, q) @ rotate(s, k) / K**0.5
-    )
+    formula = lambda h, t, s, q, k: rotate(t, q) @ rotate(s, k) / K**0.5  # noqa: E731
+    expected = by_hand(attention, x.numpy(), x.numpy(), mask, formula)
     np.testing.assert_allclose(found, expected, atol=1e-6)  # angles are float32
 
 
@@ -138,33 +132,45 @@ def test_what_is_compiled_has_no_complex_numbers():
     assert not any(dtype.is_complex for dtype in dtypes)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_alibi_takes_off_the_distance(inputs, causal):
-    x = inputs[0]
-    attention = VariantAttention(D, H, score=ScaledDot(), position_bias=Alibi(H))
-    found, mask = to_itself(attention, x, causal)
-    expected = by_hand(
-        attention, x.numpy(), x.numpy(), mask,
-        lambda h, t, s, q, k: q @ k / np.sqrt(K) - 2.0 ** (-8 * (h + 1) / H) * abs(t - s),
-    )  # fmt: skip
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+def relative():
+    return Relative(H, K, Relative.Settings(distance=2))
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_relative_positions_are_added_to_keys_and_values(inputs, causal):
-    x = inputs[0]
-    attention = VariantAttention(D, H, score=ScaledDot(), position_bias=relative())
-    found, mask = to_itself(attention, x, causal)
-    a = numbers(attention)
+def by_relative(p):
+    """Vectors of the distance are added to keys and values."""
 
     def distance(t, s):
         return int(np.clip(s - t, -2, 2)) + 2
 
-    expected = by_hand(
-        attention, x.numpy(), x.numpy(), mask,
-        lambda h, t, s, q, k: q @ (k + a["relation.keys"][distance(t, s)]) / np.sqrt(K),
-        lambda h, t, s, v: v + a["relation.values"][distance(t, s)],
-    )  # fmt: skip
+    return {
+        "score": lambda h, t, s, q, k: q @ (k + p["relation.keys"][distance(t, s)]) / np.sqrt(K),
+        "value": lambda h, t, s, v: v + p["relation.values"][distance(t, s)],
+    }
+
+
+def by_alibi(p):
+    """The distance is taken off."""
+    return {"score": lambda h, t, s, q, k: scaled(h, t, s, q, k) - 2.0 ** (-8 * (h + 1) / H) * abs(t - s)}
+
+
+def by_window(p):
+    """What is farther is hidden."""
+    return {"score": scaled, "allowed": lambda t, s: abs(t - s) <= 1}
+
+
+VARIANTS = {
+    by_alibi: lambda: VariantAttention(D, H, score=ScaledDot(), position_bias=Alibi(H)),
+    by_relative: lambda: VariantAttention(D, H, score=ScaledDot(), position_bias=relative()),
+    by_window: lambda: VariantAttention(D, H, window=1),
+}
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("formula", VARIANTS)
+def test_attention_to_places_is_its_formula(inputs, causal, formula):
+    x, attention = inputs[0], VARIANTS[formula]()
+    found, mask = to_itself(attention, x, causal)
+    expected = by_hand(attention, x.numpy(), x.numpy(), mask, **formula(numbers(attention)))
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
@@ -172,20 +178,10 @@ def test_dropout_takes_keys_from_the_vectors_of_relative_positions_too(inputs):
     """Shaw et al., equation 3, has one weight for a key's value and for its distance's vector."""
     torch.manual_seed(1)
     x = inputs[0]
-    attention = (
-        VariantAttention(D, H, dropout=0.9999, score=ScaledDot(), position_bias=relative()).double().train()
-    )
+    attention = VariantAttention(D, H, dropout=0.9999, score=ScaledDot(), position_bias=relative())
+    attention = attention.double().train()
     found = attention(x, *attention.keys_values(x))
     assert torch.equal(found, attention.output.bias.expand_as(found))
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_a_window_hides_what_is_farther(inputs, causal):
-    x = inputs[0]
-    attention = VariantAttention(D, H, window=1)
-    found, mask = to_itself(attention, x, causal)
-    expected = by_hand(attention, x.numpy(), x.numpy(), mask, scaled, allowed=lambda t, s: abs(t - s) <= 1)
-    np.testing.assert_allclose(found, expected, atol=1e-10)
 
 
 def test_local_m_looks_around_the_same_place(inputs):
@@ -193,9 +189,8 @@ def test_local_m_looks_around_the_same_place(inputs):
     attention = VariantAttention(D, H, window=2).double()
     found = attention(x, *attention.keys_values(memory), attend_to(src_mask))
     mask = np.broadcast_to(src_mask.numpy()[:, None], (B, T, S))
-    expected = by_hand(
-        attention, x.numpy(), memory.numpy(), mask, scaled, allowed=lambda t, s: abs(t - s) <= 2
-    )
+    near = {"allowed": lambda t, s: abs(t - s) <= 2}
+    expected = by_hand(attention, x.numpy(), memory.numpy(), mask, scaled, **near)
     np.testing.assert_allclose(found.detach().numpy(), expected, atol=1e-10)
 
 
@@ -239,17 +234,9 @@ def test_hard_attention_takes_the_best_key_alone(inputs):
     x, memory, src_mask = inputs
     attention = VariantAttention(D, H, hard=True).double().eval()
     found = attention(x, *attention.keys_values(memory), attend_to(src_mask))
-    p, m = numbers(attention), memory.numpy()
-    for b, t in np.ndindex(B, T):
-        heads = []
-        for h in range(H):
-            part = slice(h * K, (h + 1) * K)
-            q = linear(p, "query", x[b, t].numpy())[part]
-            seen = range(int(src_mask[b].sum()))
-            best = max(seen, key=lambda s: q @ linear(p, "key", m[b, s])[part])
-            heads.append(linear(p, "value", m[b, best])[part])
-        expected = linear(p, "output", np.concatenate(heads))
-        np.testing.assert_allclose(found[b, t].detach().numpy(), expected, atol=1e-10)
+    mask = np.broadcast_to(src_mask.numpy()[:, None], (B, T, S))
+    expected = by_hand(attention, x.numpy(), memory.numpy(), mask, lambda h, t, s, q, k: 1e9 * (q @ k))
+    np.testing.assert_allclose(found.detach().numpy(), expected, atol=1e-10)
 
 
 def test_hard_attention_draws_one_key_in_training_and_learns_as_if_it_were_soft(inputs):

@@ -37,16 +37,11 @@ def test_where_memory_does_not_grow_in_a_line_only_what_was_tried_counts():
     assert tried[tokens] == 10**6 and 130_000 < tokens < 150_000
 
 
-def test_a_device_that_cannot_hold_the_least_gets_the_least():
-    assert largest_budget(lambda tokens: 10**10, limit=10**9, least=1024) == 1024
-
-
-def test_a_peak_that_was_there_before_does_not_mislead():
-    assert largest_budget(lambda tokens: int(max(3e9, 1e9 + 1e5 * tokens)), int(2.4e10), least=1024) > 220_000
-
-
-def test_memory_without_end_still_leaves_updates_to_learn_from():
-    assert largest_budget(lambda tokens: tokens, limit=10**15, least=1024) == 2**19
+def test_the_bounds_of_a_budget():
+    assert largest_budget(lambda tokens: 10**10, limit=10**9, least=1024) == 1024  # less cannot be
+    assert largest_budget(lambda tokens: tokens, limit=10**15, least=1024) == 2**19  # to learn from
+    # A peak that was there before does not mislead.
+    assert largest_budget(lambda tokens: int(max(3e9, 1e9 + 1e5 * tokens)), int(2.4e10), 1024) > 220_000
 
 
 def test_no_more_is_tried_than_an_update_has():

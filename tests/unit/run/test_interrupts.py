@@ -1,6 +1,7 @@
 """Signals at the end of a training."""
 
 import signal
+from contextlib import nullcontext
 
 import pytest
 
@@ -17,13 +18,15 @@ def handlers():
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_second_signal_names_itself(monkeypatch, number):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_first_signal_stops_and_saves_and_the_second_names_itself(monkeypatch, number, said):
+    """SIGHUP: a closed terminal."""
     monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
     with pytest.raises(KeyboardInterrupt) as stop, Interrupts() as interrupts:
         interrupts.has_work = True
         signal.raise_signal(number)
         assert interrupts.received == number
+        assert len(said) == 1 and said[0].startswith("stopping and saving after this update; press again")
         signal.raise_signal(number)
     assert stop.value.args == (number,)
 
@@ -34,14 +37,6 @@ def test_before_the_first_update_there_is_nothing_to_save(monkeypatch, said):
     with pytest.raises(KeyboardInterrupt) as stop, Interrupts():
         signal.raise_signal(signal.SIGTERM)
     assert stop.value.args == (signal.SIGTERM,) and said == []
-
-
-def test_a_closed_terminal_stops_and_saves(said):
-    with Interrupts() as interrupts:
-        interrupts.has_work = True
-        signal.raise_signal(signal.SIGHUP)
-        assert interrupts.received == signal.SIGHUP
-    assert len(said) == 1 and said[0].startswith("stopping and saving after this update")
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
@@ -79,16 +74,13 @@ def test_a_rank_that_fails_has_time_to_say_why(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "under_torchrun, error", [(False, RuntimeError()), (True, None), (True, KeyboardInterrupt())]
+    "under_torchrun, error", [("", RuntimeError()), ("1", None), ("1", KeyboardInterrupt())]
 )
 def test_otherwise_signals_do_again_what_they_did(monkeypatch, under_torchrun, error):
-    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
-    if under_torchrun:
-        monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
+    if not under_torchrun:
+        monkeypatch.delenv("TORCHELASTIC_RUN_ID")
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
-    if error is None:
-        leave()
-    else:
-        with pytest.raises(type(error)):
-            leave(error)
+    with pytest.raises(type(error)) if error else nullcontext():
+        leave(error)
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before

@@ -8,8 +8,8 @@ from transformer_mt.search.beam import SpecialIds, top_k
 from transformer_mt.search.hypothesis import LengthPenalty
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("alpha, form", [(0.0, "plain"), (0.6, "plain"), (1.0, "plain"), (0.8, "gnmt")])
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("alpha, form", [(0.0, "plain"), (0.6, "plain"), (0.8, "gnmt")])
 def test_beam_equals_exhaustive_search(seed, alpha, form):
     """With a beam as wide as there are sequences."""
     logits, step, state = table_model(seed)
@@ -20,23 +20,14 @@ def test_beam_equals_exhaustive_search(seed, alpha, form):
     assert [h.log_prob for h in found] == pytest.approx([total for _, total, _ in expected], abs=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_beam_of_one_is_greedy(seed):
-    logits, step, state = table_model(seed)
-    (found,) = search(step, state, [7], IDS, beam=1)
-    history = (BOS,)
-    while history[-1] != EOS:
-        token = logits(0, history).argmax().item() if len(history) < 7 else EOS
-        history += (token,)
-    assert [h.tokens for h in found] == [list(history[1:])]
-
-
-@pytest.mark.parametrize("beam", [1, 2, 3])
-def test_sentences_do_not_disturb_each_other(beam):
-    """Searched together, of different lengths and done at different times, each finds what it finds alone."""
+@pytest.mark.parametrize("beam, check_every", [(1, 1), (3, 1), (2, 2), (2, 3), (2, 8)])
+def test_sentences_do_not_disturb_each_other(beam, check_every):
+    """Searched together, of different lengths and done at different times, each finds what it finds alone. A
+    GPU is asked seldom whether all are done; what a finished sentence goes on finding must not count.
+    """
     _, step, state = table_model(seed=3, num_sentences=8)
     limits = [3, 9, 1, 6, 9, 2, 8, 5]
-    together = search(step, state, limits, IDS, beam=beam)
+    together = search(step, state, limits, IDS, beam=beam, check_every=check_every)
     for sentence, limit in enumerate(limits):
         alone = History(torch.tensor([sentence]), [()])
         assert search(step, alone, [limit], IDS, beam=beam) == [together[sentence]]
@@ -54,42 +45,15 @@ def test_finished_sentences_leave_the_batch():
     assert sizes[:3] == [4, 6, 4]
 
 
-def test_hypotheses_are_sorted_end_once_and_keep_the_limit():
-    _, step, state = table_model(seed=9)
-    (found,) = search(step, state, [6], IDS, beam=4)
-    assert len(found) == 4
-    assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
-    for hypothesis in found:
-        assert hypothesis.tokens.index(EOS) == len(hypothesis.tokens) - 1 < 6
-        assert hypothesis.score == pytest.approx(
-            hypothesis.log_prob / LengthPenalty(1.0)(len(hypothesis.tokens))
-        )
-
-
 def test_banned_tokens_are_never_chosen():
     _, step, state = table_model(seed=2)
     (found,) = search(step, state, [5], SpecialIds(BOS, EOS, never=(2, 3)), beam=3)
     assert {token for h in found for token in h.tokens} <= {4, EOS}
 
 
-def test_length_penalty_by_hand():
-    assert LengthPenalty(0.0)(4) == 1
-    assert LengthPenalty(0.5)(4) == 2
-    assert LengthPenalty(1.0)(4) == 4
-
-
-def test_gnmts_length_penalty_by_hand():
-    assert LengthPenalty(1.0, "gnmt")(7) == 2
-    assert LengthPenalty(2.0, "gnmt")(7) == 4
-
-
-@pytest.mark.parametrize("check_every", [2, 3, 8])
-def test_how_often_it_is_asked_whether_all_are_done_changes_nothing(check_every):
-    """A GPU is asked seldom; what a finished sentence goes on finding must not count."""
-    _, step, state = table_model(seed=3, num_sentences=8)
-    limits = [3, 9, 1, 6, 9, 2, 8, 5]
-    each_step = search(step, state, limits, IDS, beam=2)
-    assert search(step, state, limits, IDS, beam=2, check_every=check_every) == each_step
+def test_length_penalties_by_hand():
+    assert [LengthPenalty(alpha)(4) for alpha in (0.0, 0.5, 1.0)] == [1, 2, 4]
+    assert [LengthPenalty(alpha, "gnmt")(7) for alpha in (1.0, 2.0)] == [2, 4]
 
 
 def test_the_best_of_many_are_found_by_blocks():
@@ -103,31 +67,6 @@ def test_the_best_of_many_are_found_by_blocks():
         assert torch.equal(values.gather(1, positions), best)
     best, positions = top_k(torch.tensor([[1.0, 3.0]]), 4)
     assert best.tolist() == [[3.0, 1.0, -torch.inf, -torch.inf]] and positions.tolist() == [[1, 0, 0, 0]]
-
-
-def test_a_hypothesis_that_goes_on_and_leads_is_waited_for():
-    """Three bad ones have ended before the good one can: all but the first of a row end at once."""
-    good = [3, 3, 3, 3, EOS]
-
-    def step(tokens, state):
-        state.length += 1
-        logits = torch.full((len(tokens), 5), -5.0)
-        logits[:, good[state.length - 1]] = 5.0
-        logits[:, EOS] = logits[:, EOS].clamp(min=-2.0)
-        return logits, state
-
-    class State:
-        def __init__(self):
-            self.length = 0
-
-        def select(self, rows):
-            return self
-
-    (found,) = search(step, State(), [8], IDS, beam=3)
-    assert found[0].tokens == good and len(found) == 3
-    assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
-    (early,) = search(step, State(), [8], IDS, beam=3, stop_early=True)
-    assert early[0].tokens != good and early[0].score < found[0].score
 
 
 def plain_beam(logits, limit, beam, stop_early=False):
@@ -154,7 +93,7 @@ def plain_beam(logits, limit, beam, stop_early=False):
 
 
 @pytest.mark.parametrize("stop_early", [False, True])
-@pytest.mark.parametrize("beam", [2, 3, 4])
+@pytest.mark.parametrize("beam", [1, 2, 4])
 @pytest.mark.parametrize("seed", range(10))
 def test_beam_search_equals_one_in_lists(seed, beam, stop_early):
     """The n best are the best of all that ended, also where better and worse ones end in turn, and the search

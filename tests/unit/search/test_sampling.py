@@ -9,10 +9,9 @@ import torch
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from tests.helpers.table import EOS, IDS, every_sequence, search, table_model
+from tests.helpers.table import EOS, IDS, every_sequence, table_model
 from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.model.build_model import build_model
-from transformer_mt.search.beam import SpecialIds
 from transformer_mt.search.rules import MinLength, NoRepeatNgram, Prefix
 from transformer_mt.search.sampling import Distribution, Ensemble, expected_utilities, sample
 
@@ -21,12 +20,11 @@ def generators(count, sentence=0):
     return [random.Random(f"{sentence} {i}") for i in range(count)]
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_samples_come_as_often_as_the_model_says(seed):
+def test_samples_come_as_often_as_the_model_says():
     """4,000 samples against the probabilities of every sequence; of those cut at the limit, all
     that is left.
     """
-    logits, step, state = table_model(seed)
+    logits, step, state = table_model(seed=0)
     (found,) = sample(step, state, [5], IDS, [generators(4000)])
     counts = Counter(tuple(h.tokens) for h in found)
     # Shorter than the limit: drawn, never forced
@@ -48,15 +46,6 @@ def test_a_sample_does_not_depend_on_those_beside_it():
         alone = alone.select(torch.tensor([[s]]))
         assert sample(alone_step, alone, [limit], IDS, [generators(3, s)]) == [together[s]]
         assert sample(alone_step, alone, [limit], IDS, [generators(1, s)])[0][0] in together[s]
-
-
-def test_cold_samples_are_the_greedy_choice():
-    logits, step, state = table_model(seed=2)
-    (found,) = sample(step, state, [6], IDS, [generators(20)], Distribution(temperature=0.01))
-    greedy = []
-    while not greedy or greedy[-1] != EOS:
-        greedy.append(logits(0, (0, *greedy)).argmax().item() if len(greedy) < 5 else EOS)
-    assert {tuple(h.tokens) for h in found} == {tuple(greedy)}
 
 
 def test_only_the_likely_part_is_drawn_from():
@@ -83,9 +72,8 @@ def test_rules_hold_for_samples_too():
 
 def test_samples_the_rules_leave_no_way_to_end_are_left_out():
     _, step, state = table_model(seed=3)
-    assert sample(step, state, [9], IDS, [generators(4)], rules=[MinLength(50, EOS), NoRepeatNgram(1)]) == [
-        []
-    ]
+    rules = [MinLength(50, EOS), NoRepeatNgram(1)]
+    assert sample(step, state, [9], IDS, [generators(4)], rules=rules) == [[]]
 
 
 #
@@ -151,15 +139,3 @@ def test_an_ensemble_is_the_mean_of_probabilities():
     for t in range(4):
         logits, state = both.step(tgt[:, t], state)
         torch.testing.assert_close(logits.exp(), mean[:, t])
-
-
-@torch.inference_mode()
-def test_a_model_with_itself_translates_as_alone():
-    (a,) = models(1)
-    src = torch.randint(4, 20, (3, 6))
-    ids = SpecialIds(2, 3, (0, 2))
-    found = []
-    for model in (a, Ensemble([a, a])):
-        state = model.start(model.encode(src, src != 0), src != 0)
-        found.append(search(model.step, state, [9, 9, 9], ids, beam=3))
-    assert [[h.tokens for h in hs] for hs in found[0]] == [[h.tokens for h in hs] for hs in found[1]]

@@ -37,11 +37,13 @@ def test_invalid_utf8_is_named_with_file_and_line(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"not packed", gzip.compress(b"text " * 1000, mtime=0)[:-20]])
-def test_damaged_packed_files_are_named(tmp_path, content):
+def test_damaged_packed_files_and_streams_are_named(tmp_path, content):
     path = tmp_path / "a.txt.gz"
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"a.txt.gz: cannot be read after line"):
         list(read_lines(path))
+    with gzip.open(path) as stream, pytest.raises(InputError, match="a.gz: cannot be read"):
+        list(read_ready(stream, "a.gz", lambda: 10))
 
 
 @given(
@@ -66,23 +68,10 @@ def test_a_line_in_a_pipe_is_given_out_before_the_next_is_written():
         assert list(chunks) == []
 
 
-@pytest.mark.parametrize("content", [b"not packed", gzip.compress(b"text " * 1000, mtime=0)[:-20]])
-def test_a_damaged_stream_is_named(tmp_path, content):
-    path = tmp_path / "a.gz"
-    path.write_bytes(content)
-    with gzip.open(path) as stream, pytest.raises(InputError, match="a.gz: cannot be read"):
-        list(read_ready(stream, "a.gz", lambda: 10))
-
-
 def test_a_list_is_as_long_as_asked_for_when_it_begins():
     sizes = iter([2, 3, 1, 9, 9])
-    text = b"".join(b"%d\n" % i for i in range(9))
-    assert [len(chunk) for chunk in read_ready(io.BytesIO(text), "memory", lambda: next(sizes))] == [
-        2,
-        3,
-        1,
-        3,
-    ]
+    text = io.BytesIO(b"".join(b"%d\n" % i for i in range(9)))
+    assert [len(chunk) for chunk in read_ready(text, "memory", lambda: next(sizes))] == [2, 3, 1, 3]
 
 
 def test_chunks_grow_while_they_are_done_quickly(monkeypatch):

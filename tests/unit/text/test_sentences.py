@@ -11,7 +11,6 @@ from transformer_mt.text.text_changes import FinalMark, NoFinalMark
 @pytest.mark.parametrize(
     "line, language, before, words, after",
     [
-        ("A dog.", "en", "", "A dog.", ""),
         ("\t  A dog. ", "en", "\t  ", "A dog.", " "),
         ("- A dog", "en", "- ", "A dog", ""),
         ("    * • A dog", "en", "    * • ", "A dog", ""),
@@ -36,13 +35,10 @@ def test_the_parts_of_a_line(line, language, before, words, after):
     "source, translation, language, expected",
     [
         ("dog", "Hund.", "de", "Hund"),
-        ("dog", "Hund", "de", "Hund"),
         ("A dog.", "Ein Hund", "de", "Ein Hund."),
         ("A dog?", "Ein Hund.", "de", "Ein Hund."),  # one is there: which one is the model's decision
-        ("A dog...", "Ein Hund", "de", "Ein Hund..."),
         ("A dog?", "一只狗", "zh", "一只狗？"),
         ("一只狗。", "A dog", "en", "A dog."),
-        ("犬です。", "一只狗", "zh", "一只狗。"),
         ("dog", "一只狗。", "zh", "一只狗"),
         ("Who are you?", "من أنت؟", "ar", "من أنت؟"),
         ("A dog is there.", "कुत्ता है।", "hi", "कुत्ता है।"),

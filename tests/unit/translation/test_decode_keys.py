@@ -1,6 +1,9 @@
 """Each key of the YAML's `decode` section reaches each engine: it changes an output, or the engine refuses it
 by name."""
 
+import json
+from functools import cache
+
 import pytest
 import torch
 
@@ -57,18 +60,33 @@ def sentences():
     ]
 
 
-@pytest.fixture(scope="module", params=["torch", "ctranslate2"])
-def load(request, tiny_run, tmp_path_factory):
-    """A function from settings of the search to a Translator with them, for each engine."""
-    folder = tiny_run
-    if request.param == "ctranslate2":
-        pytest.importorskip("ctranslate2")
-        from transformer_mt.companions.exchange.export.export import export
-        from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
+@pytest.fixture(scope="module")
+def exported(tiny_run, tmp_path_factory):
+    """The tiny run as CTranslate2 reads it."""
+    pytest.importorskip("ctranslate2")
+    from transformer_mt.companions.exchange.export.export import export
+    from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
 
-        folder = tmp_path_factory.mktemp("keys") / "ct2"
-        export(RunFolder(tiny_run), folder, ToCTranslate2(), None)
-    return lambda settings: Translator.load(folder, device="cpu", decode=settings)
+    folder = tmp_path_factory.mktemp("keys") / "ct2"
+    export(RunFolder(tiny_run), folder, ToCTranslate2(), None)
+    return folder
+
+
+@pytest.fixture(scope="module", params=["torch", "ctranslate2"])
+def found(request, tiny_run, sentences):
+    """A function from settings of the search to what each engine finds with them, or how it refuses them."""
+    folder = tiny_run if request.param == "torch" else request.getfixturevalue("exported")
+
+    @cache
+    def search(words):
+        translator = Translator.load(folder, device="cpu", decode=json.loads(words))
+        try:
+            return outputs(translator, sentences)
+        except InputError as error:
+            assert translator.engine.name == "ctranslate2", "the torch engine has every setting"
+            return error
+
+    return lambda settings: search(json.dumps(settings))
 
 
 def outputs(translator, sentences):
@@ -93,21 +111,17 @@ def test_the_table_has_every_key():
 
 @needs("exchange")
 @pytest.mark.parametrize("key", TWO_VALUES)
-def test_a_key_changes_the_output_or_is_refused_by_its_name(load, sentences, key):
-    found = []
-    for settings in TWO_VALUES[key]:
-        translator = load(settings)
-        try:
-            found.append(outputs(translator, sentences))
-        except InputError as error:
-            assert translator.engine.name == "ctranslate2", "the torch engine has every setting"
-            missing = [name for name in settings if f"`decode.{name}` must be" in str(error)]
-            assert missing, f"refused without naming a setting: {error}"
+def test_a_key_changes_the_output_or_is_refused_by_its_name(found, key):
+    first, second = map(found, TWO_VALUES[key])
+    for settings, answer in zip(TWO_VALUES[key], (first, second)):
+        if isinstance(answer, InputError):
+            missing = [name for name in settings if f"`decode.{name}` must be" in str(answer)]
+            assert missing, f"refused without naming a setting: {answer}"
             # Its search is refused: then the key has no meaning either
             if key in settings and key not in missing:
                 assert "search" in missing
             return
-    assert found[0] != found[1]
+    assert first != second
 
 
 def test_batch_tokens_bounds_a_batch_of_the_torch_engine(tiny_run, sentences):
@@ -125,7 +139,7 @@ def test_batch_tokens_bounds_a_batch_of_the_torch_engine(tiny_run, sentences):
 
 
 @pytest.fixture
-def asked(monkeypatch):
+def asked(exported, monkeypatch):
     """The calls of CTranslate2: (sources, options)."""
     import ctranslate2
 
@@ -140,30 +154,18 @@ def asked(monkeypatch):
 
 
 @needs("exchange")
-def test_batch_tokens_bounds_a_batch_of_ctranslate2(tiny_run, sentences, tmp_path, asked):
-    pytest.importorskip("ctranslate2")
-    from transformer_mt.companions.exchange.export.export import export
-    from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
-
-    export(RunFolder(tiny_run), tmp_path / "ct2", ToCTranslate2(), None)
-    translator = Translator.load(tmp_path / "ct2", device="cpu", decode={"batch_tokens": 200})
-    asked.clear()  # what the proof of the export asked
+def test_batch_tokens_bounds_a_batch_of_ctranslate2(exported, sentences, asked):
+    translator = Translator.load(exported, device="cpu", decode={"batch_tokens": 200})
     translator.translate(sentences)
     longest = max(len(ids) + 1 for ids in translator.tokenizer.encode_src(sentences))
     assert max(options["max_batch_size"] for _, options in asked) == max(200 // 5, longest)
 
 
 @needs("exchange")
-def test_a_short_source_is_not_searched_to_the_limit_of_a_long_one(tiny_run, tmp_path, asked):
+def test_a_short_source_is_not_searched_to_the_limit_of_a_long_one(exported, asked):
     """A weak model ends no line: 280 sentences went to the limit of the longest, then each again alone."""
-    pytest.importorskip("ctranslate2")
-    from transformer_mt.companions.exchange.export.export import export
-    from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
-
-    export(RunFolder(tiny_run), tmp_path / "ct2", ToCTranslate2(), None)
     lines = ["dog"] * 30 + ["The dog sees the cat."] * 30 + ["The dog sees the old cat in the garden, " * 4]
-    translator = Translator.load(tmp_path / "ct2", device="cpu")
-    asked.clear()  # what the proof of the export asked
+    translator = Translator.load(exported, device="cpu")
     assert len(translator.translate(lines)) == len(lines) == 61
     lengths = [{len(source) for source in sources} for sources, _ in asked]
     limits = [options["max_decoding_length"] for _, options in asked]
@@ -184,8 +186,7 @@ TOLERANCE = {torch.float32: {"atol": 1e-5, "rtol": 1e-4}, torch.bfloat16: {"atol
 
 @needs_onednn
 @torch.inference_mode()
-@pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("norm, dtype", [("pre", torch.float32), ("post", torch.bfloat16)])
 def test_a_packed_model_computes_the_same(norm, dtype):
     if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         pytest.skip("oneDNN has no bfloat16 on this CPU")

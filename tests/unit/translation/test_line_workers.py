@@ -53,7 +53,7 @@ def decoded_in_workers_by(translator, action):
     translator.tokenizer.__class__ = Other
 
 
-@pytest.mark.parametrize("options", [{}, {"n_best": 2}, {"align": True}, {"protect": "[0-9]+"}], ids=str)
+@pytest.mark.parametrize("options", [{"n_best": 2, "align": True}, {"protect": "[0-9]+"}], ids=str)
 def test_the_translations_are_the_same_and_in_order(of_gpu, lines, options):
     calls = []
 
@@ -88,16 +88,18 @@ def test_errors_of_a_process_and_of_the_engine_are_those_of_one(of_gpu, lines):
         of_gpu.translate(lines)
 
 
-def test_the_end_of_a_process_is_one_line(of_gpu, lines):
-    decoded_in_workers_by(of_gpu, lambda: os.kill(os.getpid(), signal.SIGKILL))
-    with pytest.raises(WorkError, match="a worker process has ended"):
-        of_gpu.translate(lines)
-
-
-def test_an_error_that_nobody_expected_is_one_line(of_gpu, lines):
-    decoded_in_workers_by(of_gpu, lambda: 1 / 0)
-    with pytest.raises(WorkError, match="a worker process failed: ZeroDivisionError"):
-        of_gpu.translate(lines)
+@pytest.mark.parametrize(
+    "action, message",
+    [
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), "a worker process has ended"),
+        (lambda: 1 / 0, "a worker process failed: ZeroDivisionError"),
+    ],
+    ids=["killed", "error"],
+)
+def test_the_end_of_a_process_and_an_error_nobody_expected_are_one_line(of_gpu, lines, action, message):
+    decoded_in_workers_by(of_gpu, action)
+    with pytest.raises(WorkError, match=message):
+        of_gpu.translate(lines, max_length=12)
 
 
 def test_few_lines_and_lines_that_need_others_stay_in_this_process(of_gpu, lines):

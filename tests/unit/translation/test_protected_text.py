@@ -17,12 +17,10 @@ def test_spans_are_the_whole_text():
 @pytest.mark.parametrize(
     "source, translation, survived",
     [
-        ("see {a} and {a}", "{a} und {a}", True),
         ("see {a} and {a}", "{a} und", False),
         ("see {a}", "{a} {b}", False),
         ("no such thing", "nichts", True),
         ("{a} sees {b}", "{b} von {a} gesehen", True),
-        ("the <b>dog</b>", "der <b>Hund</b>", True),
         ("the <b>dog</b>", "der </b>Hund<b>", False),
         ("<b>a</b> <i>c</i>", "<i>c</i> <b>a</b>", True),
         ("<b><i>a</i></b>", "<b><i>a</b></i>", True),
@@ -87,7 +85,6 @@ USUALLY = ProtectedText(None, usual=True)
         ("In 2010 5 in the morning, 3 men, 100 % der", ["100 %"]),
         ("5 bars, 3 mice, 7 hours; 3 < 4 and a > b", []),
         ("half of 100% of it, 50 percent, {a b c, d e f}", ["100%"]),
-        ("", []),
     ],
 )  # fmt: skip
 def test_what_is_usually_protected(text, kept):
@@ -111,14 +108,10 @@ def test_long_text_takes_no_longer_than_its_length(text):
 @pytest.mark.parametrize(
     "source, translation, survives",
     [
-        ("It weighs 2.5 kg.", "Es wiegt 2,5 kg.", True),
         ("It weighs 2.5 kg.", "Es wiegt 2,5kg.", True),
         ("It weighs 2.5 kg.", "Es wiegt 25 g.", False),
         ("It weighs 1,500 kg.", "Es wiegt 1.500 kg.", True),
         ("20 percent of 5 kg", "20 % von 5 kg", True),
-        ("See {x}.", "Siehe {x}.", True),
-        ("See {x}.", "Siehe {x} {x}.", False),
-        ("See <b>x</b>.", "Siehe </b>x<b>.", False),
     ],
 )
 def test_numbers_survive_in_the_form_of_the_target_language(source, translation, survives):

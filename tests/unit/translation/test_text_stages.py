@@ -5,7 +5,6 @@ import pytest
 from tests.helpers.engines import TableEngine, planned_lines
 from transformer_mt import Translator
 from transformer_mt.run_folder import RunFolder
-from transformer_mt.text.languages import to_capitals
 from transformer_mt.text.sentences import match_end
 from transformer_mt.translation.stages.text_stages import (
     capitals_of,
@@ -23,7 +22,6 @@ from transformer_mt.translation.stages.text_stages import (
         ("DO NOT RUN 24/7!", True),
         ("ПРАВИЛА ИГРЫ", True),
         ("NATO", False),  # acronyms are left as they are
-        ("EU, NATO", False),
         ("ISO 9001:2015", False),
         ("Do NOT RUN INSIDE", False),
         ("请使用 ADOBE READER 软件", False),  # the letters of the language have no case
@@ -56,11 +54,6 @@ def test_protected_text_does_not_decide():
 def test_sentence_case_has_the_same_length(language, text, expected):
     assert to_sentence_case(text, language) == expected
     assert len(expected) == len(text)
-
-
-def test_capitals_follow_the_language():
-    assert to_capitals("die Straße", "de") == list("DIE STRA") + ["SS", "E"]
-    assert "".join(to_capitals("ılık izmir", "tr_TR")) == "ILIK İZMİR"
 
 
 def test_spans_to_keep_stay():
@@ -130,19 +123,14 @@ def test_a_line_too_long_for_the_model_is_in_lower_case_in_all_its_parts(transla
     assert all(unit.segment.searched.capitalize() == unit.segment.searched for unit in planned.units)
 
 
-def test_it_can_be_turned_off_and_is_off_with_a_prefix(tiny_run, translator):
-    line = "THE DOG SLEEPS."
-    off = Translator.load(tiny_run, device="cpu", decode={"lowercase_capitals": False})
-    (planned,) = planned_lines(off, line)
-    assert planned.units[0].segment.searched == line
-    (planned,) = planned_lines(translator, line, prefix="Der")
-    assert planned.units[0].segment.searched == line
-
-
-@pytest.mark.parametrize("direction", [("en", "en"), ("letters", "de")])
-def test_capitals_may_matter_within_a_language_and_in_other_tasks(translator, direction):
-    (planned,) = planned_lines(translator._with(direction=direction), "THE DOG SLEEPS.")
-    assert planned.units[0].segment.searched == "THE DOG SLEEPS."
+def test_capitals_stay_with_a_prefix_within_a_language_and_in_other_tasks(translator):
+    """And where decode.lowercase_capitals is off: test_decode_keys.py."""
+    line, same, task = "THE DOG SLEEPS.", ("en", "en"), ("letters", "de")
+    for planned in (
+        planned_lines(translator, line, prefix="Der"),
+        *(planned_lines(translator._with(direction=direction), line) for direction in (same, task)),
+    ):
+        assert planned[0].units[0].segment.searched == line
 
 
 def test_what_was_translated_from_capitals_has_its_score(tiny_run, translator, tmp_path):
@@ -167,18 +155,15 @@ def test_what_was_translated_from_capitals_has_its_score(tiny_run, translator, t
 @pytest.mark.parametrize(
     "source, translation, flags",
     [
-        ("A dog sleeps.", "Ein Hund schläft.", []),
         ("A dog sleeps.", "A dog sleeps.", ["copied"]),
         ("Berlin", "Berlin", []),
         ("It costs 1,250.50 in 2019", "Es kostet 1.250,50 im Jahr 2019", []),
         ("It costs 1,250.50 in 2019", "Es kostet 1.250,50", ["missing_number"]),
-        ("In 2010, 15 people came", "2010 kamen 15 Leute", []),
         ("I have 3 5 7", "Ich habe 3, 5 und 7", []),
         ("It is 3.5 high", "Es ist 35 hoch", ["missing_number"]),
         ("It is 3.5 high at 10:30", "Es ist 3,5 hoch um 10.30 Uhr", []),
         ("1 250 000 in 2019 300", "1.250.000 in 2019 300", []),
         ("他在北京看见一只狗", "他在北京看见一只狗", ["copied"]),
-        ("北京", "北京", []),
         ("5 dogs and 5 cats", "5 Hunde und Katzen", ["missing_number"]),
         ("See https://a.org/b?c=1.", "Siehe https://a.org/b?c=1!", []),
         ("See https://a.org/b.", "Siehe da.", ["missing_url"]),
@@ -194,9 +179,9 @@ def test_what_looks_wrong_is_flagged_and_nothing_else(source, translation, flags
     assert list(text_flags(source, translation, len(source.split()), tokens)) == flags
 
 
-@pytest.mark.parametrize("unit", ["a", "q7", ".", "a.b-", "1,", "@", "www."])
+@pytest.mark.parametrize("unit", ["q7", ".", "a.b-", "1,", "www."])
 def test_an_endless_line_takes_time_in_proportion(unit):
-    text = unit * (400_000 // len(unit))  # an hour, if time grew with the square of the length
+    text = unit * (200_000 // len(unit))  # a quarter of an hour, if time grew with the square of the length
     assert "copied" not in list(text_flags(text, text + " x", 1000, ["x"] * 1000))
 
 
@@ -221,15 +206,11 @@ FIXED = [
 
 
 def changed(translator, **decode):
-    return Translator(
-        translator.engine,
-        translator.tokenizer,
-        translator.configs[0],
-        translator.decode.model_copy(update=decode),
-    )
+    settings = translator.decode.model_copy(update=decode)
+    return Translator(translator.engine, translator.tokenizer, translator.configs[0], settings)
 
 
-@pytest.mark.parametrize("options", [{}, {"n_best": 3}, {"align": True}, {"protect": r"\d+"}])
+@pytest.mark.parametrize("options", [{}, {"n_best": 3, "align": True, "protect": r"\d+"}])
 def test_what_has_no_words_is_not_translated(translator, options):
     mixed = [*FIXED, "The dog sleeps."]
     results = translator.translate(mixed, **options)
@@ -241,19 +222,15 @@ def test_what_has_no_words_is_not_translated(translator, options):
 
 
 def test_a_sentence_without_words_stays_between_others(translator):
-    first, second = (
-        result.translation for result in translator.translate(["The dog sleeps.", "A cat sings."])
-    )
+    (first,) = translator.translate(["The dog sleeps."])
     (line,) = changed(translator, split_sentences=True).translate(
         ["The dog sleeps. {name} A cat sings."], align=True, n_best=2
     )
-    assert line.translation.startswith(first) and "{name}" in line.translation
+    assert line.translation.startswith(first.translation) and "{name}" in line.translation
     assert len(line.n_best) == 2 and line.n_best[0].aligned
 
 
-@pytest.mark.parametrize(
-    "before, after", [("  ", ""), ("\t- ", ""), ("• ", "  "), ("2) ", ""), ("12. ", " ")]
-)
+@pytest.mark.parametrize("before, after", [("  ", ""), ("\t- ", "  "), ("12. ", " ")])
 def test_the_edges_of_a_line_stay(translator, before, after):
     (plain,) = translator.translate(["The dog sleeps."], align=True, n_best=2)
     (result,) = translator.translate([f"{before}The dog sleeps.{after}"], align=True, n_best=2)

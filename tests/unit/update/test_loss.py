@@ -7,21 +7,27 @@ import pytest
 import torch
 
 from tests.helpers.faults import loss_chunks
-from tests.helpers.updates import CPU, batch_of, packed_batch_of, pairs, tiny_model, updater
+from tests.helpers.updates import CPU, batch_of, packed_batch_of, pairs, tiny_model
 from transformer_mt.data.batches.batch import Links
 from transformer_mt.device import autocast
 from transformer_mt.model.fast_attention import without_cpu_code
 from transformer_mt.model.interface import NEVER
-from transformer_mt.model.masks import same_sentence
 from transformer_mt.update.chunked_loss import fused_chunk, plain_chunk, projected_cross_entropy
 from transformer_mt.update.loss import CrossEntropy, guided_alignment_loss, plain_cross_entropy
 from transformer_mt.update.step import Objective
 
 
-@pytest.mark.parametrize("chunk", [256, 1, 2])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.3])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize(
+    "chunk, smoothing, dtype, has_bias",
+    [
+        (256, 0.0, torch.float32, False),
+        (256, 0.1, torch.bfloat16, True),
+        (1, 0.3, torch.float32, True),
+        (2, 0.1, torch.float32, True),
+        (2, 0.0, torch.float32, True),
+        (2, 0.3, torch.bfloat16, False),
+    ],
+)
 def test_loss_equals_torchs_in_value_and_gradients(monkeypatch, chunk, smoothing, dtype, has_bias):
     """Whatever the chunks: all at once, one token a chunk, two and a rest of one. What a bias says is never
     written is not in the vocabulary.
@@ -45,26 +51,6 @@ def test_loss_equals_torchs_in_value_and_gradients(monkeypatch, chunk, smoothing
     assert losses[0] == pytest.approx(losses[1], rel=1e-5 if exact else 2e-2)
     for mine, theirs in zip(*gradients):
         torch.testing.assert_close(mine, theirs, atol=1e-5 if exact else 3e-2, rtol=1e-5 if exact else 3e-2)
-
-
-def test_loss_gradient_is_that_of_the_function():
-    torch.manual_seed(0)
-    hidden, weight = torch.randn(4, 3, dtype=torch.float64), torch.randn(7, 3, dtype=torch.float64)
-    targets = torch.randint(1, 7, (4,))
-
-    def numeric(tensor, i, h=1e-2):
-        values = []
-        for sign in (1, -1):
-            tensor.view(-1)[i] += sign * h
-            values.append(projected_cross_entropy(hidden, weight, targets, 0.1)[0].item())
-            tensor.view(-1)[i] -= sign * h
-        return (values[0] - values[1]) / (2 * h)
-
-    at = hidden.clone().requires_grad_(), weight.clone().requires_grad_()
-    projected_cross_entropy(*at, targets, 0.1)[0].backward()
-    for leaf, tensor in zip(at, (hidden, weight)):
-        for i in (0, 5, 11):
-            assert leaf.grad.view(-1)[i].item() == pytest.approx(numeric(tensor, i), abs=2e-3)
 
 
 def gradients(dtype, hidden, weight, targets):
@@ -97,12 +83,6 @@ def test_the_gradient_of_many_tokens_is_finite_in_float16():
         assert (half - exact).norm() < 0.004 * exact.norm()
 
 
-def test_loss_of_a_token_thought_impossible_is_finite():
-    hidden, weight = torch.tensor([[300.0]]), torch.tensor([[1.0], [-1.0]])
-    loss, nll = projected_cross_entropy(hidden, weight, torch.tensor([1]), 0.1)
-    assert loss.isfinite() and nll.item() > 80
-
-
 @pytest.mark.parametrize("code", [nullcontext, without_cpu_code])
 @pytest.mark.parametrize("scale", [1, 30, 1000])
 def test_loss_is_the_plain_one_for_logits_of_any_size(scale, code):
@@ -132,11 +112,13 @@ def test_the_loss_of_alignments_is_the_cross_entropy_of_the_links():
 
 
 KINDS = [
-    *({"position": position, "norm": norm} for norm in ("pre", "post")
-      for position in ("sinusoidal", "sinusoidal_fairseq", "learned", "rotary", "relative", "alibi", "none")),
-    *({"attention": {"score": score}} for score in ("dot", "general", "additive", "cosine", "euclidean")),
+    *({"position": position}
+      for position in ("sinusoidal", "sinusoidal_fairseq", "learned", "rotary", "relative", "none")),
+    {"position": "relative", "norm": "post"},
+    *({"attention": {"score": score}} for score in ("general", "additive", "cosine", "euclidean")),
     {"attention": {"window": 3}},
-    {"position": "alibi", "attention": {"window": 2}},
+    {"position": "alibi"},
+    {"position": "alibi", "norm": "post", "attention": {"window": 2}},
     {"decoder_start": "eos"},
     {"output_bias": True},
     {"embedding_norm": True, "feed_forward": "swiglu"},
@@ -166,32 +148,7 @@ def test_packed_sentences_have_the_loss_and_the_gradients_of_padded_ones(setting
             torch.testing.assert_close(value, expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("settings", [{}, {"optimizer": "muon"}, {"micro_batch_tokens": 60}], ids=str)
-def test_packed_updates_are_those_of_padded_batches(settings):
-    models, rows = [tiny_model(), tiny_model()], [pairs(13, seed) for seed in range(3)]
-    for model, make in zip(models, (batch_of, packed_batch_of)):
-        run = updater(model, eps=1e-3, **settings)
-        results = [run.update([make(part)], 0.01).result() for part in rows]
-        assert [result.num_tokens for result in results] == [
-            sum(len(tgt) + 1 for _, tgt in part) for part in rows
-        ]
-    for padded, packed in zip(models[0].parameters(), models[1].parameters()):
-        # A step is 0.002 (root mean square), and Muon makes a matrix of tiny gradients as long as any other.
-        torch.testing.assert_close(packed, padded, atol=1e-3, rtol=1e-3)
-
-
-def test_a_sentence_sees_itself_and_padding_sees_something():
-    queries, keys = torch.tensor([[1, 1, 2, 0]]), torch.tensor([[1, 2, 2]])
-    assert same_sentence(queries, keys)[0, 0].tolist() == [
-        [True, False, False],
-        [True, False, False],
-        [False, True, True],
-        [True, True, True],
-    ]
-
-
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("bias, smoothing", [(False, 0.1), (True, 0.1)])
 def test_padding_costs_no_loss(bias, smoothing):
     torch.manual_seed(0)
     hidden, weight = torch.randn(7, 4, dtype=torch.float64), torch.randn(9, 4, dtype=torch.float64)

@@ -21,12 +21,9 @@ from transformer_mt.update.schedule import learning_rate
 
 
 def test_only_matrices_are_decayed():
-    model = tiny_model()
-    groups = build_optimizer(model, TrainConfig(weight_decay=0.3)).param_groups
-    assert {p.dim() > 1: group["weight_decay"] for group in groups for p in group["params"]} == {
-        True: 0.3,
-        False: 0.0,
-    }
+    groups = build_optimizer(tiny_model(), TrainConfig(weight_decay=0.3)).param_groups
+    decays = {(p.dim() > 1, group["weight_decay"]) for group in groups for p in group["params"]}
+    assert decays == {(True, 0.3), (False, 0.0)}
 
 
 def test_optimizer_takes_its_settings():
@@ -38,21 +35,14 @@ def test_optimizer_takes_its_settings():
     assert adam.param_groups[0]["betas"] == (0.8, 0.9) and adam.param_groups[0]["eps"] == 1e-6
 
 
-def test_muon_moves_the_layers_matrices_and_adamw_the_rest():
-    models = {kind: tiny_model() for kind in ("muon", "adamw")}
-    batch = batch_of(pairs(8))
-    for kind, model in models.items():
-        updater(model, optimizer=kind, weight_decay=0.1).update([batch], 0.01)
-    before = dict(tiny_model().named_parameters())
-    for name, old in before.items():
-        muon, adamw = (dict(model.named_parameters())[name] for model in models.values())
-        by_muon = old.dim() == 2 and name.startswith(("encoder.", "decoder."))
-        assert torch.equal(muon, adamw) is not by_muon, name
-    # Muon's step is nearly orthogonal: its singular values are alike, those of AdamW's signs are not.
-    name = "encoder.layers.0.self_attention.query.weight"
+def test_muons_step_is_nearly_orthogonal():
+    """Its singular values are alike, those of AdamW's signs are not."""
+    before = tiny_model().encoder.layers[0].self_attention.query.weight
     spread = {}
-    for kind, model in models.items():
-        step = dict(model.named_parameters())[name] - before[name] * (1 - 0.01 * 0.1)
+    for kind in ("muon", "adamw"):
+        model = tiny_model()
+        updater(model, optimizer=kind, weight_decay=0.1).update([batch_of(pairs(8))], 0.01)
+        step = model.encoder.layers[0].self_attention.query.weight - before * (1 - 0.01 * 0.1)
         singular = torch.linalg.svdvals(step)
         spread[kind] = (singular.max() / singular.median()).item()
     assert spread["muon"] < 2 < spread["adamw"]
@@ -61,13 +51,13 @@ def test_muon_moves_the_layers_matrices_and_adamw_the_rest():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"attention": AttentionConfig(score="general")},
+        {},
         {"attention": AttentionConfig(score="additive")},
         {"position": "relative"},
         {"kind": "recurrent", "attention": AttentionConfig(score="location")},
     ],
 )
-def test_muon_leaves_what_is_no_matrix_of_a_layer_to_adamw(changes):
+def test_muon_moves_the_layers_matrices_and_adamw_the_rest(changes):
     """Parameters for each head, vectors for each distance, the gates of a cell."""
     models = {}
     for kind in ("muon", "adamw"):
@@ -90,7 +80,7 @@ def test_one_learning_rate_serves_muon_and_adamw():
     assert {group["lr"] for part in run.optimizer._parts for group in part.param_groups} == {0.003}
 
 
-@pytest.mark.parametrize("kind", ["adamw", "adam", "muon"])
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
 def test_optimizer_state_comes_back(kind):
     batches = [batch_of(pairs(6, seed)) for seed in range(4)]
     straight, stopped, resumed = tiny_model(), tiny_model(), tiny_model()
@@ -123,8 +113,7 @@ def jordans_iteration(matrices):
     return x if matrices.size(1) <= matrices.size(2) else x.mT
 
 
-@pytest.mark.parametrize("together", [2**24, 600, 1], ids=["all", "two", "each alone"])
-@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+@pytest.mark.parametrize("weight_decay, together", [(0.1, 2**24), (0.0, 600), (0.1, 1)])
 def test_muon_steps_as_torchs_does_matrix_by_matrix(weight_decay, together):
     shapes = [(16, 16), (32, 16), (16, 32), (16, 16), (1, 16), (16, 16)]
     ours, torchs = ([torch.nn.Parameter(torch.ones(shape)) for shape in shapes] for _ in range(2))
@@ -157,7 +146,7 @@ def test_muon_multiplies_in_bfloat16_only_where_that_is_fast(monkeypatch):
 # Muon's steps: nearly orthogonal matrices, in either precision.
 
 
-SHAPES = [(24, 24), (24, 30), (30, 24), (24, 48), (96, 24)]
+SHAPES = [(24, 24), (24, 30), (96, 24)]
 
 
 def matrix_with(singular, shape, seed=0):
@@ -180,20 +169,18 @@ def test_singular_vectors_are_kept_and_values_brought_near_1(shape, dtype):
     found = orthogonal(given[None].to(dtype))[0].float()
     u, s, v = torch.linalg.svd(given, full_matrices=False)
     values = torch.einsum("ai,ab,ib->i", u, found, v)[:6]
-    slack = 0.05 if dtype == torch.bfloat16 else 0.013
+    slack, likeness = (0.05, 0.95) if dtype == torch.bfloat16 else (0.013, 0.999)
     assert (values > 1 - slack).all() and (values < 1 + slack).all()
     exact = u[:, :6] @ v[:6]
-    assert torch.cosine_similarity(found.flatten(), exact.flatten(), dim=0) > (
-        0.95 if dtype == torch.bfloat16 else 0.999
-    )
+    assert torch.cosine_similarity(found.flatten(), exact.flatten(), dim=0) > likeness
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("size", [1e-12, 1.0, 1e12])
+@pytest.mark.parametrize("size", [1e-12, 1e12])
 def test_a_matrix_of_rank_one_does_not_grow(shape, dtype, size):
     """Its norm is its only value; beyond 1 the first polynomial is steep."""
-    each = torch.stack([matrix_with([size], shape, seed) for seed in range(200)]).to(dtype)
+    each = torch.stack([matrix_with([size], shape, seed) for seed in range(50)]).to(dtype)
     largest = torch.linalg.matrix_norm(orthogonal(each).float(), 2)
     assert largest.min() > 0.8 and largest.max() < 1.2
 

@@ -22,7 +22,7 @@ from transformer_mt.data.changes.training_rows import held_out_rows
 from transformer_mt.data.preparation.encode_blocks import encoded_chunks
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer_mt.device import choose_device, use_device
-from transformer_mt.errors import InputError, Setting, WorkError
+from transformer_mt.errors import InputError, Setting, WorkError, advice_on
 from transformer_mt.evaluation.classifier import Classifier
 from transformer_mt.evaluation.metrics import Score
 from transformer_mt.evaluation.set_evaluation import SeenShare, SystemRecord
@@ -234,8 +234,7 @@ def save_scores(run: RunFolder, test: EvaluationSet, seen: SeenShare, scores: Se
         write_text(run.scores_file(test.name), to_json(facts, indent=1) + "\n")
     except OSError as error:
         raise WorkError(
-            f"{run.evaluation}: the scores could not be written: {error.strerror}; free some space or check "
-            "the folder's rights"
+            f"{run.evaluation}: the scores could not be written: {error.strerror}; {advice_on(error)}"
         ) from None
 
 

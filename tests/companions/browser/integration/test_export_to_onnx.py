@@ -11,6 +11,8 @@ from tests.helpers.command import run_command
 from transformer_mt.companions.browser import to_onnx
 from transformer_mt.companions.browser.to_onnx import ENCODER, STEP
 from transformer_mt.companions.exchange.export.format import TrainedRun
+from transformer_mt.errors import InputError, WorkError
+from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.engines.torch_engine import load_model
 
 
@@ -35,20 +37,20 @@ def test_the_export_is_proven_and_its_files_are_few(exported):
     }  # fmt: skip
 
 
-def test_int8_is_smaller(exported, tiny_run, tmp_path, cli):
-    status, said, err = cli("export", tiny_run, tmp_path / "small", "--to", "onnx")
+def test_int8_is_smaller_and_judged_by_references(exported, tiny_run, tmp_path, cli, monkeypatch):
+    small = tmp_path / "small"
+    status, said, err = cli("export", tiny_run, small, "--to", "onnx")
     assert status == 0 and said.startswith("int8: "), err
-    sizes = [sum((folder / name).stat().st_size for name in (ENCODER, STEP))
-             for folder in (tmp_path / "small", exported[0])]  # fmt: skip
-    assert sizes[0] < 0.75 * sizes[1]
-
-
-def test_int8_is_judged_by_references(tiny_run, tmp_path, cli, monkeypatch):
-    err = cli("export", tiny_run, tmp_path / "a", "--to", "onnx")[2]
     assert re.search(r"BLEU of \d+ validation sentences: \d+\.\d\d in int8, \d+\.\d\d by the run", err)
+    sizes = [
+        sum((folder / name).stat().st_size for name in (ENCODER, STEP)) for folder in (small, exported[0])
+    ]
+    assert sizes[0] < 0.75 * sizes[1]
+    run, target = RunFolder(tiny_run), to_onnx.ToOnnx()
+    target._run = TrainedRun(run, run.config(), *load_model(run, run.config()))
     monkeypatch.setattr(to_onnx, "_BELOW", -200.0)
-    status, _, err = cli("export", tiny_run, tmp_path / "b", "--to", "onnx")
-    assert status == 1 and "int8 must cost at most -200.0 BLEU, but: BLEU of " in err
+    with pytest.raises(WorkError, match=r"int8 must cost at most -200.0 BLEU, but: BLEU of .*was not kept"):
+        target.pack(small, tmp_path / "b", run.config())
     assert not (tmp_path / "b").exists()
 
 
@@ -74,8 +76,6 @@ def test_a_missing_library_is_named(tiny_run, tmp_path, cli, monkeypatch, module
 
 
 def test_an_imported_vocabulary_is_refused(tiny_run, tmp_path):
-    from transformer_mt.errors import InputError
-    from transformer_mt.run_folder import RunFolder
 
     run = RunFolder(tiny_run)
     model, tokenizer = load_model(run, run.config())

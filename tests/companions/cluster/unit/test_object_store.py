@@ -79,7 +79,7 @@ def config(bucket, write_config, monkeypatch):
     small_blocks(monkeypatch, rows=150)
     cores(monkeypatch, 1)
     data = {
-        "train": {"toy": "train", "size": 600},
+        "train": {"toy": "train", "size": 400},
         "valid": {"from_train": {"share": 0.05, "max": 20}},
         "test": [],
         "preparation": {"folder": f"{bucket}/prepared"},
@@ -124,7 +124,7 @@ def test_a_store_that_is_busy_and_slow_gets_the_same_data(config, server, monkey
     small_blocks(monkeypatch, rows=300)
     here = locally(config)
     faulty, _ = server
-    faulty.share, faulty.seconds = 0.2, 0.02
+    faulty.share, faulty.seconds = 0.2, 0.005
     assert contents(prepare(config)) == here
     assert faulty.refused > 5
 
@@ -170,16 +170,16 @@ def test_several_workers_write_to_a_store(config, monkeypatch):
     assert contents(prepare(config)) == here
 
 
-@pytest.mark.parametrize("change", [lambda block: block[:-40], lambda block: block[:-1] + b"!"])
-def test_a_damaged_block_is_never_taken(config, change):
+def test_a_damaged_block_is_never_taken(config):
     data = prepare(config)
     files, url = fsspec.filesystem("s3"), f"{data.location}/train-00001.arrow"
     whole = files.cat_file(url)
-    files.pipe_file(url, change(whole))
-    with pytest.raises(WorkError, match=r"train-00001.arrow is not as it was written; remove s3://"):
-        contents(prepare(config))
+    for damaged in (whole[:-40], whole[:-1] + b"!"):
+        files.pipe_file(url, damaged)
+        with pytest.raises(WorkError, match=r"train-00001.arrow is not as it was written; remove s3://"):
+            contents(prepare(config))
     files.pipe_file(url, whole)
-    assert len(contents(prepare(config))[0]) > 300
+    assert len(contents(prepare(config))[0]) > 200
 
 
 def test_corpora_are_read_by_pattern_here_and_there(config, bucket, tmp_path, write_config):
@@ -236,16 +236,10 @@ def test_shards_are_trained_on_as_they_were_prepared(config, is_there, said, mon
         assert data.tokenizer.fingerprint == whole.tokenizer.fingerprint and data.valid[0].sentences
     assert not any(text.startswith(("warning", "learning")) for text in said)
     assert prepare(with_data(config, train=shards, valid=valid)).fingerprint == data.fingerprint
-    prepare(with_data(config, train=shards, valid={"toy": "train", "size": 40}))
-    assert any(re.match(r"warning: \d+ of 40 validation sentences are in", text) for text in said)
-
-
-def test_sets_that_are_in_shards_are_named_and_keys_without_effect_refused(config, said):
-    shards = {"shards": prepare(with_data(config)).location}
-    prepare(with_data(config, train=shards, test=[{"toy": "train", "size": 40}]))
-    assert any(re.match(r"warning: \d+ of 40 test sentences are in", text) for text in said)
-    with pytest.raises(InputError, match="data.max_length_ratio, data.remove_duplicates must be left out"):
-        prepare(with_data(config, train=shards, max_length_ratio=1.0, remove_duplicates=False))
+    among = {"toy": "train", "size": 40}
+    for kind, sets in (("validation", {"valid": among}), ("test", {"test": [among]})):
+        prepare(with_data(config, train=shards, **sets))
+        assert any(re.match(rf"warning: \d+ of 40 {kind} sentences are in", text) for text in said)
 
 
 def test_shards_bring_the_keys_of_their_vocabulary(config, tmp_path):
@@ -267,6 +261,10 @@ def test_shards_that_do_not_fit_are_refused(config, tmp_path):
         ({"train": {"shards": str(tmp_path)}}, "must be what .* printed, but has no facts.json"),
         ({"train": [shards, {"toy": "train"}]}, "must be the only training corpus"),
         ({"train": shards, "max_length": 9}, "data.max_length must be at least"),
+        (
+            {"train": shards, "max_length_ratio": 1.0, "remove_duplicates": False},
+            "data.max_length_ratio, data.remove_duplicates must be left out",
+        ),
     ):
         with pytest.raises(InputError, match=message):
             prepare(with_data(config, **changes))

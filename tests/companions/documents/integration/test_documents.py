@@ -63,22 +63,15 @@ def tags(text):
     return re.findall(r"<[^>]*>", text)
 
 
-def test_a_page_keeps_its_tags_and_what_is_no_text(tiny_run, page, tmp_path, cli):
-    out = tmp_path / "out.html"
-    status, printed, _ = cli("translate", tiny_run, "-i", page, "-o", out)
-    written = out.read_text(encoding="utf-8")
-    assert status == 0 and not printed
-    assert sorted(tags(written)) == sorted(tags(PAGE))
+def test_a_page_keeps_its_tags_and_its_format_can_be_given(tiny_run, page, tmp_path, cli):
+    assert cli("translate", tiny_run, "-i", page, "-o", tmp_path / "out.html")[:2] == (0, "")
+    assert [p.name for p in tmp_path.iterdir() if "resume" in p.name] == []
+    written = (tmp_path / "out.html").read_text(encoding="utf-8")
+    assert sorted(tags(written)) == sorted(tags(PAGE)) and "teacher" not in written
     assert "<pre>code  stays</pre>" in written and "https://x.org/a_b" in written
-    assert "teacher" not in written and [p.name for p in tmp_path.iterdir() if "resume" in p.name] == []
-
-
-def test_the_format_can_be_given_and_read_from_standard_input(tiny_run, page, tmp_path, cli):
-    cli("translate", tiny_run, "-i", page, "-o", tmp_path / "out.html")
     other = tmp_path / "page.txt"
     other.write_text(PAGE, encoding="utf-8")
-    _, printed, _ = cli("translate", tiny_run, "--format", "html", "-i", other)
-    assert printed == (tmp_path / "out.html").read_text(encoding="utf-8")
+    assert cli("translate", tiny_run, "--format", "html", "-i", other).out == written
     _, as_text, _ = cli("translate", tiny_run, "--format", "text", "-i", page)
     assert as_text.count("\n") == PAGE.count("\n")
     fragment = cli("translate", tiny_run, "--format", "html", "The <b>dog</b> sleeps.")[1]
@@ -150,13 +143,18 @@ def test_another_standard_input_is_not_resumed(tiny_run, tmp_path, cli, monkeypa
     assert translate(PAGE, "--resume")[0] == 0 and out.read_bytes() == whole
 
 
-def test_lines_are_written_into_any_file_only_if_the_format_is_given(tiny_run, tmp_path, cli):
-    (tmp_path / "in.txt").write_text("The dog sleeps.\nA cat sings.\n", encoding="utf-8")
-    out = tmp_path / "out.html"
-    words = ("translate", tiny_run, "-i", tmp_path / "in.txt", "-o", out)
-    status, _, err = cli(*words)
-    assert status == 2 and "out.html: must not end in .html, because the input is no .html document" in err
-    assert cli(*words, "--format", "text")[0] == 0
+def test_a_file_is_written_as_one_of_another_format_only_if_the_format_is_given(tiny_run, tmp_path, cli):
+    (tmp_path / "a.txt").write_text("The dog sleeps.\nA cat sings.\n", encoding="utf-8")
+    (tmp_path / "a.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nA dog.\n", encoding="utf-8")
+    for source, target in (("a.txt", "b.docx"), ("a.txt", "b.html"), ("a.srt", "b.vtt"), ("a.srt", "b.html")):
+        status, _, err = cli("translate", tiny_run, "-i", tmp_path / source, "-o", tmp_path / target)
+        ending = target[1:]
+        assert status == 2 and not (tmp_path / target).exists()
+        assert f"{target}: must not end in {ending}, because the input is no {ending} document" in err
+    status, _, err = cli("translate", tiny_run, "-i", tmp_path / "a.docx", "-o", tmp_path / "b.pdf")
+    assert status == 2 and "b.pdf: must end in .docx, as the input does" in err
+    out = tmp_path / "b.html"
+    assert cli("translate", tiny_run, "-i", tmp_path / "a.txt", "-o", out, "--format", "text")[0] == 0
     assert out.read_text(encoding="utf-8").count("\n") == 2
 
 
@@ -170,12 +168,8 @@ def test_protect_takes_flags_as_with_lines(tiny_run, cli):
     "words, message",
     [
         (["--json"], "--json prints what is known about each text of a document: give --output FILE"),
-        (
-            ["--json", "-o", "out.html", "--resume"],
-            "give --output FILE for the document, and leave out --resume",
-        ),
+        (["--json", "-o", "o.html", "--resume"], "give --output FILE for the document, and leave out --res"),
         (["--n-best", "2"], "--n-best requires --format text, but the format is html"),
-        (["--prefix", "Der"], "--prefix requires --format text, but the format is html"),
     ],
 )
 def test_options_of_lines_are_refused(tiny_run, page, cli, words, message):
@@ -211,23 +205,12 @@ def test_json_tells_how_much_each_text_may_be_trusted(tiny_run, tmp_path, cli):
 @pytest.mark.parametrize(
     "name, content, message",
     [
-        ("a.html", b"<p>caf\xe9", "a.html:1: must be UTF-8, but byte 0xe9 is not"),
-        ("a.srt", b"no subtitles", "a.srt: must be subtitles in SRT format, but line 1 is not"),
         ("a.html", b"\xef\xbb\xbfab\ncd\xe9", "a.html:2: must be UTF-8, but byte 0xe9 is not"),
         ("a.html", b"%PDF-1.7", "a.html: must be text in UTF-8, but is a PDF file"),
         ("a.vtt", b"00:01.000 --> 00:02.000", "a.vtt: must be subtitles that begin with WEBVTT, but do not"),
         ("a.vtt", b"WEBVTT\n\n1:00 --> 2:00\nA", "must have times such as 00:01.000 --> 00:02.000 in line 3"),
         ("a.json", b'{"a": }', "a.json: must be JSON: Expecting value: line 1 column 7"),
-        (
-            "a.po",
-            b'msgid "a"\nmsgstr "b"\nnonsense\n',
-            "a.po:3: must be an entry of a .po file, but is 'nonsense'",
-        ),
-        (
-            "a.xml",
-            b"<html></html>",
-            "a.xml: must have the root <resources>, as Android's strings have, but has <html>",
-        ),
+        ("a.xml", b"<html></html>", "a.xml: must have the root <resources>, as Android's strings have"),
         ("a.xlf", b"<a>", "a.xlf:1: is not well-formed XML: no element found"),
     ],
 )
@@ -237,10 +220,7 @@ def test_what_is_no_document_is_refused(tiny_run, tmp_path, cli, name, content, 
     assert status == 2 and message in err and not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    "name", ["a.pdf", "a.xhtml", "a.csv", "a.tmx.GZ", "a.xcstrings", "a.docm", "a.yml", "a.strings",
-             "a.ts", "a.ini", "a.rst", "a.js", "a.toml", "a.fodt", "a.dita", "a.unknown"]
-)  # fmt: skip
+@pytest.mark.parametrize("name", ["a.pdf", "a.xhtml", "a.tmx.GZ", "a.docm", "a.unknown"])
 def test_a_format_that_is_not_read_is_refused(tiny_run, tmp_path, cli, name):
     """Its markup was translated as if it were text."""
     (tmp_path / name).write_text("WEBVTT\n", encoding="utf-8")
@@ -248,19 +228,6 @@ def test_a_format_that_is_not_read_is_refused(tiny_run, tmp_path, cli, name):
     assert status == 2 and out == ""
     assert "must be a text file (.txt) or end in .html, " in err and "or set --format text to" in err
     assert cli("translate", tiny_run, "A dog.", "--json", "-o", tmp_path / "o.jsonl")[0] == 0
-
-
-def test_a_file_is_not_written_as_one_of_another_format(tiny_run, tmp_path, cli):
-    (tmp_path / "a.txt").write_text("A dog.\n", encoding="utf-8")
-    status, _, err = cli("translate", tiny_run, "-i", tmp_path / "a.txt", "-o", tmp_path / "b.docx")
-    assert status == 2 and "b.docx: must not end in .docx, because the input is no .docx document" in err
-    assert not (tmp_path / "b.docx").exists()
-    (tmp_path / "a.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nA dog.\n", encoding="utf-8")
-    for source, target in (("a.srt", "b.vtt"), ("a.srt", "b.html"), ("a.txt", "b.po")):
-        status, _, err = cli("translate", tiny_run, "-i", tmp_path / source, "-o", tmp_path / target)
-        assert status == 2 and f"{target}: must not end in .{target[2:]}, because the input is no " in err
-    status, _, err = cli("translate", tiny_run, "-i", tmp_path / "a.docx", "-o", tmp_path / "b.pdf")
-    assert status == 2 and "b.pdf: must end in .docx, as the input does" in err
 
 
 def test_a_compressed_page_that_is_cut_is_refused_in_one_line(tiny_run, tmp_path, cli):
@@ -278,7 +245,6 @@ def test_an_empty_document_stays_empty(tiny_run, tmp_path, cli, name):
 def test_a_document_of_many_codes_has_a_pattern_of_their_length():
     """The set of all letters was in it twice per code: a page of 1,000 codes took seconds."""
     from transformer_mt.companions.documents.document_translation import pattern_of
-    from transformer_mt.companions.documents.markup.html import parse_html
 
     texts = (" ".join(f"<code>c{i}</code>" for i in range(number)) + " end" for number in (1, 101))
     few, many = (pattern_of(next(p for p in parse_html(t) if not isinstance(p, str))) for t in texts)
@@ -309,10 +275,10 @@ def planted(sentence, rng):
     return " ".join(words)
 
 
-def test_markup_in_300_sentences_stays_whole(translator):
+def test_markup_in_80_sentences_stays_whole(translator):
     """The same elements within the same elements, and the words of the plain translation."""
     rng = random.Random(1)
-    sentences = [src for src, _ in toy.generate("test", 300)]
+    sentences = [src for src, _ in toy.generate("test", 80)]
     documents = [planted(sentence, rng) for sentence in sentences]
     parts = [
         "".join(part.written for part in translate_pieces(translator, parse_html(document)))
@@ -410,8 +376,6 @@ def test_what_was_translated_is_a_memory_for_the_next_time(tiny_run, tmp_path, c
     refused = cli("translate", tiny_run, "A dog.", "--memory", memory, "-o", memory)
     assert refused.status == 2 and "the output must not be an input" in refused.err
     assert memory.read_bytes() == before
-    refused = cli("translate", tiny_run, "A dog.", "--memory-out", "memory.csv")
-    assert "--memory-out must end in .tmx, but is memory.csv" in refused.err
 
 
 def test_messages_of_icu_that_stay_are_counted(tiny_run, tmp_path, cli):

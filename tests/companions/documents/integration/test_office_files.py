@@ -132,17 +132,10 @@ def test_libreoffice_opens_what_is_written(tmp_path):
     (tmp_path / "c.fodp").write_text(SLIDES, encoding="utf-8")
     slides = converted(tmp_path / "c.fodp", "pptx")
 
-    def words_of(path):
-        return re.sub(
-            r"<[^>]*>", "", re.search(r"<office:body>.*", path.read_text(encoding="utf-8"), re.S)[0]
-        )
-
-    before = words_of(converted(slides, "fodp"))
     out = tmp_path / "out-c.pptx"
     out.write_bytes(translated(slides.read_bytes(), "pptx", translator))
-    after = words_of(converted(out, "fodp"))
-    assert "A big DOG &amp; a cat".upper().replace("&AMP;", "&amp;") in after and "NOTES OF IT" in after
-    assert after.replace("&amp;", "&").split() == before.replace("&amp;", "&").upper().split()
+    after = re.sub(r"<[^>]*>", "", converted(out, "fodp").read_text(encoding="utf-8"))
+    assert "A BIG DOG &amp; A CAT" in after and "A SECOND LINE" in after and "NOTES OF IT" in after
     assert converted(out, "pdf").stat().st_size > 1000
     for seed in range(3):
         out = tmp_path / f"random{seed}.docx"

@@ -45,15 +45,8 @@ def json_file(draw):
 
 def android_file(draw):
     specials = (
-        r"it\'s",
-        "&amp;",
-        "&lt;",
-        r"\n",
-        "<b>big</b>",
-        '<a href="X">a <i>b</i></a>',
-        "<!-- C -->",
-        r"\"so\"",
-    )
+        r"it\'s", "&amp;", "&lt;", r"\n", "<b>big</b>", '<a href="X">a <i>b</i></a>', "<!-- C -->", r"\"so\"",
+    )  # fmt: skip
     parts = []
     for number in range(draw.randint(1, 5)):
         text = phrase(draw, specials)
@@ -107,13 +100,9 @@ def po_file(draw):
 
 def xliff_file(draw):
     specials = (
-        '<g id="1">big</g>',
-        '<x id="2"/>',
-        "&amp;",
-        "&lt;b&gt;",
-        '<ph id="3">CODE</ph>',
+        '<g id="1">big</g>', '<x id="2"/>', "&amp;", "&lt;b&gt;", '<ph id="3">CODE</ph>',
         '<mrk mtype="protected">Z</mrk>',
-    )
+    )  # fmt: skip
     source, expected = [], []
     for number in range(draw.randint(1, 5)):
         text = phrase(draw, specials)
@@ -132,15 +121,9 @@ def xliff_file(draw):
 def vtt_file(draw):
     end, blocks, time = draw.choice(("\n", "\r\n")), ["WEBVTT - A TITLE"], 0
     lines = (
-        "{}",
-        "- {}",
-        "<v ROGER>{}",
-        "<c.YELLOW>{}</c> {}",
-        "<i>{}</i>",
-        "{} <00:01.500>x",
-        "♪ {} ♪",
-        "{} &amp; a",
-    )
+        "{}", "- {}", "<v ROGER>{}", "<c.YELLOW>{}</c> {}", "<i>{}</i>", "{} <00:01.500>x",
+        "♪ {} ♪", "{} &amp; a",
+    )  # fmt: skip
     for number in range(draw.randint(1, 6)):
         if draw.random() < 0.2:
             blocks.append(draw.choice((f"NOTE A NOTE{end}MORE", "STYLE" + end + "::CUE { COLOR: RED }")))
@@ -213,11 +196,11 @@ FILES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("start", [0, 250, *(pytest.param(n, marks=pytest.mark.slow) for n in (500, 750))])
+@pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("format", FILES)
-def test_only_the_words_change(format, start):
+def test_only_the_words_change(format, count):
     translator = upper_case_translator(split_sentences=False)
-    for seed in range(start, start + 250):
+    for seed in range(count):
         source, expected = FILES[format](random.Random(seed))
         pieces = parse(source, format, ("en", "de"), f"seed {seed}")
         out = "".join(part.written for part in translate_pieces(translator, pieces))

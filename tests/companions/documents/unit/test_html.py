@@ -28,7 +28,6 @@ def unchanged(html):
 @pytest.mark.parametrize(
     "html, expected",
     [
-        ("just text", ["just text"]),
         ("<p>One <b>two</b> three.</p><p>Four.</p>", ["One two three.", "Four."]),
         ("<h1>A</h1>loose<div>b</div>tail", ["A", "loose", "b", "tail"]),
         ("line one<br>line two", ["line one", "line two"]),
@@ -44,7 +43,6 @@ def unchanged(html):
         ("<a href=x><div>block</div></a>", ["block"]),
         ("<title>T</title><option>O</option><button>B</button>", ["T", "O", "B"]),
         ("", []),
-        ("   ", []),
         ("<p>a</div>b</p></body> c", ["ab", "c"]),
         ("a</html> b <p>c", ["a", "b", "c"]),
         ("<p>dog<wbr>cat sleeps</p><embed src=a> cat", ["dogcat sleeps", "cat"]),
@@ -62,18 +60,12 @@ def test_texts_are_what_a_reader_sees_as_one(html, expected):
     "html",
     [
         '<p class="x">One <b>two</b> <img src="a.png" alt="A"> three.</p>\n<hr>\n<p>4 &amp; &lt;5&gt;.</p>',
-        "<!-- note --><p>a<!-- b --> c</p>",
-        "plain &amp; simple",
-        '<p>  <a href="https://x.org/?a=1&amp;b=2#c">link</a>  </p>',
         "<p>run <code>a  &lt; b</code> twice</p>",
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>T</title>\n'
         "<script>if (a<b && c) {}</script>\n</head>\n<body>\n<p>x</p>\n</body>\n</html>\n",
-        "<p>a&nbsp;b</p>",
         '<p>w <script>w.write("<html><head></head><body></body></html>")</script> x</p>',
         "<html><body><p>dog</p><!-- <!DOCTYPE html> --><p>cat</p></body></html>\n",
         "<!-- before -->\n<!DOCTYPE html>\n<!-- x --><html><body>dog</body></html>\n",
-        '<picture><source srcset="a"><img src="b"></picture> dog',
-        "dog<wbr>cat",
         '<script>v.innerHTML = "<video><source src=a></source></video>"</script><p>dog</p>',
         "<p>dog</p><!-- <video><source src=a></source></video> --><style>/* <wbr></wbr> */</style>",
         "<svg><path d='M0 0'></path></svg> after".replace("'", '"'),
@@ -82,11 +74,6 @@ def test_texts_are_what_a_reader_sees_as_one(html, expected):
 )
 def test_all_that_is_not_text_stays(html):
     assert unchanged(html) == html
-
-
-def test_a_page_keeps_its_declaration_and_gets_no_other():
-    assert unchanged("<html><body>x</body></html>") == "<html><body>x</body></html>"
-    assert unchanged("<!doctype html><p>x") == "<!doctype html><p>x"
 
 
 def test_no_entity_of_the_document_is_expanded():
@@ -107,12 +94,10 @@ def test_characters_that_mark_positions_are_taken_from_no_document():
     "html, expected",
     [
         ("<p>Dogs are <button>running</button> in it.</p>", ["Dogs are running in it."]),
-        ("<p>Dogs are <label>running</label> in it.</p>", ["Dogs are running in it."]),
         ("<div><button>Save</button> <button>Leave</button></div>", ["Save", "Leave"]),
         ("<label>Name <input></label><label>Age</label>", ["Name", "Age"]),
         ("<p>Choose <select><option>a dog<option>a cat</select> now", ["Choose now", "a dog", "a cat"]),
         ("<select><optgroup label='both'><option>a dog</select>", ["both", "a dog"]),
-        ("<p><ruby>漢字<rt>かんじ</rt></ruby>が好き", ["漢字が好き"]),
         ("<p>so <ruby>漢<rp>(<rt>kan<rp>)<rb>字<rt>ji</ruby> is", ["so 漢字 is"]),
         ("<input type='submit' value='Go on'><input value='mine'>", ["Go on"]),
         ("<p aria-description='a dog' aria-hidden='true'>b", ["a dog", "b"]),
@@ -148,7 +133,6 @@ def test_depth_and_unfinished_markup_are_no_errors():
     [
         # The end of an element within a script's comment is not that of the script.
         ("<script><!-- <script>a</script> b --></script>c d", ["c d"]),
-        ("<p>a<p>b</p>", ["a", "b"]),
         ("<p>a <b>b<p>c</b> d", ["a b", "c d"]),
         ("<td translate=no>a<td>b", ["b"]),
         ("<div translate=no>a<p>b <b translate=yes>c</b></div>d", ["c", "d"]),
@@ -173,7 +157,6 @@ def test_wrong_markup_means_what_browsers_make_of_it(html, expected):
 @pytest.mark.parametrize(
     "html, expected",
     [
-        ('<img alt="A dog">', ["A dog"]),
         ("<p>See <img alt='a dog'> here</p>", ["See here", "a dog"]),
         ("<input placeholder=Name title='Your name' value=x>", ["Name", "Your name"]),
         ('<button aria-label="Close &amp; go">x</button>', ["Close & go", "x"]),
@@ -182,7 +165,6 @@ def test_wrong_markup_means_what_browsers_make_of_it(html, expected):
         ("<p translate=no title='a dog'>b</p><img alt='{{ alt }}'><img alt=12>", []),
         ('<html lang="en-GB"><img alt="A dog">', ["A dog"]),
         ('<html lang="fr"><img alt="Un chien">', []),
-        ("<picture><img alt='a cat'></picture>", ["a cat"]),
         ("<svg><a title='t'>x</a></svg>", []),
     ],
 )
@@ -217,8 +199,6 @@ def test_a_special_character_that_stood_alone_stands_alone_only_where_it_is_safe
 @pytest.mark.parametrize(
     "declaration, content, encoding, is_ascii",
     [
-        ("", "é", "utf-8", False),
-        ('<meta charset="utf-8">', "é", "utf-8", False),
         ('<meta charset="iso-8859-1">', "e", "ascii", True),  # in ASCII: so are its translations
         ('<meta http-equiv="Content-Type" content="text/html; charset=latin1">', "e", "ascii", True),
         ("<meta charset=windows-1252>", "é", "utf-8", True),  # what it declares is wrong
@@ -268,20 +248,9 @@ def test_odd_pages_are_read_and_written_as_they_are(html, expected):
     assert unchanged(html) == html
 
 
-def test_elements_nested_by_the_hundred_are_no_error():
-    html = "<p>a " + "<b>" * 400 + "x" + "</b>" * 400 + " z</p>"
-    assert unchanged(html) == html
-
-
 @pytest.mark.parametrize("part", ["{{", "{%", "<?x>", "<%", "<a ", "&#", '="', "<!--", "</p"])
 def test_any_repetition_is_read_in_time(part):
     html = "<a " + part * (20_000 // len(part))  # its square would take minutes
-    assert unchanged(html) == html
-
-
-@pytest.mark.parametrize("part", ["<div>", "<p>x</div>", "<li><p>"])
-def test_elements_without_an_end_are_read_in_time(part):
-    html = part * 30_000  # its square would take a minute
     assert unchanged(html) == html
 
 
@@ -299,20 +268,8 @@ def test_a_stray_end_of_a_button_divides_nothing():
 
 
 _WORDS = (
-    "a",
-    "dog",
-    "runs",
-    "fast",
-    "über",
-    "café",
-    "don't",
-    "the",
-    "cat,",
-    "(see",
-    "there)",
-    "x",
-    "half-way",
-)
+    "a", "dog", "runs", "fast", "über", "café", "don't", "the", "cat,", "(see", "there)", "x", "half-way",
+)  # fmt: skip
 _OTHERS = (
     "42", "3.5 kg", "…", "&amp;", "&lt;", "&gt;", "&quot;", "&mdash;", "&#8211;", "&", "5 < 6", "a>b",
     "{name}",
@@ -386,9 +343,9 @@ def markup(html):
     return [re.sub(r"(alt|title|placeholder|content)=('[^']*'|\"[^\"]*\"|\w+)", r"\1", raw) for raw in found]
 
 
-@pytest.mark.parametrize("start", range(0, 1000, 100))
-def test_of_random_html_only_the_words_change(start):
-    for seed in range(start, start + 100):
+@pytest.mark.parametrize("count", [200, pytest.param(1000, marks=pytest.mark.slow)])
+def test_of_random_html_only_the_words_change(count):
+    for seed in range(count):
         html = document(random.Random(seed))
         out = translated(html)
         assert capitals(out) == capitals(html), f"seed {seed}"

@@ -7,7 +7,7 @@ word of its own; the law says what becomes of it, whatever stands around it.
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.companions.documents.unit.office_files import zipped
@@ -190,6 +190,7 @@ def test_what_is_struck_through_is_no_part_of_the_sentence():
 
 
 @pytest.mark.parametrize("format", FORMATS)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_each_word_is_translated_or_what_keeps_it_is_counted(format, data):
     places, between, file = FORMATS[format]

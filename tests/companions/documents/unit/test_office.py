@@ -1,6 +1,6 @@
 """What office documents must be, and what becomes of their formatting."""
 
-import random
+import io
 import re
 import tracemalloc
 import zipfile
@@ -41,17 +41,12 @@ def test_runs_of_one_formatting_are_one_text():
     assert paragraph(word_run("one "), word_run("text")) == word_run("ONE ").replace("ONE ", "ONE TEXT")
 
 
-def test_a_line_break_keeps_words_apart():
-    text = "<w:r><w:t>one</w:t><w:br/><w:t>two</w:t></w:r>"
-    assert paragraph(text) == f"{word_run('ONE')}<w:r><w:br/></w:r>{word_run('TWO')}"
-
-
 @pytest.mark.parametrize("between", ["<w:br/>", "<w:cr/>"])
-def test_words_around_a_line_break_are_translated_as_two(between):
-    run = f"<w:p><w:r><w:t>Line one</w:t>{between}<w:t>line two</w:t></w:r></w:p>"
-    pieces = parse_ooxml(BODY.format(run), "f")
-    (part,) = (piece for piece in pieces if isinstance(piece, MarkedText))
-    assert part.text == "Line one line two"
+def test_a_line_break_keeps_words_apart(between):
+    run = f"<w:r><w:t>one</w:t>{between}<w:t>two</w:t></w:r>"
+    (text,) = (p for p in parse_ooxml(BODY.format(f"<w:p>{run}</w:p>"), "f") if isinstance(p, MarkedText))
+    assert text.text == "one two"
+    assert paragraph(run) == f"{word_run('ONE')}<w:r>{between}</w:r>{word_run('TWO')}"
 
 
 @pytest.mark.parametrize("tab", ["<w:tab/>", "<w:ptab/>"])
@@ -117,9 +112,8 @@ def test_all_text_in_elements_around_runs_is_translated(run):
     for before in ([], [word_run("see ")]):
         written = paragraph(*before, run)
         assert letters(written) == letters("".join([*before, run])).upper()
-        assert len(re.findall("<w:(?:smartTag|hyperlink|ins|sdt|moveTo|fldSimple)[ >]", written)) == len(
-            re.findall("<w:(?:smartTag|hyperlink|ins|sdt|moveTo|fldSimple)[ >]", run)
-        )
+        around = "<w:(?:smartTag|hyperlink|ins|sdt|moveTo|fldSimple)[ >]"
+        assert len(re.findall(around, written)) == len(re.findall(around, run))
 
 
 @pytest.mark.parametrize("depth", [60, 240])
@@ -218,11 +212,6 @@ def test_results_of_fields_are_text_and_codes_stay():
     assert paragraph(begun) == mark.format("begin") + code + mark.format("separate") + word_run("A LINE")
 
 
-def test_deleted_text_stays():
-    deleted = "<w:del><w:r><w:delText>old</w:delText></w:r></w:del>"
-    assert paragraph(word_run("new "), deleted) == word_run("NEW ") + deleted
-
-
 def broken(compress=zipfile.ZIP_DEFLATED, **changes):
     raw, _ = random_file("docx", 3)
     return zipped({**members(raw), **changes}, compress)
@@ -232,7 +221,6 @@ DOCX = random_file("docx", 3)[0]
 ENTITY = '<!DOCTYPE d [<!ENTITY x SYSTEM "file:///etc/passwd">]><w:document xmlns:w="W">&x;</w:document>'
 DAMAGED = {
     "cut short": (DOCX[:300], "must be a whole zip file, as such documents are"),
-    "not a zip file": (b"Hello", "must be a whole zip file, as such documents are"),
     "old or protected": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "without a password"),
     "another kind": (random_file("xlsx", 1)[0], "must be a .docx document with word/document"),
     "macros": (broken(**{"word/vbaProject.bin": "x"}), "must not have macros, but has word/vbaProject.bin"),
@@ -270,22 +258,16 @@ def test_a_password_is_refused(tmp_path):
         OfficeDocument.read(bytes(raw), "docx", "en", "f")
 
 
-def test_members_keep_their_order_dates_and_compression(tmp_path):
-    raw = zipped({"mimetype": "application/epub+zip"}, zipfile.ZIP_STORED)
-    book = members(random_file("epub", 2)[0])
-    (tmp_path / "a.epub").write_bytes(raw)
-    with zipfile.ZipFile(tmp_path / "a.epub", "a") as archive:
-        for name, content in list(book.items())[1:]:
-            info = zipfile.ZipInfo(name, (2001, 2, 3, 4, 5, 6))
-            info.compress_type = random.Random(name).choice((zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED))
+def test_members_keep_their_order_dates_and_compression():
+    raw = io.BytesIO()
+    with zipfile.ZipFile(raw, "w") as archive:
+        for number, (name, content) in enumerate(members(random_file("epub", 2)[0]).items()):
+            info = zipfile.ZipInfo(name, (2001, 2, 3, 4, 5 + number, 6))
+            info.compress_type = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)[number % 2]
             archive.writestr(info, content)
-    (tmp_path / "b.epub").write_bytes(
-        translated((tmp_path / "a.epub").read_bytes(), "epub", upper_case_translator(split_sentences=False))
-    )
-    facts = []
-    for name in ("a.epub", "b.epub"):
-        with zipfile.ZipFile(tmp_path / name) as archive:
-            facts.append([(i.filename, i.date_time, i.compress_type) for i in archive.infolist()])
+    after = translated(raw.getvalue(), "epub", upper_case_translator(split_sentences=False))
+    infos = [zipfile.ZipFile(io.BytesIO(file)).infolist() for file in (raw.getvalue(), after)]
+    facts = [[(i.filename, i.date_time, i.compress_type) for i in of_file] for of_file in infos]
     assert facts[0] == facts[1]
 
 
@@ -390,24 +372,21 @@ def test_comments_and_headers_of_a_workbook_are_translated():
 ])  # fmt: skip
 def test_a_cell_whose_text_is_named_elsewhere_stays_and_is_counted(names):
     members, stay = translated_part(workbook("man", "a dog", sheet=names), "xlsx")
-    assert (
-        "<t>man</t>" in members["xl/sharedStrings.xml"] and "<t>A DOG</t>" in members["xl/sharedStrings.xml"]
-    )
+    assert re.findall("<t>(.*?)</t>", members["xl/sharedStrings.xml"]) == ["man", "A DOG"]
     assert stay["cells whose text a formula, a list, a filter or a table names"] == 1
 
 
 def test_a_value_of_a_pivot_table_stays():
     pivot = {"xl/pivotCache/pivotCacheDefinition1.xml": f'<p xmlns="{SHEET}"><s v="man"/><s v="woman"/></p>'}
     members, _ = translated_part(workbook("man", "a dog", **pivot), "xlsx")
-    assert (
-        "<t>man</t>" in members["xl/sharedStrings.xml"] and "<t>A DOG</t>" in members["xl/sharedStrings.xml"]
-    )
+    assert re.findall("<t>(.*?)</t>", members["xl/sharedStrings.xml"]) == ["man", "A DOG"]
 
 
 def test_what_stays_is_counted():
     formula = '<w:p><m:oMath xmlns:m="M"><m:r><m:t>sin x</m:t></m:r></m:oMath></w:p>'
-    _, stay = translated_part({**word(PART_BODY + formula * 2), "word/embeddings/a.xlsx": "x"}, "docx")
-    assert stay == {"formulas": 2, "embedded files": 1}
+    members = {**word(f"{PART_BODY}{formula * 2}<w:altChunk/>"), "word/embeddings/a.xlsx": "x"}
+    _, stay = translated_part(members, "docx")
+    assert stay == {"formulas": 2, "embedded files": 1, "documents within the document (altChunk)": 1}
     assert read_document(zipped(word("<w:p/>")), "docx", ("en", "de"), "x").remarks == [
         "there is no text to translate"
     ]
@@ -447,21 +426,6 @@ def test_a_namespace_ends_with_the_element_that_declares_it():
     text = f'<document xmlns="{WORD}">{inner}<p><r><t>a cat</t></r></p></document>'
     members, _ = translated_part({"word/document.xml": text}, "docx")
     assert members["word/document.xml"] == text.replace("a dog", "A DOG").replace("a cat", "A CAT")
-
-
-def test_texts_of_attributes_and_of_other_files_are_counted():
-    choices = '<w:sdt><w:sdtPr><w:dropDownList><w:listItem w:displayText="a dog" w:value="1"/>'
-    choices += "</w:dropDownList></w:sdtPr></w:sdt>"
-    link = '<w:p><w:hyperlink w:tooltip="a cat"><w:r><w:t>here</w:t></w:r></w:hyperlink></w:p>'
-    numbering = (
-        '<w:numbering xmlns:w="W"><w:lvlText w:val="Chapter %1"/><w:lvlText w:val="%1."/></w:numbering>'
-    )
-    members = {**word(f"{PART_BODY}{choices}{link}<w:altChunk/>"), "word/numbering.xml": numbering}
-    _, stay = translated_part(members, "docx")
-    assert stay == {
-        "documents within the document (altChunk)": 1, "choices of drop-down lists": 1, "tooltips": 1,
-        "labels of numbered lists": 1,
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize("page", ["text/one.xml", "text/one two.php"])
@@ -506,7 +470,7 @@ def test_words_in_formats_of_numbers_are_counted(code, num_texts):
 
 
 def test_what_is_too_large_is_refused_before_it_is_in_memory():
-    raw = zipped(word(PART_BODY + random.Random(1).randbytes(30_000_000).hex()))
+    raw, _ = DAMAGED["too much text"]
     tracemalloc.start()
     with pytest.raises(InputError, match="must have at most 50,000,000 bytes of XML"):
         read_document(raw, "docx", ("en", "de"), "x")
@@ -526,13 +490,3 @@ def test_a_protected_book_is_called_so_but_not_one_with_protected_fonts():
     pages = {**members, "META-INF/encryption.xml": encryption.format("a.xhtml")}
     with pytest.raises(InputError, match="x: must not be protected, but a.xhtml is encrypted"):
         translated_part(pages, "epub")
-
-
-def test_slides_of_open_document_are_read_as_its_texts():
-    namespaces = " ".join(
-        f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{uri}:1.0"'
-        for name, uri in (("text", "text"), ("draw", "drawing"))
-    )
-    frame = "<draw:frame><draw:text-box><text:p>a dog</text:p></draw:text-box></draw:frame>"
-    members = {"content.xml": f"<o {namespaces}><draw:page>{frame}</draw:page></o>"}
-    assert "<text:p>A DOG</text:p>" in translated_part(members, "odp")[0]["content.xml"]

@@ -27,11 +27,11 @@ def members(raw):
         return {name: archive.read(name).decode() for name in archive.namelist()}
 
 
-@pytest.mark.parametrize("start", [0, 250, *(pytest.param(n, marks=pytest.mark.slow) for n in (500, 750))])
+@pytest.mark.parametrize("count", [40, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("format", FILES)
-def test_only_the_words_change(format, start):
+def test_only_the_words_change(format, count):
     translator = upper_case_translator(split_sentences=False)
-    for seed in range(start, start + 250):
+    for seed in range(count):
         raw, texts = random_file(format, seed)
         before, after = members(raw), members(translated(raw, format, translator))
         assert list(after) == list(before)

@@ -26,18 +26,16 @@ SHAPES = {
     **{
         f"odt {name}": (parse_odf, ODF.format("<text:p>{}</text:p>"), f"dog{part}")
         for name, part in {
-            "breaks": "<text:line-break/>", "tabs": "<text:tab/>", "spans": "<text:span>cat</text:span>",
-            "references": " &amp; ", "lines": "\n", "pictures": "<draw:image xmlns:draw='d'/>",
+            "breaks": "<text:line-break/>", "spans": "<text:span>cat</text:span>", "lines": "\n",
             "notes": "<text:note><text:p>cat</text:p></text:note>",
         }.items()
     },
-    "odt cells": (parse_odf, ODF, "<text:p>dog</text:p>"),
     "odt lists": (parse_odf, ODF, "<text:list><text:p>dog</text:p></text:list>"),
     **{
         f"docx {name}": (parse_ooxml, *in_paragraph(part))
         for name, part in {
-            "breaks": "<w:r><w:br/></w:r>", "tabs": "<w:r><w:tab/></w:r>", "boxes": BOX,
-            "bold": "<w:r><w:rPr/><w:t>a</w:t></w:r>", "pictures": "<w:r><w:drawing/></w:r>", "fields": FIELD,
+            "tabs": "<w:r><w:tab/></w:r>", "boxes": BOX, "fields": FIELD,
+            "bold": "<w:r><w:rPr/><w:t>a</w:t></w:r>",
             "ruby": "<w:r><w:ruby><w:rt/><w:rubyBase><w:r><w:t>a</w:t></w:r></w:rubyBase></w:ruby></w:r>",
             "controls": "<w:sdt><w:sdtContent><w:r><w:t>a</w:t></w:r></w:sdtContent></w:sdt>",
         }.items()
@@ -49,40 +47,31 @@ SHAPES = {
     **{
         f"html {name}": ("html", "{}", part)
         for name, part in {
-            "breaks": "dog<br>", "images": "word<img>", "alts": "<img alt='dog'>word ", "bold": "<b>dog</b> ",
-            "open bold": "<b>dog ", "code": "<code>x</code> dog ", "open code": "<code>x dog ",
-            "lists": "<ul><li>dog", "paragraphs": "<p>dog", "references": "dog &amp; ", "lines": "dog\n ",
-            "open objects": "dog <svg>", "comments": "dog <!-- x -->", "templates": "dog {{ ",
-            "tags": "<a href=",
+            "images": "word<img>", "alts": "<img alt='dog'>word ", "open bold": "<b>dog ",
+            "open code": "<code>x dog ", "lists": "<ul><li>dog", "open items": "<li><p>dog",
+            "open divisions": "<div>", "stray ends": "<p>x</div>", "open objects": "dog <svg>",
+            "comments": "dog <!-- x -->", "templates": "dog {{ ",
         }.items()
     },
     "srt cues": ("srt", "{}", f"1\n{CUE}dog\n\n"),
-    "srt lines": ("srt", f"1\n{CUE}{{}}", "dog\n"),
     "srt tags": ("srt", f"1\n{CUE}{{}}", "<i>dog</i> "),
     "srt remarks": ("srt", f"1\n{CUE}{{}}", "[dog "),
-    "vtt notes": ("vtt", "WEBVTT\n\n{}", "NOTE dog\n\n"),
     "vtt cues": ("vtt", "WEBVTT\n\n{}", f"{CUE.replace(',', '.')}dog\n\nNOTE cat\n\n"),
     **{
         f"markdown {name}": ("markdown", "{}", part)
         for name, part in {
-            "lines": "dog\n", "paragraphs": "dog\n\n", "links": "[dog](x) ", "open links": "[dog ",
-            "bold": "**dog** ", "items": "- dog\n", "mathematics": "$dog ", "code": "`dog` cat ",
-            "orders": "{{< a >}}dog{{< /a >}} ", "lines of orders": "{{% a %}}\ndog\n\n",
-            "open orders": "{{< a ", "orders alone": "{{< a >}} dog ", "endless orders": "{%     ",
+            "paragraphs": "dog\n\n", "open links": "[dog ", "items": "- dog\n", "mathematics": "$dog ",
+            "lines of orders": "{{% a %}}\ndog\n\n", "open orders": "{{< a ", "endless orders": "{%     ",
             "open directives": "```{note}\n", "directives": "```{note} dog\ncat\n```\n\n",
-            "callouts": "> [!tip] dog\n> cat\n\n", "struck": "~~dog~~ cat ", "open struck": "~~dog ",
-            "footnotes": "dog[^a]\n\n[^a]: cat\n\n", "icons": ":dog: cat ",
+            "callouts": "> [!tip] dog\n> cat\n\n", "open struck": "~~dog ",
+            "footnotes": "dog[^a]\n\n[^a]: cat\n\n",
         }.items()
     },
     "wrapped lines": ("wrapped", "{}", "dog cat\n"),
-    "text": ("text", "{}", "dog\n"),
     "json plurals": ("json", '[{{}"z": 0}]', '"a_one": "dog", "a_other": "dogs", '),
     "po entries": ("po", "{}", 'msgid "dog"\nmsgstr ""\n\n'),
-    "po lines": ("po", 'msgid ""\n{}msgstr ""\n', '"dog\\n"\n'),
     "xliff units": ("xliff", "<xliff>{}</xliff>", "<trans-unit><source>dog</source></trans-unit>"),
-    "xliff codes": ("xliff", UNIT, "dog <x/> "),
     "xliff groups": ("xliff", UNIT, "<g>dog</g> "),
-    "json": ("json", "[{}0]", '{"a": "dog"},'),
     "android": ("android", "<resources>{}</resources>", "<string name='a'>dog</string>"),
     "android codes": ("android", "<resources><string>{}</string></resources>", "dog <b>cat</b> "),
 }  # fmt: skip
@@ -109,7 +98,7 @@ def test_time_grows_with_size_only(name):
     gc.disable()
     try:
         count = 500
-        while seconds(SHAPES[name], count) < 0.01:
+        while seconds(SHAPES[name], count) < 0.005:
             count *= 2
         size, ratios = 4 * count, []
         while not ratios or (ratios[-1] >= 2.5 and len(ratios) < 8):

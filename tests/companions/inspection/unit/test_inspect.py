@@ -9,13 +9,7 @@ import yaml
 
 from scripts.plant_faults import FAULTS, MISALIGNED, NEAR, SHIFTED, looked, planted, reported
 from transformer_mt.companions.inspection.checks import RepetitionCheck, TokenisedCheck, is_tokenised
-from transformer_mt.companions.inspection.finding import (
-    Example,
-    Finding,
-    FrequentKeys,
-    GroupSample,
-    weight_of,
-)
+from transformer_mt.companions.inspection.finding import Example, Finding, GroupSample, weight_of
 from transformer_mt.companions.inspection.inspect import CorpusReport, Inspection, inspect
 from transformer_mt.companions.inspection.inspection_report import (
     assessment,
@@ -36,10 +30,18 @@ def clean(size):
     return list(toy.generate("train", size))
 
 
+@pytest.fixture
+def unaligned(monkeypatch):
+    """Misaligned pairs are not looked for, which takes most of the time."""
+    found = "transformer_mt.companions.inspection.inspect.find_misaligned"
+    monkeypatch.setattr(found, lambda blocks, languages, rows: None)
+
+
 def test_nothing_is_reported_of_clean_pairs():
     assert looked(clean(3000), LANGUAGES).findings == []
 
 
+@pytest.mark.usefixtures("unaligned")
 @pytest.mark.parametrize(
     "fault, share", [(fault, (0.01, 0.1)[number % 2]) for number, fault in enumerate([*FAULTS, NEAR])]
 )
@@ -53,7 +55,7 @@ def test_nine_tenths_of_the_planted_faults_are_reported(fault, share):
         assert all(pairs[example.row - 1] == example.pair for example in finding.examples)
 
 
-@pytest.mark.parametrize("size, share", [(3000, 10 / 3000), (3000, 0.1), (3000, 0.5)])
+@pytest.mark.parametrize("size, share", [(3000, 10 / 3000), (3000, 0.5)])
 def test_misaligned_pairs_are_found(size, share):
     pairs, count = planted(clean(size), MISALIGNED, share)
     look = looked(pairs, LANGUAGES)
@@ -66,19 +68,17 @@ def test_few_pairs_are_not_called_misaligned():
     assert reported(looked(planted(clean(900), MISALIGNED, 0.5)[0], LANGUAGES), MISALIGNED) == 0
 
 
-@pytest.mark.parametrize("share, least", [(0.01, 0), (0.04, 0.8), (0.1, 0.9), (1.0, 0.9)])
+@pytest.mark.parametrize("share, least", [(0.04, 0.8), (1.0, 0.9)])
 def test_shifted_lines_are_found_with_the_number_of_lines(share, least):
-    """In a corpus of 3,000 lines 1 % is less than a block of 32."""
-    pairs, count = planted(clean(3000), SHIFTED, share if share < 1 else 0.6)
+    pairs, count = planted(clean(3000), SHIFTED, share)
     if share == 1:
         pairs = [(src, tgt) for (src, _), (_, tgt) in zip(clean(3000)[:-1], clean(3000)[1:])]
         count = len(pairs)
     look = looked(pairs, LANGUAGES)
     assert reported(look, SHIFTED) >= least * count
-    if least:
-        (finding,) = [s for s in look.findings if s.what == SHIFTED]
-        assert finding.note.startswith("rows ")
-        assert finding.note.endswith(": target line N-1 matches source line N")
+    (finding,) = [s for s in look.findings if s.what == SHIFTED]
+    assert finding.note.startswith("rows ")
+    assert finding.note.endswith(": target line N-1 matches source line N")
 
 
 def test_lines_shifted_by_more_than_one():
@@ -98,7 +98,6 @@ def test_lines_shifted_by_more_than_one():
         ("Das ist gut.", "de", False),
         ("Costs 3 . 5", "en", True),
         ("Wait ... what", "en", False),
-        ("这 是 书 。", "zh", True),
         ("很好， 谢谢", "zh_Hans", True),
         ("他有 iPhone 手机，很好。", "zh", False),
         ("저는 학생입니다", "ko", False),
@@ -134,7 +133,7 @@ def test_blocks_are_consecutive_and_evenly_spaced():
     assert gaps == {4 * sample.stride}
 
 
-@pytest.mark.parametrize("rows", [999, 1000, 4000, 100_000])
+@pytest.mark.parametrize("rows", [999, 100_000])
 def test_the_weights_of_sampled_rows_sum_to_all_rows(rows):
     weights = [weight_of(row, 1000) for row in range(rows)]
     assert sum(weights) == pytest.approx(rows, rel=0.05)
@@ -149,16 +148,6 @@ def test_a_sampled_key_has_all_its_pairs():
     groups = list(sample.groups())
     assert len(groups) <= 50 and all(len(group.partners) == 3 for group in groups)
     assert len(groups) * sample.weight == pytest.approx(1000, rel=0.5)
-
-
-def test_a_frequent_key_is_found_however_many_others_there_are():
-    keys = FrequentKeys(most=100)
-    for n in range(20_000):
-        keys.add(n, 0, (f"rare {n}", ""))
-        if n % 20 == 0:
-            keys.add(-1, n % 3, ("frequent", ""))
-    ((count, group),) = keys.frequent(0.02)
-    assert group.example[0] == "frequent" and len(group.partners) == 3 and 700 <= count <= 1000
 
 
 def test_a_group_too_large_for_the_sample_is_reported():
@@ -225,10 +214,11 @@ def test_a_config_is_inspected_with_its_validation_and_test_sets(inspection):
 
 
 def test_few_pairs_without_weight_decay_are_noted(inspection, write_config):
-    muon = inspect(load_config(write_config(train={"optimizer": "muon"})))
+    few = {"train": {"toy": "train", "size": 100}}
+    muon = inspect(load_config(write_config(data=few, train={"optimizer": "muon"})))
     assert any("`train.weight_decay: 2`" in note for note in muon.notes)  # for 24 updates
     assert not any("weight_decay" in note for note in inspection.notes)  # adamw was not measured
-    decayed = load_config(write_config(train={"optimizer": "muon", "weight_decay": 0.1}))
+    decayed = load_config(write_config(data=few, train={"optimizer": "muon", "weight_decay": 0.1}))
     assert not any("weight_decay" in note for note in inspect(decayed).notes)
 
 
@@ -249,10 +239,6 @@ def look(rows, *findings, is_training=True, name="c"):
 @pytest.mark.parametrize(
     "looks, expected",
     [
-        (
-            [look(50_000)],
-            "Good enough: about 50,000 usable pairs. First, train; no other setting needs to change.",
-        ),
         (
             [look(500)],
             "Good enough; about 500 usable pairs are few. First, get more data; no other setting "
@@ -302,6 +288,7 @@ def test_the_verdict_names_every_finding(looks, expected):
     assert assessment(Inspection("x", looks, [], None)) == expected
 
 
+@pytest.mark.usefixtures("unaligned")
 def test_the_keys_stand_in_one_block_to_paste(write_config, tmp_path):
     lines = [f"{src}\t{tgt}" for src, tgt in clean(2000)]
     lines[5:15] = [f"<b>{n}</b> {line}" for n, line in enumerate(lines[5:15])]
@@ -317,15 +304,11 @@ def test_the_keys_stand_in_one_block_to_paste(write_config, tmp_path):
 
 
 def test_the_block_has_each_key_once_and_rules_of_an_entry_as_a_comment():
-    markup, near = (
-        Finding("markup", "filter: {markup: true}", 60),
-        Finding("n", "data.remove_duplicates: near", 60),
-    )
+    markup = Finding("markup", "filter: {markup: true}", 60)
+    near = Finding("n", "data.remove_duplicates: near", 60)
     exact = Finding("exact duplicates", "data.remove_duplicates: true", 60)
-    assert (
-        keys_to_add(Inspection("x", [look(9_000, near, exact)], [], None))
-        == "data:\n  remove_duplicates: near\n"
-    )
+    both = Inspection("x", [look(9_000, near, exact)], [], None)
+    assert keys_to_add(both) == "data:\n  remove_duplicates: near\n"
     report = look(9_000, markup)
     report.has_own_rules, report.rules = True, {"copy": True}
     comment = "# in the entry of c: filter: {copy: true, markup: true}\n"
@@ -335,24 +318,24 @@ def test_the_block_has_each_key_once_and_rules_of_an_entry_as_a_comment():
     assert keys_to_add(Inspection("x", [look(9_000)], [], None)) == ""
 
 
-def test_without_the_extra_languages_are_not_looked_at(write_config, monkeypatch):
+def test_without_the_extras_their_checks_are_left_out_and_it_is_said(write_config, monkeypatch):
     import sys
 
     from transformer_mt.text import languages
 
     languages._model.cache_clear()
-    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
-    found = inspect(load_config(write_config()))
-    assert "Languages were not checked: py3langid, which identifies languages, is not installed" in markdown(
-        found
-    )
+    for name in ("py3langid.langid", "thot", "thot.alignment"):
+        monkeypatch.setitem(sys.modules, name, None)
+    report = markdown(inspect(load_config(write_config(data={"train": {"toy": "train", "size": 100}}))))
+    assert "Languages were not checked: py3langid, which identifies languages, is not installed" in report
+    assert "Misaligned pairs were not looked for: to align words this needs thot: pip install" in report
     languages._model.cache_clear()
 
 
 def test_a_test_split_that_is_not_there_is_a_note(write_config, tmp_path):
     (tmp_path / "train.jsonl").write_text('{"en": "one dog", "de": "ein Hund"}\n' * 5, encoding="utf-8")
     test = {"hub": str(tmp_path), "split": "test"}
-    found = inspect(load_config(write_config(data={"test": [test]})))
+    found = inspect(load_config(write_config(data={"train": {"toy": "train", "size": 100}, "test": [test]})))
     assert "no split `test`; the splits are train" in markdown(found) and len(found.corpora) == 2
 
 
@@ -363,6 +346,7 @@ def test_of_many_damaged_rows_some_are_named(write_config, tmp_path):
     assert damaged.note.endswith("; and 280 more") and len(damaged.note) < 2000
 
 
+@pytest.mark.usefixtures("unaligned")
 def test_a_single_damaged_row_is_named_first_as_training_refuses_it(write_config, tmp_path):
     lines = "".join(f"one dog number {i}\tein Hund Nummer {i}\n" for i in range(3000))
     (tmp_path / "a.tsv").write_text(f"en\tde\n{lines}two\n", encoding="utf-8")
@@ -485,9 +469,8 @@ def test_examples_are_spread_over_the_corpus():
     for row in range(1000):
         finding.add(row, (str(row), ""), 1)
     rows = [example.row for example in finding.examples]
-    assert (
-        len(rows) == 5 and max(rows) > 400 and finding.examples[0] == Example(rows[0], (str(rows[0] - 1), ""))
-    )
+    assert len(rows) == 5 and max(rows) > 400
+    assert finding.examples[0] == Example(rows[0], (str(rows[0] - 1), ""))
 
 
 def test_all_damaged_rows_are_listed(tmp_path):
@@ -499,21 +482,13 @@ def test_all_damaged_rows_are_listed(tmp_path):
     config = tmp_path / "a.yaml"
     for policy, action in (("refuse", "correct them, or damaged_rows: drop"), ("drop", "already done")):
         config.write_text(
-            "data:\n  source_lang: en\n  target_lang: de\n  valid: {toy: valid}\n"
+            "data:\n  source_lang: en\n  target_lang: de\n  valid: {toy: valid, size: 20}\n"
             f"  train: {{file: {tmp_path / 'a.tsv'}, damaged_rows: {policy}}}\n",
             encoding="utf-8",
         )
-        (report, _) = inspect(load_config(config)).corpora
+        inspected = inspect(load_config(config))
+        (report, _) = inspected.corpora
         finding = next(finding for finding in report.findings if finding.what == "damaged rows")
         assert (report.rows, finding.pairs) == (20, 10) and finding.action.startswith(action)
         assert all(f"row {i + 2} must have 2 columns, but has 3" in finding.note for i in range(0, 30, 3))
-        assert "row 2 must have 2 columns" in markdown(inspect(load_config(config)))
-
-
-def test_without_the_extra_misaligned_pairs_are_not_looked_for(write_config, monkeypatch):
-    import sys
-
-    monkeypatch.setitem(sys.modules, "thot", None)
-    monkeypatch.setitem(sys.modules, "thot.alignment", None)
-    report = markdown(inspect(load_config(write_config())))
-    assert "Misaligned pairs were not looked for: to align words this needs thot: pip install" in report
+        assert "row 2 must have 2 columns" in markdown(inspected)

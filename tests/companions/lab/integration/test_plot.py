@@ -23,21 +23,14 @@ def size(path):
     return int.from_bytes(header[16:20], "big"), int.from_bytes(header[20:24], "big")
 
 
-def test_several_sentences_are_looked_at_as_they_are_translated(tiny_run):
+def test_several_sentences_and_capitals_are_looked_at_as_they_are_translated(tiny_run):
     """In one forward pass: the translation shown is that of one segment."""
     translator = Translator.load(tiny_run, device="cpu")
-    both = "The dog sleeps. A cat sings."
-    (apart,) = translator.translate([both])
-    (whole,) = Translator.load(tiny_run, device="cpu", decode={"split_sentences": False}).translate([both])
-    seen = look(translator, both)
-    assert seen.target[:-1] == whole.tokens != apart.tokens
-
-
-def test_capitals_are_looked_at_as_they_are_translated(tiny_run):
-    translator = Translator.load(tiny_run, device="cpu")
-    plain = Translator.load(tiny_run, device="cpu", decode={"lowercase_capitals": False})
-    seen = look(translator, text := "THE DOG SLEEPS NOW.")
-    assert seen.target[:-1] == plain.translate([text])[0].tokens
+    both, capitals = "The dog sleeps. A cat sings.", "THE DOG SLEEPS NOW."
+    whole = translator.with_settings(split_sentences=False).translate([both])[0].tokens
+    assert look(translator, both).target[:-1] == whole != translator.translate([both])[0].tokens
+    plain = translator.with_settings(lowercase_capitals=False)
+    assert look(translator, capitals).target[:-1] == plain.translate([capitals])[0].tokens
 
 
 def test_one_head_is_looked_at_by_its_number(tiny_run, cli):
@@ -88,12 +81,6 @@ def test_attention_as_picture_and_as_numbers(tiny_run, tmp_path, cli):
     small = size(picture)
     cli("plot", "attention", tiny_run, "The dog sleeps. " * 3, "-o", picture)
     assert size(picture)[0] > small[0]  # more tokens, more room
-    for words in (
-        ["--kind", "encoder"],
-        ["--kind", "decoder", "--layer", "all", "--head", "all"],
-        ["--layer", "1", "--head", "2"],
-    ):
-        assert cli("plot", "attention", tiny_run, "The dog sleeps.", "-o", picture, *words)[0] == 0
 
 
 def test_wide_characters_are_drawn_with_a_font_that_has_them_or_it_is_told(tmp_path, monkeypatch):
@@ -213,8 +200,8 @@ def test_curves_bear_names_that_differ_and_leave_out_half_a_line(tiny_run, tmp_p
         lines = (tiny_run / "metrics.jsonl").read_text(encoding="utf-8") + '{"event": "tra'
         (tmp_path / variant / "seed-1" / "metrics.jsonl").write_text(lines, encoding="utf-8")
     runs = [tmp_path / "rotary" / "seed-1", tmp_path / "alibi" / "seed-1"]
-    assert cli("plot", "curves", *runs, "-o", tmp_path / "x.png")[0] == 0
-    assert cli("plot", "curves", runs[0], "-o", tmp_path / "x.png")[0] == 0
+    assert cli("plot", "curves", *runs, "--against", "tokens", "-o", tmp_path / "x.png")[0] == 0
+    assert cli("plot", "curves", runs[0], "--against", "minutes", "-o", tmp_path / "x.png")[0] == 0
     names = [[line.get_label() for line in figure.axes[0].lines] for figure in figures]
     assert names == [["rotary/seed-1", "alibi/seed-1"], ["seed-1"]]
 
@@ -228,39 +215,21 @@ def test_curves_of_a_run_that_logged_its_gradients_show_its_layers(tmp_path):
     assert size(tmp_path / "b.png")[1] > 1.5 * size(tmp_path / "a.png")[1]
 
 
-def test_curves_of_several_runs(tiny_run, tmp_path, cli):
-    for against in ("updates", "tokens", "minutes", "hours"):
-        picture = tmp_path / f"{against}.png"
-        assert cli("plot", "curves", tiny_run, tiny_run, "--against", against, "-o", picture)[0] == 0
-        assert size(picture)[0] > 500
-
-
 @pytest.mark.parametrize(
     "words, message",
     [
         (["attention", "RUN", "x"], "--output FILE must be given for a picture, or --json for the numbers"),
         (["attention", "RUN", "x", "-o", "a.gif"], "a.gif: a picture must end in .png, .svg or .pdf"),
         (["attention", "RUN", "x", "-o", "no/a.png"], "no: no such folder to write the picture into"),
-        (
-            ["attention", "RUN", "x", "--json", "--layer", "2"],
-            "--layer must be 1 to 1, all or mean, but is 2",
-        ),
-        (["attention", "RUN", "x", "--json", "--head", "0"], "--head must be 1 to 2, all or mean, but is 0"),
-        (
-            ["attention", "RUN", "x", "--json", "--head", "no"],
-            "--head must be 1 to 2, all or mean, but is no",
-        ),
+        (["attention", "RUN", "x", "--json", "--layer", "2"], "--layer must be 1 to 1, all or mean, but"),
+        (["attention", "RUN", "x", "--json", "--head", "no"], "--head must be 1 to 2, all or mean, but is"),
         (["attention", "RUN", "", "--json"], "the source must have 1 to 63 tokens, but has 0"),
         (["attention", "RUN", "dog " * 200, "--json"], "the source must have 1 to 63 tokens, but has"),
         (["attention", "RUN", "x", "--json", "--ensemble", "RUN"], "--engine torch and without an ensemble"),
-        (
-            ["attention", "RUN", "x", "--json", "--engine", "ctranslate2"],
-            "only be plotted with --engine torch",
-        ),
+        (["attention", "RUN", "x", "--json", "--engine", "ctranslate2"], "be plotted with --engine torch"),
         (["curves", "no/run", "-o", "a.png"], "no/run: must be a run's folder, but holds no metrics.jsonl"),
     ],
 )
-def test_mistakes_get_one_line(tiny_run, tmp_path, monkeypatch, cli, words, message):
-    monkeypatch.chdir(tmp_path)
+def test_mistakes_get_one_line(tiny_run, cli, words, message):
     status, out, err = cli("plot", *(tiny_run if word == "RUN" else word for word in words))
     assert status == 2 and out == "" and message in err.strip().split("\n")[-1]

@@ -103,19 +103,16 @@ def test_the_utility_of_mbr_may_be_any_metric(tmp_path):
             assert choice == ("x", several[0], None)
 
 
-@pytest.mark.parametrize(
-    "rows, message", [([("b", ["x", "y"])], "must have the sources of "), ([], "must have the sources of ")]
-)
-def test_files_of_other_texts_are_refused(tmp_path, cli, metric, rows, message):
+def test_files_of_other_texts_are_refused(tmp_path, cli, metric):
     first = candidates(tmp_path / "1.jsonl", [("a", ["x", "y"])])
-    status, out, err = cli("rerank", first, candidates(tmp_path / "2.jsonl", rows), "--external", metric)
-    assert status == 2 and f"2.jsonl: {message}" in err and not out
+    second = candidates(tmp_path / "2.jsonl", [("b", ["x", "y"])])
+    status, out, err = cli("rerank", first, second, "--external", metric)
+    assert status == 2 and "2.jsonl: must have the sources of " in err and not out
 
 
 @pytest.mark.parametrize(
     "line",
-    ['{"translation": "x"}', '{"source": "a", "translation": "x", "n_best": 5}',
-     '{"source": "a", "translation": "x", "n_best": ["y"]}',
+    ['{"translation": "x"}', '{"source": "a", "translation": "x", "n_best": ["y"]}',
      '{"source": "a", "translation": "x", "n_best": [{"translation": 3}]}'],
 )  # fmt: skip
 def test_lines_that_are_none_of_translate_are_refused(tmp_path, cli, metric, line):

@@ -10,9 +10,10 @@ import pytest
 import torch
 import yaml
 
+from tests.conftest import TINY
 from tests.helpers.faults import instead_of_training
 from transformer_mt import Translator
-from transformer_mt.companions.lab.synthetic import TextSource
+from transformer_mt.companions.lab.synthetic import REJECTED_FLAGS, PairSelection, TextSource
 from transformer_mt.config.load import dump_config, load_config
 from transformer_mt.corpora import toy
 from transformer_mt.corpora.held_out import EvaluationSet
@@ -22,6 +23,10 @@ from transformer_mt.settings.corpus_keys import FilterConfig
 
 pytest.importorskip("ctranslate2")
 
+from transformer_mt.companions.lab import distill
+
+Plan = distill.DistillationPlan
+
 
 class TrainingStarts(Exception):
     pass
@@ -30,21 +35,9 @@ class TrainingStarts(Exception):
 def test_a_student_is_trained_on_the_translations_of_its_teacher(
     tiny_run, write_config, tmp_path, monkeypatch
 ):
-    from transformer_mt.companions.lab import distill
-
-    trained_on = []
-
-    def train(config, folder):
-        trained_on.append(config.data.train)
-        raise TrainingStarts
-
-    instead_of_training(monkeypatch, train)
     config = load_config(write_config(), ["data.train={toy: train, size: 40}", "name=student"])
-    with pytest.raises(TrainingStarts):
-        distill.distill(distill.DistillationPlan([tiny_run]), config, tmp_path / "student")
-    ((corpus,),) = trained_on
-    with open(corpus.file, encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
+    (corpus,), _ = entries_of(Plan([tiny_run]), config, tmp_path / "student", monkeypatch)
+    rows = rows_of(corpus)
     # One is longer than the teacher's training pairs.
     tokenizer = Translator.load(tiny_run).tokenizer
     pairs = [pair for pair in toy.generate("train", 40) if len(tokenizer.encode_src(pair[:1])[0]) < 64]
@@ -62,37 +55,22 @@ def test_a_student_is_trained_on_the_translations_of_its_teacher(
 def test_a_student_keeps_the_names_weights_and_tags_of_its_corpora(
     tiny_run, write_config, tmp_path, monkeypatch
 ):
-    from transformer_mt.companions.lab import distill
-
-    def train(config, folder):
-        trained_on.extend(config.data.train)
-        raise TrainingStarts
-
-    trained_on = []
-    instead_of_training(monkeypatch, train)
     tagged = {"toy": "valid", "size": 10, "tag": "<bt>", "weight": 0.5, "name": "back"}
     entries = [{"toy": "train", "size": 20}, tagged]
     config = load_config(write_config(data={"train": entries}), ["name=student"])
-    with pytest.raises(TrainingStarts):
-        distill.distill(distill.DistillationPlan([tiny_run]), config, tmp_path / "student")
-    first, second = trained_on
+    (first, second), _ = entries_of(Plan([tiny_run]), config, tmp_path / "student", monkeypatch)
     assert (first.tag, first.weight, second.tag, second.weight, second.name) == (None, 1, "<bt>", 0.5, "back")
     for corpus, (split, size) in ((first, ("train", 20)), (second, ("valid", 10))):
-        with open(corpus.file, encoding="utf-8") as file:
-            sources = [json.loads(line)["en"] for line in file]
-        assert sources == [english for english, _ in toy.generate(split, size)]
+        assert [row["en"] for row in rows_of(corpus)] == [english for english, _ in toy.generate(split, size)]
 
 
 def test_what_the_students_rules_drop_is_not_translated(tiny_run, write_config, tmp_path, monkeypatch):
-    from transformer_mt.companions.lab import distill
-
     good = list(toy.generate("train", 10))
     pairs = [*good, ("Это не английский.", "Это не английский."), ("Same text here.", "Same text here.")]
     (tmp_path / "a.tsv").write_text("en\tde\n" + "".join(f"{en}\t{de}\n" for en, de in pairs), "utf-8")
     entry = {"file": str(tmp_path / "a.tsv"), "filter": {"copy": True, "script": True}}
     config = load_config(write_config(data={"train": entry}), ["name=student"])
-    plan = distill.DistillationPlan([tiny_run])
-    (corpus,), _ = entries_of(distill, plan, config, tmp_path / "student", monkeypatch)
+    (corpus,), _ = entries_of(Plan([tiny_run]), config, tmp_path / "student", monkeypatch)
     assert [row["en"] for row in rows_of(corpus)] == [english for english, _ in good]
     # With other rules the text to translate is another: what was translated before does not stand for it.
     content = TextSource.of_corpora(config.data, config.data.entries).content
@@ -102,90 +80,57 @@ def test_what_the_students_rules_drop_is_not_translated(tiny_run, write_config, 
 
 
 def test_text_without_lines_is_refused_before_any_translation(tiny_run, write_config, tmp_path):
-    from transformer_mt.companions.lab import distill
-
     (tmp_path / "empty.en").touch()
-    plan = distill.DistillationPlan([tiny_run], texts=[tmp_path / "empty.en"])
+    plan = Plan([tiny_run], texts=[tmp_path / "empty.en"])
     with pytest.raises(InputError, match=r"empty.en: must have lines to translate, but is empty"):
         distill.distill(plan, load_config(write_config()), tmp_path / "student")
     assert not (tmp_path / "student").exists()
 
 
 def test_a_missing_extra_is_reported_before_the_training(tiny_run, write_config, tmp_path, monkeypatch):
-    from transformer_mt.companions.lab import distill
-
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(
-        InputError, match=r"this needs CTranslate2: pip install 'transformer-mt\[ctranslate2\]'"
-    ):
-        distill.distill(
-            distill.DistillationPlan([tiny_run]), load_config(write_config()), tmp_path / "student"
-        )
+    with pytest.raises(InputError, match=r"needs CTranslate2: pip install 'transformer-mt\[ctranslate2\]'"):
+        distill.distill(Plan([tiny_run]), load_config(write_config()), tmp_path / "student")
     assert not (tmp_path / "student").exists()
 
 
 @pytest.mark.parametrize(
-    "overrides, plan, message",
+    "override, message",
     [
-        (
-            ["data.valid={from_train: {share: 0.1}}"],
-            {},
-            "data.valid of the student must be a separate corpus",
-        ),
-        (
-            ["data.test=[{from_train: {share: 0.1}}]"],
-            {},
-            "data.test of the student must be a separate corpus",
-        ),
-        (
-            ["train.guided_alignment={weight: 0.1, file: a}"],
-            {},
-            "train.guided_alignment.file must be left out",
-        ),
+        ("data.valid={from_train: {share: 0.1}}", "data.valid of the student must be a separate corpus"),
+        ("data.test=[{from_train: {share: 0.1}}]", "data.test of the student must be a separate corpus"),
+        ("train.guided_alignment={weight: 0.1, file: a}", "train.guided_alignment.file must be left out"),
     ],
 )
 def test_what_a_student_cannot_be_trained_with_is_refused(
-    tiny_run, write_config, tmp_path, overrides, plan, message
+    tiny_run, write_config, tmp_path, override, message
 ):
-    from transformer_mt.companions.lab import distill
-
-    config = load_config(write_config(), ["name=student", *overrides])
-    with pytest.raises(InputError) as error:
-        distill.distill(distill.DistillationPlan([tiny_run], **plan), config, tmp_path / "student")
-    assert message in str(error.value)
+    with pytest.raises(InputError, match=message):
+        config = load_config(write_config(), ["name=student", override])
+        distill.distill(Plan([tiny_run]), config, tmp_path / "student")
 
 
 def test_the_folder_of_another_training_is_refused_before_any_translation(tiny_run, write_config, tmp_path):
-    from transformer_mt.companions.lab import distill
-
     config = load_config(write_config(), ["name=student"])
     with pytest.raises(InputError, match=r"tiny: must not be the teacher's folder; name another with `out`"):
-        distill.distill(distill.DistillationPlan([tiny_run]), config, tiny_run)
+        distill.distill(Plan([tiny_run]), config, tiny_run)
     trained = shutil.copytree(tiny_run, tmp_path / "trained")
-    with pytest.raises(
-        InputError, match="trained: must be a separate folder, but belongs to another training"
-    ):
-        distill.distill(distill.DistillationPlan([tiny_run]), config, trained)
+    with pytest.raises(InputError, match="trained: must be a separate folder, but belongs to another train"):
+        distill.distill(Plan([tiny_run]), config, trained)
     assert not list(trained.glob("distilled*"))
 
 
 def test_a_corpus_may_call_its_languages_by_other_names(tiny_run, write_config, tmp_path, monkeypatch):
     """The file of translations has the names that the teacher has for them."""
-    from transformer_mt.companions.lab import distill
-
     rows = "".join(f"{en}\t{de}\n" for en, de in toy.generate("train", 5))
     (tmp_path / "a.tsv").write_text(f"en_GB\tde_AT\n{rows}", encoding="utf-8")
     train = f"data.train={{file: {tmp_path / 'a.tsv'}, source_lang: en_GB, target_lang: de_AT}}"
     config = load_config(write_config(), [train, "name=student"])
-    ((corpus,), _) = entries_of(
-        distill, distill.DistillationPlan([tiny_run]), config, tmp_path / "student", monkeypatch
-    )
+    (corpus,), _ = entries_of(Plan([tiny_run]), config, tmp_path / "student", monkeypatch)
     assert corpus.columns == ["en", "de"] and all({"en", "de"} <= row.keys() for row in rows_of(corpus))
 
 
 def test_the_tag_of_the_test_set_is_before_its_sources(tiny_run, write_config):
-    from transformer_mt.companions.lab import distill
-
     class WithTag(Translator):
         """Knows <formal>, and translates as if it were not there."""
 
@@ -230,23 +175,19 @@ def test_an_export_with_another_search_is_made_again(tiny_run, tmp_path):
 def test_nothing_is_moved_aside_before_a_mistake_is_found(
     tiny_run, write_config, tmp_path, overrides, message
 ):
-    from transformer_mt.companions.lab import distill
-
     folder = tmp_path / "student"
     teacher = shutil.copytree(tiny_run, tmp_path / "teacher" if overrides else folder / "teacher")
     folder.mkdir(exist_ok=True)
     config = load_config(write_config(), ["name=student", *overrides])
     with pytest.raises(InputError, match=message):
-        distill.distill(distill.DistillationPlan([teacher]), config, folder, fresh=True)
+        distill.distill(Plan([teacher]), config, folder, fresh=True)
     assert folder.is_dir() and not list(tmp_path.glob("student.old*"))
 
 
 def test_a_student_starts_over_where_asked(tiny_run, write_config, tmp_path, monkeypatch, said):
-    from transformer_mt.companions.lab import distill
-
     config = load_config(write_config(), ["data.train={toy: train, size: 10}", "name=student"])
-    plan, folder = distill.DistillationPlan([tiny_run]), tmp_path / "student"
-    entries_of(distill, plan, config, folder, monkeypatch)
+    plan, folder = Plan([tiny_run]), tmp_path / "student"
+    entries_of(plan, config, folder, monkeypatch)
     (folder / "mine.txt").touch()
     with pytest.raises(TrainingStarts):
         distill.distill(plan, config, folder, fresh=True)
@@ -259,21 +200,15 @@ def test_a_student_starts_over_where_asked(tiny_run, write_config, tmp_path, mon
 def test_a_student_leaves_to_its_parent_or_vocabulary_what_they_decide(
     tiny_run, write_config, tmp_path, monkeypatch, origin
 ):
-    from transformer_mt.companions.lab import distill
-
     where = {"init_from": tiny_run, "tokenizer.file": tiny_run / "tokenizer.model"}[origin]
     path = write_config()
-    given = yaml.safe_load(path.read_text())
-    given = {key: given[key] for key in ("data", "train")}
-    path.write_text(yaml.safe_dump(given), encoding="utf-8")
+    path.write_text(yaml.safe_dump({key: TINY[key] for key in ("data", "train")}), encoding="utf-8")
     config = load_config(path, ["data.train={toy: train, size: 10}", "name=student", f"{origin}={where}"])
-    _, begun = entries_of(
-        distill, distill.DistillationPlan([tiny_run]), config, tmp_path / "student", monkeypatch
-    )
+    _, begun = entries_of(Plan([tiny_run]), config, tmp_path / "student", monkeypatch)
     assert not begun.model.model_fields_set and "vocab_size" not in begun.tokenizer.model_fields_set
 
 
-def entries_of(distill, plan, config, folder, monkeypatch):
+def entries_of(plan, config, folder, monkeypatch):
     """What the student is trained on, and its config."""
     trained_on = []
 
@@ -294,7 +229,6 @@ def rows_of(corpus):
 
 def test_several_teachers_translate_as_an_ensemble(tiny_run, write_config, tmp_path, monkeypatch):
     from transformer_mt import checkpoint
-    from transformer_mt.companions.lab import distill
 
     other = shutil.copytree(tiny_run, tmp_path / "other")
     weights = checkpoint.load_weights(other / "model.safetensors")
@@ -302,8 +236,8 @@ def test_several_teachers_translate_as_an_ensemble(tiny_run, write_config, tmp_p
     weights[name] = torch.randn(weights[name].shape, generator=torch.Generator().manual_seed(1))
     checkpoint.save_weights(other / "model.safetensors", weights)
     config = load_config(write_config(), ["data.train={toy: train, size: 30}", "name=student"])
-    plan = distill.DistillationPlan([tiny_run, other])
-    (corpus,), _ = entries_of(distill, plan, config, tmp_path / "student", monkeypatch)
+    plan = Plan([tiny_run, other])
+    (corpus,), _ = entries_of(plan, config, tmp_path / "student", monkeypatch)
     english = [english for english, _ in toy.generate("train", 30)]
     expected = [
         result.translation for result in Translator.load(tiny_run, ensemble=[other]).translate(english)
@@ -313,30 +247,25 @@ def test_several_teachers_translate_as_an_ensemble(tiny_run, write_config, tmp_p
 
 
 def test_text_and_references_are_learnt_from_too(tiny_run, write_config, tmp_path, monkeypatch):
-    from transformer_mt.companions.lab import distill
-
     text = tmp_path / "mono.en"
     text.write_text("A dog sleeps.\nA cat sings.\nA dog sleeps.\n", encoding="utf-8")
     config = load_config(write_config(), ["data.train={toy: train, size: 30}", "name=student"])
-    plan = distill.DistillationPlan([tiny_run], texts=[text], with_references=True)
-    entries, _ = entries_of(distill, plan, config, tmp_path / "student", monkeypatch)
+    plan = Plan([tiny_run], texts=[text], with_references=True)
+    entries, _ = entries_of(plan, config, tmp_path / "student", monkeypatch)
     translated, more, references = entries
     assert len(rows_of(translated)) == 30 and references == config.data.train
     assert [row["en"] for row in rows_of(more)] == ["A dog sleeps.", "A cat sings."]
 
 
 def test_translations_are_chosen_where_asked(tiny_run, write_config, tmp_path, monkeypatch):
-    from transformer_mt.companions.lab import distill
-    from transformer_mt.companions.lab.synthetic import REJECTED_FLAGS, PairSelection
-
     config = load_config(write_config(), ["data.train={toy: train, size: 60}", "name=student"])
     english = [english for english, _ in toy.generate("train", 60)]
     results = Translator.load(tiny_run).translate(english)
     good = {r.source for r in results if not set(r.flags) & set(REJECTED_FLAGS)}
     assert 0 < len(good) < 55
-    plan = distill.DistillationPlan([tiny_run], choice=PairSelection(FilterConfig(copy=True)))
-    (corpus,), _ = entries_of(distill, plan, config, tmp_path / "clean", monkeypatch)
+    plan = Plan([tiny_run], choice=PairSelection(FilterConfig(copy=True)))
+    (corpus,), _ = entries_of(plan, config, tmp_path / "clean", monkeypatch)
     assert {row["en"] for row in rows_of(corpus)} == good
-    plan = distill.DistillationPlan([tiny_run], choice=PairSelection(FilterConfig(), 0.5, ()))
-    (half,), _ = entries_of(distill, plan, config, tmp_path / "half", monkeypatch)
+    plan = Plan([tiny_run], choice=PairSelection(FilterConfig(), 0.5, ()))
+    (half,), _ = entries_of(plan, config, tmp_path / "half", monkeypatch)
     assert 29 <= len(rows_of(half)) <= 31

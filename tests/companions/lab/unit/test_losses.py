@@ -99,15 +99,15 @@ def test_with_weight_0_the_bytes_are_those_of_cross_entropy(name, make):
     assert all(torch.equal(weights[key], plain[key]) for key in plain)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("name", ["r_drop", "simcut"])
+@pytest.mark.parametrize(
+    "name, dtype", [("simcut", torch.float32), ("r_drop", torch.bfloat16), ("r_drop", torch.float16)]
+)
 def test_each_learns_in_every_precision_and_the_same_seed_gives_the_same_bits(name, dtype):
     threads = 1 if dtype == torch.float16 else 2
-    batches = [batch_of(pairs(80))] * 25
-    runs = [updated(loss_of(name), batches, dtype, threads) for _ in range(2)]
-    losses = [result.loss for result in runs[0][0]]
-    assert losses[-1] < 0.8 * losses[0] and not any(result.skipped for result in runs[0][0])
-    assert all(torch.equal(value, runs[1][1][key]) for key, value in runs[0][1].items())
+    batches = [batch_of(pairs(40))] * 25
+    results, _ = updated(loss_of(name), batches, dtype, threads)
+    assert results[-1].loss < 0.8 * results[0].loss and not any(result.skipped for result in results)
+    assert updated(loss_of(name), batches[:6], dtype, threads)[0] == results[:6]
 
 
 @pytest.mark.parametrize(

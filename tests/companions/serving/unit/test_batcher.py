@@ -90,6 +90,7 @@ def test_translations_are_those_of_the_translator(tiny_run):
     expected = translator.translate(sentences)
     found = run(translator.engine, body, translator)
     assert [(r.source, r.translation) for r in found] == [(r.source, r.translation) for r in expected]
+    assert [len(r.n_best) for r in found[:30]] == [1 + i // 3 % 2 for i in range(30)]
     assert [r.score for r in found] == pytest.approx([r.score for r in expected], abs=1e-5)
 
 
@@ -109,19 +110,6 @@ def test_a_long_line_with_its_alignment_is_that_of_the_translator(tiny_run):
     assert spans[0] == spans[1]
 
 
-def test_a_request_gets_as_many_candidates_as_it_asked_for(tiny_run):
-    """Although the other one, in the same batch, asks for more."""
-    translator = Translator.load(tiny_run, device="cpu", decode={"beam": 3})
-
-    async def body(batcher):
-        return await asyncio.gather(
-            batcher.translate(["the dog sleeps"], 1), batcher.translate(["the cat sings"], 3)
-        )
-
-    (one,), (three,) = run(translator.engine, body, translator, wait=0.5)
-    assert (len(one.n_best), len(three.n_best)) == (1, 3)
-
-
 def test_what_comes_together_is_translated_together(recorder):
     async def body(batcher):
         recorder.go.set()
@@ -133,8 +121,7 @@ def test_what_comes_together_is_translated_together(recorder):
 
 def test_a_long_text_does_not_hold_up_a_short_one(recorder):
     async def body(batcher):
-        first = asyncio.ensure_future(batcher.translate(["first"]))
-        await until(lambda: recorder.batches)
+        first = await first_of(batcher, recorder)
         long = asyncio.ensure_future(batcher.translate([f"long {'x' * (i % 7)}" for i in range(300)]))
         await all_wait(batcher, 300)
         short = asyncio.ensure_future(batcher.translate(["short"]))
@@ -157,8 +144,7 @@ def test_a_long_line_is_searched_by_segments(recorder, long):
     small = translator._with(config=config)
 
     async def body(batcher):
-        first = asyncio.ensure_future(batcher.translate(["first"]))
-        await until(lambda: recorder.batches)
+        first = await first_of(batcher, recorder)
         many = asyncio.ensure_future(batcher.translate([long]))
         await until(lambda: waiting(batcher) > 50)
         for number in range(1, 11):
@@ -206,8 +192,7 @@ def test_light_requests_go_before_heavy_ones_which_get_a_share(recorder):
 
 def test_a_cancelled_request_leaves_the_queue(recorder):
     async def body(batcher):
-        first = asyncio.ensure_future(batcher.translate(["first"]))
-        await until(lambda: recorder.batches)
+        first = await first_of(batcher, recorder)
         others = [asyncio.ensure_future(batcher.translate([name] * 5)) for name in ("gone", "stays")]
         await all_wait(batcher, 10)
         assert batcher.lines == 11
@@ -267,8 +252,7 @@ def test_a_request_that_was_given_up_asks_for_nothing_more(recorder):
 
 def test_no_more_lines_wait_than_may(recorder):
     async def body(batcher):
-        first = asyncio.ensure_future(batcher.translate(["first"]))
-        await until(lambda: recorder.batches)
+        first = await first_of(batcher, recorder)
         second = asyncio.ensure_future(batcher.translate(["a"] * 8))
         await all_wait(batcher, 8)
         with pytest.raises(QueueFullError):
@@ -302,6 +286,13 @@ def test_what_waits_is_finished_when_it_closes(recorder):
     assert list(map(texts, run(recorder, body))) == [["X" * i] for i in range(1, 100)]
 
 
+async def first_of(batcher, recorder):
+    """A request whose batch is in work: what comes next waits."""
+    first = asyncio.ensure_future(batcher.translate(["first"]))
+    await until(lambda: recorder.batches)
+    return first
+
+
 # The processes of a server and its address, before it answers.
 
 
@@ -315,11 +306,9 @@ def killed_first(folder):
     os._exit(9)
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_process_that_ends_while_it_loads_is_a_clear_message(tmp_path, count):
-    told = f"ended while loading the model; is there memory for {count} of them"
-    with pytest.raises(WorkError, match=told):
-        EnginePool(partial(killed_first, tmp_path), UpperCaseEngine(None), count)
+def test_a_process_that_ends_while_it_loads_is_a_clear_message(tmp_path):
+    with pytest.raises(WorkError, match="ended while loading the model; is there memory for 2 of them"):
+        EnginePool(partial(killed_first, tmp_path), UpperCaseEngine(None), 2)
 
 
 class Noting:

@@ -33,14 +33,7 @@ def test_the_command_line_wins():
 @pytest.mark.parametrize(
     "variables, told",
     [
-        (
-            {"PORT": "high"},
-            "--port must be a whole number from 0 to 65535, but is high (TRANSFORMER_MT_PORT)",
-        ),
-        (
-            {"ENGINE": "x"},
-            "--engine must be one of auto, torch, ctranslate2, but is x (TRANSFORMER_MT_ENGINE)",
-        ),
+        ({"PORT": "high"}, "must be a whole number from 0 to 65535, but is high (TRANSFORMER_MT_PORT)"),
         ({"METRICS": "perhaps"}, "TRANSFORMER_MT_METRICS must be true or false, but is perhaps"),
         ({"MODELS": "'a"}, "TRANSFORMER_MT_MODELS must be words with closed quotations, but is 'a"),
     ],

@@ -19,25 +19,11 @@ def terms(tmp_path):
     return file
 
 
-def test_terms_of_a_glossary_are_in_the_translation(tiny_run, terms, cli):
-    status, out, _ = cli("translate", tiny_run, "--glossary", terms, "The dog sleeps in the garden.")
-    assert status == 0 and "Zebra" in out and "Tiger" in out
-
-
 @needs("documents")
 def test_terms_of_a_glossary_are_in_a_page(tiny_run, terms, cli):
     page = "<p>The <b>dog</b> sleeps.</p>"
     status, out, _ = cli("translate", tiny_run, "--glossary", terms, "--format", "html", page)
     assert status == 0 and "Zebra" in out and "<b>" in out
-
-
-@needs("exchange")
-def test_ctranslate2_writes_terms_too(tiny_run, terms, cli, tmp_path):
-    pytest.importorskip("ctranslate2")
-    assert cli("export", tiny_run, tmp_path / "ct2")[0] == 0
-    status, out, _ = cli("translate", tmp_path / "ct2", "--glossary", terms, "--json", "The dog sleeps.")
-    row = json.loads(out)
-    assert status == 0 and "missing_term" not in row["flags"] and "Zebra" in row["translation"]
 
 
 def test_evaluate_counts_the_terms(tiny_run, tmp_path, cli):
@@ -49,16 +35,11 @@ def test_evaluate_counts_the_terms(tiny_run, tmp_path, cli):
     assert " terms in " in out and (tiny_run / "evaluation/other-test-0.scores.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [(None, "no such file"), ("dog\n", "must have a source term and a target term"), ("", "has none")],
-)
-def test_a_broken_glossary_is_a_sentence(tiny_run, tmp_path, cli, content, message):
+def test_a_broken_glossary_is_a_sentence(tiny_run, tmp_path, cli):
     file = tmp_path / "broken.tsv"
-    if content is not None:
-        file.write_text(content, encoding="utf-8")
+    file.write_text("dog\n", encoding="utf-8")
     status, out, err = cli("translate", tiny_run, "--glossary", file, "The dog sleeps.")
-    assert (status, out) == (2, "") and message in err and "Traceback" not in err
+    assert (status, out) == (2, "") and "must have a source term and a target term" in err
 
 
 @needs("documents")
@@ -107,13 +88,15 @@ def test_a_glossary_that_changed_is_told_when_a_training_is_resumed(tmp_path, cl
 def test_an_export_follows_a_glossary_without_torch(tiny_run, terms, cli, tmp_path):
     pytest.importorskip("ctranslate2")
     assert cli("export", tiny_run, tmp_path / "ct2")[0] == 0
-    words = ["translate", str(tmp_path / "ct2"), "--glossary", str(terms), "The dog sleeps."]
+    words = ["translate", str(tmp_path / "ct2"), "--glossary", str(terms), "--json", "The dog sleeps."]
     code = (
         f"import sys\nfrom transformer_mt.cli import main\nassert main({words!r}) == 0\n"
         "print('torch' in sys.modules)"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert "Zebra" in result.stdout and result.stdout.splitlines()[-1] == "False", result.stderr
+    row, has_torch = result.stdout.splitlines()
+    assert has_torch == "False" and "Zebra" in json.loads(row)["translation"], result.stderr
+    assert "missing_term" not in json.loads(row)["flags"]
 
 
 @needs("serving")

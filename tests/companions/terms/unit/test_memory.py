@@ -120,9 +120,3 @@ def test_what_a_memory_had_is_aligned_as_a_whole(remembering):
 def test_another_direction_has_no_memory(plain):
     other = plain.with_resources(memory=TranslationMemory(REMEMBERED, ("de", "en")))
     assert other.translate([REMEMBERED[0][0]]) == plain.translate([REMEMBERED[0][0]])
-
-
-def test_a_memory_file_is_a_setting_of_load(tiny_run, tmp_path):
-    (tmp_path / "memory.tsv").write_text("en\tde\nA dog.\tEin Hündchen.\n", encoding="utf-8")
-    translator = Translator.load(tiny_run, device="cpu", memory=tmp_path / "memory.tsv")
-    assert translator.translate(["A dog."])[0].translation == "Ein Hündchen."

@@ -26,21 +26,11 @@ def prepared(tmp_path_factory):
         def prepared(file=True, share=0.999, bpe_dropout=0.0, **more):
             terms = {"share": share} | ({"file": str(folder / "terms.tsv")} if file else {})
             changes = [{"terms": terms}] if share else []
-            config = Config.model_validate(
-                {
-                    "name": "terms",
-                    "data": {
-                        "source_lang": "en",
-                        "target_lang": "de",
-                        "train": {"toy": "train", "size": 2000},
-                        "valid": {"toy": "valid", "size": 20},
-                        "max_length": 100,
-                        "changes": changes,
-                        **more,
-                    },
-                    "tokenizer": {"vocab_size": 500, "bpe_dropout": bpe_dropout},
-                }
-            )
+            sets = {"train": {"toy": "train", "size": 2000}, "valid": {"toy": "valid", "size": 20}}
+            values = {"source_lang": "en", "target_lang": "de", "max_length": 100, "changes": changes}
+            tokenizer = {"vocab_size": 500, "bpe_dropout": bpe_dropout}
+            config = {"name": "terms", "data": {**values, **sets, **more}, "tokenizer": tokenizer}
+            config = Config.model_validate(config)
             data = prepare(config)
             return config, data, data.rows(config, data.mixture(config))
 
@@ -118,19 +108,9 @@ def test_over_long_sources_stay_as_they_are(prepared):
 
 
 def test_two_vocabularies_are_refused():
-    with pytest.raises(
-        ValueError, match=r"tokenizer\.shared must be true with data\.changes: terms, but is false"
-    ):
-        Config.model_validate(
-            {
-                "name": "terms",
-                "data": {
-                    "source_lang": "en", "target_lang": "de", "train": {"toy": "train"},
-                    "valid": {"toy": "valid"}, "changes": ["terms"],
-                },
-                "tokenizer": {"shared": False},
-            }
-        )  # fmt: skip
+    values = {**TINY, "data": {**TINY["data"], "changes": ["terms"]}, "tokenizer": {"shared": False}}
+    with pytest.raises(ValueError, match=r"tokenizer\.shared must be true with data\.changes: terms, but is"):
+        Config.model_validate(values)
 
 
 def test_attention_to_a_translation_belongs_to_the_words_of_its_term():

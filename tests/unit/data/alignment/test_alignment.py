@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -9,7 +10,6 @@ import torch
 
 from tests.helpers.faults import small_blocks
 from transformer_mt.config import Config, TokenizerConfig
-from transformer_mt.corpora import toy
 from transformer_mt.data.batches.batch import Rows
 from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.changes.training_rows import AlignedRows
@@ -74,9 +74,8 @@ def linked_texts(batch, tokenizer, row):
             for t, sources in found.items()}  # fmt: skip
 
 
-@pytest.mark.parametrize("block", [2, 100_000])
-def test_the_links_of_a_file_are_those_of_the_pairs_that_are_kept(corpus, tmp_path, monkeypatch, block):
-    small_blocks(monkeypatch, rows=block)
+def test_the_links_of_a_file_are_those_of_the_pairs_that_are_kept(corpus, tmp_path, monkeypatch):
+    small_blocks(monkeypatch, rows=2)
     data = prepare(corpus(file=str(tmp_path / "a.links")))
     rows = AlignedRows(Rows(data.train), data.links, data.tokenizer)
     batch = rows.batch(0, np.arange(3))
@@ -90,6 +89,11 @@ def test_the_links_of_a_file_are_those_of_the_pairs_that_are_kept(corpus, tmp_pa
     # A target word with two links is linked to all pieces of both.
     assert any(source.startswith("▁the") and "house" not in source and source.count("▁the") == 2
                for source, _ in linked_texts(batch, data.tokenizer, 2))  # fmt: skip
+    # The weights of a target piece sum to one.
+    links, sums = batch.links, {}
+    for row, tgt, weight in zip(links.rows.tolist(), links.tgt.tolist(), links.weights.tolist()):
+        sums[row, tgt] = sums.get((row, tgt), 0.0) + weight
+    assert len(sums) > 9 and list(sums.values()) == pytest.approx([1.0] * len(sums))
 
 
 def linked_words(data, row):
@@ -133,11 +137,7 @@ def test_words_are_those_of_the_file_whatever_a_filter_or_the_vocabulary_makes_o
         ("one\u3000two\u00a0three four", "EINS ZWEI DREI VIER", "0-0 1-1 2-2 3-3"),
         ("one \u200b\u200b two", "EINS \u2060 ZWEI", "0-0 1-1 2-2"),
         ("one , two ( three ) .", "EINS , ZWEI ( DREI ) .", "0-0 1-1 2-2 3-3 4-4 5-5 6-6"),
-        *(
-            (f"{a} {b}", f"{a.upper()} {b.upper()}", "0-0 1-1")
-            for a in ("five", "six")
-            for b in ("one", "two")
-        ),
+        *((text, text.upper(), "0-0 1-1") for text in ("five one", "five two", "six one", "six two")),
     ]
     config = corpus(file=write_aligned(tmp_path, rows))
     data = config.data.model_copy(update={"filter": FilterConfig(detokenize=True)})
@@ -178,17 +178,7 @@ def test_links_of_words_that_a_filter_has_changed_are_refused_by_its_name(corpus
         prepare(config.model_copy(update={"data": data}))
 
 
-def test_the_weights_of_a_target_piece_sum_to_one(corpus, tmp_path):
-    data = prepare(corpus(file=str(tmp_path / "a.links")))
-    links = AlignedRows(Rows(data.train), data.links, data.tokenizer).batch(0, np.arange(3)).links
-    sums = {}
-    for row, tgt, weight in zip(links.rows.tolist(), links.tgt.tolist(), links.weights.tolist()):
-        sums[row, tgt] = sums.get((row, tgt), 0.0) + weight
-    assert len(sums) > 9 and list(sums.values()) == pytest.approx([1.0] * len(sums))
-
-
-@pytest.mark.parametrize("epoch", range(3))
-def test_bpe_dropout_moves_links_with_their_characters(corpus, tmp_path, epoch):
+def test_bpe_dropout_moves_links_with_their_characters(corpus, tmp_path):
     """What is linked are the same characters, whatever the pieces."""
     config = corpus(bpe_dropout=0.5, file=str(tmp_path / "a.links"))
     data = prepare(config)
@@ -206,10 +196,11 @@ def test_bpe_dropout_moves_links_with_their_characters(corpus, tmp_path, epoch):
             found |= {(a, b) for a in range(*ends[0][s : s + 2]) for b in range(*ends[1][t : t + 2])}
         return found
 
-    there, here = usual.batch(epoch, np.arange(3)), rows.batch(epoch, np.arange(3))
-    assert there.src.shape != here.src.shape or not torch.equal(there.src, here.src)
-    for row in range(3):
-        assert characters(here, row) == characters(there, row)
+    for epoch in range(3):
+        there, here = usual.batch(epoch, np.arange(3)), rows.batch(epoch, np.arange(3))
+        assert there.src.shape != here.src.shape or not torch.equal(there.src, here.src)
+        for row in range(3):
+            assert characters(here, row) == characters(there, row)
 
 
 def test_a_row_of_another_text_has_no_links(corpus, tmp_path):
@@ -263,10 +254,7 @@ def test_other_links_are_other_data(corpus, tmp_path):
         ([*LINKS, "0-0"], "must have a line for each pair of .*a.en.*, but one of them ends first"),
         (["0-0 1:1", *LINKS[1:]], r"each line must have links such as 0-0 1-2 .*, but line 1 is '0-0 1:1'"),
         (["99999999999999999999-0", *LINKS[1:]], "each line must have links such as 0-0 1-2"),
-        (
-            ["0-0 7-1", *LINKS[1:]],
-            "the links do not match the words of the pair with target 'das rote Haus.'",
-        ),
+        (["0-0 7-1", *LINKS[1:]], "the links do not match the words of the pair with target 'das rote Haus"),
     ],
 )
 def test_a_file_that_does_not_fit_is_refused(corpus, tmp_path, lines, said):
@@ -279,15 +267,8 @@ def test_a_file_that_does_not_fit_is_refused(corpus, tmp_path, lines, said):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (
-            {"train": {"guided_alignment": {"weight": 0.1, "layer": 9}}},
-            "layer must be at most model.num_dec.*9",
-        ),
+        ({"train": {"guided_alignment": {"weight": 0.1, "layer": 9}}}, "at most model.num_dec.*9"),
         ({"train": {"guided_alignment": {"weight": 0.1, "file": ["a", "b"]}}}, "file per training corpus.*2"),
-        (
-            {"model": {"kind": "recurrent", "num_decoder_layers": 2}},
-            "weight must be 0 with model.kind: recurrent",
-        ),
     ],
 )
 def test_a_config_that_does_not_fit_is_refused(corpus, change, said):
@@ -296,10 +277,8 @@ def test_a_config_that_does_not_fit_is_refused(corpus, change, said):
 
 
 def test_marks_and_characters_of_scripts_without_spaces_are_words():
-    tokenizer = Tokenizer.train(
-        [("the big dogs, in Berlin.", "大きな犬が、ベルリンに。")] * 20,
-        TokenizerConfig(vocab_size=60, byte_fallback=False),
-    )
+    settings = TokenizerConfig(vocab_size=60, byte_fallback=False)
+    tokenizer = Tokenizer.train([("the big dogs, in Berlin.", "大きな犬が、ベルリンに。")] * 20, settings)
     words = PieceWords(tokenizer.src)
 
     def of(text):
@@ -310,26 +289,11 @@ def test_marks_and_characters_of_scripts_without_spaces_are_words():
     japanese = of("大きな犬が、ベルリンに。")
     assert {"、", "。"} < set(japanese) and "".join(japanese) == "大きな犬が、ベルリンに。"
     # Pieces of languages belong to no word.
-    tagged = Tokenizer.train(
-        [("the dog", "der Hund")] * 20, TokenizerConfig(vocab_size=30, byte_fallback=False), [">>de<<"]
-    )
+    settings = TokenizerConfig(vocab_size=30, byte_fallback=False)
+    tagged = Tokenizer.train([("the dog", "der Hund")] * 20, settings, [">>de<<"])
     ids = np.array([tagged.control_id(">>de<<"), *tagged.encode_src(["the dog"])[0]])
     words = PieceWords(tagged.src)
     assert words.word_of(ids)[0] == -1 and words.words(ids, words.word_of(ids)) == ["the", "dog"]
-
-
-def test_the_aligner_finds_the_words_of_the_toy_language():
-    pairs = [(en.lower().split(), de.lower().split()) for en, de in toy.generate("train", 600)]
-    links = list(aligned(pairs))
-    assert len(links) == 600
-    found = {
-        (pairs[i][0][s].strip("."), pairs[i][1][t].strip("."))
-        for i, row in enumerate(links[:200])
-        for s, t in row
-    }
-    assert {("garden", "garten"), ("teacher", "lehrer")} <= found
-    again = list(aligned(pairs))
-    assert all(map(np.array_equal, links, again))
 
 
 def test_many_pairs_are_aligned_in_parts_of_a_bounded_size(corpus, tmp_path, monkeypatch):
@@ -337,8 +301,8 @@ def test_many_pairs_are_aligned_in_parts_of_a_bounded_size(corpus, tmp_path, mon
     small_blocks(monkeypatch, aligned=250)
     config = corpus().model_dump()
     text = {"text": str(tmp_path / "a.en"), "language": "en", "objective": "denoise"}
-    again = {"toy": "train", "size": 1_000, "tag": "<b>"}
-    config["data"]["train"] = [{"toy": "train", "size": 600}, text, again]
+    again = {"toy": "train", "size": 600, "tag": "<b>"}
+    config["data"]["train"] = [{"toy": "train", "size": 200}, text, again]
     config["tokenizer"]["vocab_size"] = 200
     data = prepare(Config.model_validate(config))
     files = sorted((tmp_path / "cache").glob("links-*/*.arrow"))
@@ -349,11 +313,20 @@ def test_many_pairs_are_aligned_in_parts_of_a_bounded_size(corpus, tmp_path, mon
     assert not numbers[data.sizes[0] : data.sizes[0] + data.sizes[1]].any()  # plain text
     assert (numbers == 0).mean() < 0.05
     sides = PieceWords(data.tokenizer.src), PieceWords(data.tokenizer.tgt)
-    rows = range(sizes[0], sizes[0] + sizes[1])
+    rows = range(len(data.links))
     ids = [(data.train.src(row), data.train.tgt(row)) for row in rows]
     word_of = [[side.word_of(row) for side, row in zip(sides, of_row)] for of_row in ids]
     words = [[side.words(row, of) for side, row, of in zip(sides, *of_row)] for of_row in zip(ids, word_of)]
-    for row, (src, tgt), links in zip(rows, word_of, aligned(words)):
+    found = Counter()
+    for row, (src, tgt) in zip(rows, word_of):
+        of_row = set(zip(src[data.links.src(row)].tolist(), tgt[data.links.tgt(row)].tolist()))
+        found.update((words[row][0][s], words[row][1][t]) for s, t in of_row)
+    # It finds the words of the toy language.
+    for word, translation in (("garden", "garten"), ("teacher", "lehrer")):
+        assert max((pair for pair in found if pair[0] == word), key=found.get)[1] == translation
+    last = len(rows) - sizes[-1]  # the same part gives the same links again
+    for row, links in zip(rows[last:], aligned(words[last:])):
+        src, tgt = word_of[row]
         of_row = set(zip(src[data.links.src(row)].tolist(), tgt[data.links.tgt(row)].tolist()))
         assert of_row == set(map(tuple, links.tolist()))
 

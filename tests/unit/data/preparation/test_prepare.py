@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.helpers.faults import small_blocks
+from tests.helpers.faults import cores, small_blocks
 from transformer_mt.config import Config
 from transformer_mt.config.load import load_config
 from transformer_mt.data.changes.training_rows import held_out_rows
@@ -33,26 +33,19 @@ def cached():
 
 @pytest.fixture
 def corpus_config(tmp_path, write_config, monkeypatch):
-    """A config on files, in a cache of its own."""
+    """A config on files, in a cache of its own, with one process."""
     monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "cache"))
+    cores(monkeypatch, 1)
 
     def write(name, pairs):
-        for side, column in (("en", 0), ("de", 1)):
-            (tmp_path / f"{name}.{side}").write_text(
-                "".join(pair[column] + "\n" for pair in pairs), encoding="utf-8"
-            )
-        return {"source": str(tmp_path / f"{name}.en"), "target": str(tmp_path / f"{name}.de")}
+        files = [tmp_path / f"{name}.en", tmp_path / f"{name}.de"]
+        for file, side in zip(files, zip(*pairs)):
+            file.write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
+        return {"source": str(files[0]), "target": str(files[1])}
 
-    train = [
-        *TEXT,
-        TEXT[3],
-        ("", "leer"),
-        ("Held.", "Out."),
-        ("lo " * 70, "lo " * 70),
-        ("x", "y y y y y y y y y y y y y y y y y y y"),
-    ]
+    dropped = [TEXT[3], ("", "leer"), ("Held.", "Out."), ("lo " * 70, "lo " * 70), ("x", "y" + " y" * 18)]
     data = {
-        "train": write("train", train),
+        "train": write("train", [*TEXT, *dropped]),
         "valid": write("valid", [("Held.", "Out."), ("A valid pair.", "Ein gültiges Paar."), ("", "leer")]),
         "test": [write("test", [TEXT[5]])],
     }
@@ -71,10 +64,8 @@ def test_cleaning_is_counted_and_shown(corpus_config, said):
     assert data.valid[0].sentences == [("Held.", ("Out.",)), ("A valid pair.", ("Ein gültiges Paar.",))]
 
 
-def with_filter(config, **chosen):
-    return config.model_copy(
-        update={"data": config.data.model_copy(update={"filter": FilterConfig(**chosen)})}
-    )
+def with_data(config, **changes):
+    return config.model_copy(update={"data": config.data.model_copy(update=changes)})
 
 
 def test_filters_drop_and_repair_before_the_vocabulary_is_learnt(corpus_config):
@@ -88,8 +79,8 @@ def test_filters_drop_and_repair_before_the_vocabulary_is_learnt(corpus_config):
     ):
         with open(path, "a", encoding="utf-8") as file:
             file.write(text)
-    chosen = with_filter(corpus_config, numbers=True, markup=True, copy=True, encoding="repair")
-    data = prepare(chosen)
+    chosen = FilterConfig(numbers=True, markup=True, copy=True, encoding="repair")
+    data = prepare(with_data(corpus_config, filter=chosen))
     found = data.corpora[0].counts
     # 205 rows before; the over-long one, whose sides are equal, is a copy now
     assert (found["read"], found["numbers"], found["markup"], found["copy"]) == (209, 1, 1, 2)
@@ -99,56 +90,34 @@ def test_filters_drop_and_repair_before_the_vocabulary_is_learnt(corpus_config):
     assert prepare(corpus_config).corpora[0].counts["kept"] == 199 + 4
 
 
-@pytest.mark.parametrize(
-    ("module", "chosen"), [("ftfy", {"encoding": "repair"}), ("sacremoses", {"detokenize": True})]
-)
-def test_a_missing_extra_is_named_before_anything_is_read(corpus_config, monkeypatch, said, module, chosen):
+def test_a_missing_extra_is_named_before_anything_is_read(corpus_config, monkeypatch, said):
     """The extra of the last corpus, too: after an hour of reading the others it would be too late."""
-    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setitem(sys.modules, "sacremoses", None)
     (plain,) = corpus_config.data.entries
-    filtered = plain.model_copy(update={"name": "second", "filter": FilterConfig(**chosen)})
-    data = corpus_config.data.model_copy(update={"train": [plain, filtered]})
-    with pytest.raises(InputError, match=f"{module}, .* is not installed"):
-        prepare(corpus_config.model_copy(update={"data": data}))
+    filtered = plain.model_copy(update={"name": "second", "filter": FilterConfig(detokenize=True)})
+    with pytest.raises(InputError, match="sacremoses, .* is not installed"):
+        prepare(with_data(corpus_config, train=[plain, filtered]))
     assert not any(text.startswith("reading") for text in said)
 
 
 def test_an_entry_has_its_own_filter(corpus_config):
-    corpus = corpus_config.data.train
-    entries = [
-        corpus.model_copy(update={"name": "a"}),
-        corpus.model_copy(update={"name": "b", "filter": FilterConfig(copy=True)}),
-    ]
-    data = corpus_config.data.model_copy(update={"train": entries, "remove_duplicates": False})
-    counts = [c.counts for c in prepare(corpus_config.model_copy(update={"data": data})).corpora]
-    assert [c.get("copy", 0) for c in counts] == [0, 1]
+    changes = {"name": "a"}, {"name": "b", "filter": FilterConfig(copy=True)}
+    entries = [corpus_config.data.train.model_copy(update=change) for change in changes]
+    data = prepare(with_data(corpus_config, train=entries, remove_duplicates=False))
+    assert [corpus.counts.get("copy", 0) for corpus in data.corpora] == [0, 1]
 
 
-def test_a_second_start_takes_the_cache_and_a_changed_file_or_setting_does_not(corpus_config, said):
+def test_a_second_start_takes_the_cache_and_a_changed_setting_does_not(corpus_config, said):
     first = prepare(corpus_config)
     said.clear()
     assert prepare(corpus_config).fingerprint == first.fingerprint
     train = corpus_config.data.train.model_copy(update={"name": "another name"})
-    data = corpus_config.data.model_copy(update={"train": train})
-    named = prepare(corpus_config.model_copy(update={"data": data}))
+    named = prepare(with_data(corpus_config, train=train))
     assert [corpus.name for corpus in named.corpora] == ["another name"]
     assert not any(text.startswith(("reading", "learning")) for text in said)
-    longer = corpus_config.model_copy(
-        update={"data": corpus_config.data.model_copy(update={"max_length": 60})}
-    )
-    prepare(longer)
-    assert len(cached()) == 2
-    with open(corpus_config.data.train.target, "a", encoding="utf-8") as file:
-        file.write("noch eine Zeile\n")
-    with open(corpus_config.data.train.source, "a", encoding="utf-8") as file:
-        file.write("one more line\n")
-    assert prepare(corpus_config).fingerprint != first.fingerprint
-
-
-def test_language_pieces_are_in_the_cache_too(corpus_config):
-    prepare(corpus_config)
-    data = corpus_config.data.model_copy(update={"language_pieces": True})
-    with_pieces = prepare(corpus_config.model_copy(update={"data": data}))
+    prepare(with_data(corpus_config, max_length=60))
+    with_pieces = prepare(with_data(corpus_config, language_pieces=True))
+    assert len(cached()) == 3
     piece = with_pieces.tokenizer.control_id(">>de<<")
     assert {with_pieces.train.src(row)[0] for row in range(10)} == {piece}
 
@@ -163,10 +132,8 @@ def test_the_vocabulary_is_learnt_on_the_training_side_only(corpus_config):
 
 def test_a_run_that_goes_on_keeps_its_vocabulary(corpus_config, tmp_path):
     data = prepare(corpus_config)
-    changed = corpus_config.model_copy(
-        update={"tokenizer": corpus_config.tokenizer.model_copy(update={"vocab_size": 330})}
-    )
-    again = prepare(changed, data.tokenizer)
+    vocabulary = corpus_config.tokenizer.model_copy(update={"vocab_size": 330})
+    again = prepare(corpus_config.model_copy(update={"tokenizer": vocabulary}), data.tokenizer)
     assert again.tokenizer.fingerprint == data.tokenizer.fingerprint
     assert again.fingerprint == data.fingerprint
 
@@ -183,7 +150,7 @@ def test_a_damaged_cache_is_made_again(corpus_config, file, content, said):
 
 
 def test_a_cache_that_lost_pairs_is_made_again(corpus_config, monkeypatch, said):
-    small_blocks(monkeypatch, rows=25)
+    small_blocks(monkeypatch, rows=80)
     whole = prepare(corpus_config)
     (folder,) = cached()
     sorted(folder.glob("train-*.arrow"))[1].unlink()
@@ -208,33 +175,27 @@ def test_an_unwritable_cache_says_so(corpus_config, monkeypatch, tmp_path):
 
 
 def test_training_pairs_that_are_all_held_out_are_told(corpus_config):
-    data = corpus_config.data.model_copy(update={"train": corpus_config.data.valid})
     with pytest.raises(InputError, match="no training pair is left after cleaning"):
-        prepare(corpus_config.model_copy(update={"data": data}))
+        prepare(with_data(corpus_config, train=corpus_config.data.valid))
 
 
 def test_a_missing_test_split_is_a_warning_and_a_missing_training_split_an_error(
-    corpus_config, tmp_path, said
+    write_config, tmp_path, said
 ):
-    folder = tmp_path / "hub"
-    folder.mkdir()
-    (folder / "train.jsonl").write_text(
-        "".join(json.dumps({"en": en, "de": de}) + "\n" for en, de in TEXT), encoding="utf-8"
-    )
-    hub = {"hub": str(folder), "split": "train"}
+    lines = "".join(json.dumps({"en": en, "de": de}) + "\n" for en, de in TEXT)
+    (tmp_path / "hub").mkdir()
+    (tmp_path / "hub" / "train.jsonl").write_text(lines, encoding="utf-8")
+    hub = {"hub": str(tmp_path / "hub"), "split": "train"}
 
-    def with_data(**changes):
-        config = corpus_config.model_dump()
-        config["data"] |= changes
-        return type(corpus_config).model_validate(config)
+    def prepared(split):
+        data = {"train": {**hub, "split": split}, "test": [{**hub, "split": "test"}]}
+        return prepare(load_config(write_config(data=data, tokenizer={"vocab_size": 320})))
 
-    prepare(with_data(train=hub, test=[{**hub, "split": "test"}]))
-    assert any(
-        "warning: test set left out" in text and "no split `test`; the splits are train" in text
-        for text in said
-    )
+    prepared("train")
+    missing = "no split `test`; the splits are train"
+    assert any("warning: test set left out" in text and missing in text for text in said)
     with pytest.raises(InputError, match="no split `trian`; the splits are train"):
-        prepare(with_data(train={**hub, "split": "trian"}))
+        prepared("trian")
 
 
 def test_what_was_begun_is_swept_a_week_later(corpus_config):
@@ -259,7 +220,7 @@ def test_a_cache_that_may_not_be_read_is_not_deleted(corpus_config, monkeypatch,
     with monkeypatch.context() as patch:
         patch.setattr("pyarrow.memory_map", forbidden)
         with pytest.raises(
-            WorkError, match="the cache cannot be read: Permission denied; .*TRANSFORMER_MT_CACHE"
+            WorkError, match="cache cannot be read: Permission denied; .*TRANSFORMER_MT_CACHE"
         ):
             prepare(corpus_config)
     said.clear()
@@ -312,6 +273,7 @@ def documents(numbers):
 @pytest.fixture
 def config(tmp_path, monkeypatch):
     monkeypatch.setenv("TRANSFORMER_MT_CACHE", str(tmp_path / "cache"))
+    cores(monkeypatch, 1)
     for name, numbers in (("train", range(80)), ("valid", range(80, 160))):
         text = re.sub(r"(line 2 of it\n)", r"\1\n", documents(numbers))
         (tmp_path / f"{name}.txt").write_text(text, encoding="utf-8")
@@ -346,9 +308,8 @@ def taught_as_next(config, rows, tokenizer, count):
     return [pair for pair in pairs if len(pair) == 2]
 
 
-@pytest.mark.parametrize("block", [50, 100_000])
-def test_a_blank_line_or_a_dropped_text_parts_what_stands_around_it(config, monkeypatch, block):
-    small_blocks(monkeypatch, rows=block)
+def test_a_blank_line_or_a_dropped_text_parts_what_stands_around_it(config, monkeypatch):
+    small_blocks(monkeypatch, rows=50)
     data = prepare(config)
     (valid,) = data.valid
     rows = data.rows(config, data.mixture(config))
@@ -372,8 +333,7 @@ def test_texts_that_are_held_out_of_training_follow_none(config):
 def test_another_blank_line_is_another_training(config, tmp_path):
     before = prepare(config)
     text = (tmp_path / "train.txt").read_text(encoding="utf-8")
-    (tmp_path / "train.txt").write_text(
-        text.replace("line 0 of it\n", "line 0 of it\n\n", 1), encoding="utf-8"
-    )
+    changed = text.replace("line 0 of it\n", "line 0 of it\n\n", 1)
+    (tmp_path / "train.txt").write_text(changed, encoding="utf-8")
     after = prepare(config)
     assert len(after.train) == len(before.train) and after.fingerprint != before.fingerprint

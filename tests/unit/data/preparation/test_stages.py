@@ -75,7 +75,8 @@ def test_blocks_and_shares_change_nothing(config, monkeypatch):
     assert [c["read"] for c in counts] == [220, 160, 440]
     assert counts[1]["duplicate"] > 60 and all(c["held out"] > 5 for c in counts)
     # What is held out as a pair is not trained on as a text alone.
-    texts = {prepare(config).tokenizer.decode_tgt(tgt) for _, tgt in whole[0]}
+    tokenizer = prepare(config).tokenizer
+    texts = {tokenizer.decode_tgt(tgt) for _, tgt in whole[0]}
     assert not any(tgt in texts for pairs in whole[2].values() for _, tgt in pairs)
 
 
@@ -95,18 +96,9 @@ def test_the_vocabulary_is_learnt_of_evenly_spaced_rows(config, tmp_path, monkey
     assert any("Ŷ" in in_blocks.tgt.id_to_piece(i) for i in range(in_blocks.tgt.vocab_size()))
 
 
-def test_several_workers_write_the_same_bytes(config, monkeypatch):
-    alone = files_of(config)
-    cores(monkeypatch, 3)
-    assert files_of(config) == alone
-    assert not multiprocessing.active_children()
-
-
-@pytest.mark.parametrize(
-    ("tenth", "count"), [*((n, 1) for n in range(10)), *((n, 2) for n in range(0, 10, 2))]
-)
-def test_killed_at_any_write_it_goes_on_where_it_was(config, monkeypatch, tmp_path, tenth, count):
-    """By SIGKILL, alone or with two workers, which end with it."""
+@pytest.mark.parametrize(("count", "tenths"), [(1, (0, 1, 3, 5, 7, 9)), (2, (2, 5, 8))])
+def test_killed_at_any_write_it_goes_on_where_it_was(config, monkeypatch, tmp_path, count, tenths):
+    """By SIGKILL, again and again, alone or with two workers, which end with it and write the same bytes."""
     log = tmp_path / "written"
     log.touch()
 
@@ -117,28 +109,31 @@ def test_killed_at_any_write_it_goes_on_where_it_was(config, monkeypatch, tmp_pa
         """The end of each write."""
         with log.open("a") as file:
             file.write(f"{target}\n")
-        if len(written()) > most:
+        if len(set(written())) > most:
             os.kill(os.getpgrp(), signal.SIGKILL)  # the driver
             os.kill(os.getpid(), signal.SIGKILL)
         return replace(path, target)
 
     monkeypatch.setattr(Path, "replace", replace)
     whole = files_of(config)
-    most, total = len(written()) * tenth // 10, len(written())
+    total, files = len(written()), len(set(written()))
     log.write_text("")
     cores(monkeypatch, count)
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", partialmethod(replace, most=most))
-        driver = multiprocessing.get_context("fork").Process(target=in_group, args=(prepare, config))
-        driver.start()
-        driver.join(60)
-    assert driver.exitcode == -signal.SIGKILL
-    deadline = time.monotonic() + 20
-    while is_running(driver.pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not is_running(driver.pid)
+    for tenth in tenths:  # of the files, over all attempts
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", partialmethod(replace, most=files * tenth // 10))
+            driver = multiprocessing.get_context("fork").Process(target=in_group, args=(prepare, config))
+            driver.start()
+            driver.join(60)
+        assert driver.exitcode == -signal.SIGKILL
+        deadline = time.monotonic() + 20
+        while is_running(driver.pid) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not is_running(driver.pid)
     assert files_of(config) == whole
-    assert len(written()) <= total + 6 * count  # what a task had written before its last file
+    assert not multiprocessing.active_children()
+    # What tasks had written before their last file is written again.
+    assert len(written()) <= total + 6 * count * len(tenths)
 
 
 def in_group(work, *arguments):
@@ -155,7 +150,8 @@ def is_running(group):
     return True
 
 
-def test_the_end_of_a_worker_is_one_line_and_costs_its_block(config, monkeypatch, said):
+def test_the_end_of_a_worker_or_a_full_disk_is_one_line_and_costs_its_block(config, monkeypatch, said):
+    """Nothing half written is taken."""
     whole = files_of(config)
     cores(monkeypatch, 2)
 
@@ -164,31 +160,23 @@ def test_the_end_of_a_worker_is_one_line_and_costs_its_block(config, monkeypatch
         if target.name == "train-00003.arrow":
             os.kill(os.getpid(), signal.SIGKILL)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", killed)
-        with pytest.raises(WorkError, match="worker process has ended with status -9; run the same command"):
-            prepare(config)
-    said.clear()
-    assert files_of(config) == whole
-    assert not any(text.startswith("learning") for text in said)
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_full_disk_is_one_line_and_nothing_half_written_is_taken(config, monkeypatch, count):
-    whole = files_of(config)
-    cores(monkeypatch, count)
-
     def full(path, target, replace=Path.replace):
-        if path.name.endswith(".tmp") and target.name.endswith("2.arrow") and "train" in target.name:
+        if path.name.endswith(".tmp") and target.name == "train-00002.arrow":
             path.write_bytes(path.read_bytes()[:100])
             raise OSError(28, "No space left on device", str(path), None, str(target))
         return replace(path, target)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", full)
-        with pytest.raises(WorkError, match=r"could not write .*: .*No space left[^>]*; free .*it resumes"):
-            prepare(config)
-    assert files_of(config) == whole
+    for fault, message in (
+        (killed, "worker process has ended with status -9; run the same command"),
+        (full, r"could not write .*: .*No space left[^>]*; free .*it resumes"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", fault)
+            with pytest.raises(WorkError, match=message):
+                prepare(config)
+        said.clear()
+        assert files_of(config) == whole
+        assert not any(text.startswith("learning") for text in said)
 
 
 def test_two_preparations_at_once_share_the_work(config, monkeypatch, tmp_path):

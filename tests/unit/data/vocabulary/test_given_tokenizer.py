@@ -44,7 +44,9 @@ def configured(tmp_path):
         for file, model in zip(files, models):
             file.write_bytes(model)
         named = str(files[0]) if len(files) == 1 else [str(file) for file in files]
-        values = {**TINY, "tokenizer": {"file": named, **keys}}
+        few = {part: {"toy": part, "size": 10} for part in ("valid", "test")}
+        data = {**TINY["data"], "train": {"toy": "train", "size": 300}, **few, "test": [few["test"]]}
+        values = {**TINY, "data": data, "tokenizer": {"file": named, **keys}}
         path = tmp_path / "given.yaml"
         path.write_text(yaml.safe_dump(values), encoding="utf-8")
         return load_config(path)
@@ -55,7 +57,6 @@ def configured(tmp_path):
 KINDS = [
     {},
     {"model_type": "unigram", "byte_fallback": True, "vocab_size": 500},
-    {"model_type": "unigram", "bos_id": -1, "pad_id": 0, "eos_id": 1, "unk_id": 2},
     {"unk_id": 3, "bos_id": 0, "eos_id": 1, "pad_id": 2, "unk_piece": "[UNK]"},
     {"model_type": "char", "hard_vocab_limit": False, "control_symbols": ["<2de>"]},
 ]
@@ -109,9 +110,8 @@ def test_two_files_are_the_two_sides(configured):
     config = configured(source, target)
     tokenizer = given_tokenizer(config)
     assert not tokenizer.shared and not settled(config).tokenizer.shared
-    assert tokenizer.pieces_tgt(tokenizer.encode_tgt(["The dog."])[0]) != tokenizer.pieces_src(
-        tokenizer.encode_src(["The dog."])[0]
-    )
+    src, tgt = (encode(["The dog."])[0] for encode in (tokenizer.encode_src, tokenizer.encode_tgt))
+    assert tokenizer.pieces_tgt(tgt) != tokenizer.pieces_src(src)
 
 
 def test_both_files_must_allow_bpe_dropout(configured):
@@ -138,7 +138,7 @@ def test_what_the_file_decides_must_not_be_asked_for_otherwise(configured):
     ]
 
 
-@pytest.mark.parametrize("content", [b"", b"These are words.\n", b"\x00" * 50])
+@pytest.mark.parametrize("content", [b"", b"These are words.\n"])
 def test_a_file_that_is_no_sentencepiece_model_is_refused(configured, content):
     with pytest.raises(InputError, match="spm0.model: is not a SentencePiece model"):
         given_tokenizer(configured(content))
@@ -160,7 +160,7 @@ def test_a_missing_file_is_named(configured, tmp_path):
         given_tokenizer(config)
 
 
-@pytest.mark.parametrize("value", ["[a, b, c]", "[1, 2]", "3"])
+@pytest.mark.parametrize("value", ["[a, b, c]", "3"])
 def test_the_key_takes_one_file_or_two(write_config, value):
     with pytest.raises(InputError, match="file must be a SentencePiece model, or a list of two"):
         load_config(write_config(), [f"tokenizer.file={value}"])
@@ -186,13 +186,7 @@ REPLACED = (
 
 
 @pytest.mark.parametrize(
-    "normalization, notes",
-    [
-        ("auto", []),
-        ("identity", []),
-        ("nfkc", [REPLACED.format("² ½ №", "50.0%")]),
-        ("nmt_nfkc", [REPLACED.format("² ½ № U+200C", "75.0%")]),
-    ],
+    "normalization, notes", [("auto", []), ("nmt_nfkc", [REPLACED.format("² ½ № U+200C", "75.0%")])]
 )
 def test_replaced_letters_are_named(normalization, notes):
     config = TokenizerConfig(vocab_size=400, normalization=normalization)

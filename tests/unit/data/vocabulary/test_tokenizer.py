@@ -22,12 +22,7 @@ def tokenizer(pairs):
     return Tokenizer.train(pairs, TokenizerConfig(vocab_size=450))
 
 
-def test_special_ids(tokenizer):
-    assert (PAD, UNK, BOS, EOS) == (0, 1, 2, 3)
-    assert [tokenizer.src.id_to_piece(i) for i in range(4)] == ["<pad>", "<unk>", "<s>", "</s>"]
-
-
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
 def test_nothing_is_ever_unknown_and_a_decoded_line_is_one_line(tokenizer, text):
     ids = tokenizer.encode_tgt([text])[0]
@@ -42,31 +37,23 @@ def test_bytes_that_spell_a_line_break_do_not_break_the_line(tokenizer):
     assert tokenizer.decode_tgt([*word, newline, *word]) == "Hund Hund"
 
 
-def test_text_comes_back(tokenizer, pairs):
+def test_text_comes_back_and_special_ids_have_none(tokenizer, pairs):
+    assert (PAD, UNK, BOS, EOS) == (0, 1, 2, 3)
+    assert [tokenizer.src.id_to_piece(i) for i in range(4)] == ["<pad>", "<unk>", "<s>", "</s>"]
     german = [de for _, de in pairs[:50]]
-    assert [tokenizer.decode_tgt(ids) for ids in tokenizer.encode_tgt(german)] == german
+    for text, ids in zip(german, tokenizer.encode_tgt(german)):
+        assert tokenizer.decode_tgt(ids) == tokenizer.decode_tgt([BOS, *ids, EOS, PAD, PAD]) == text
 
 
-def test_special_ids_have_no_text(tokenizer):
-    ids = tokenizer.encode_tgt(["Ein Hund."])[0]
-    assert tokenizer.decode_tgt([BOS, *ids, EOS, PAD, PAD]) == "Ein Hund."
-
-
-def test_separate_vocabularies_save_and_load(pairs, tmp_path):
-    tokenizer = Tokenizer.train(pairs, TokenizerConfig(vocab_size=400, shared=False, kind="unigram"))
-    assert not tokenizer.shared
-    tokenizer.save(tmp_path)
-    loaded = Tokenizer.load(tmp_path)
-    assert loaded.fingerprint == tokenizer.fingerprint
-    assert loaded.encode_src(["The dog."]) != loaded.encode_tgt(["The dog."])
-
-
-def test_another_form_of_vocabulary_in_the_folder_is_replaced(pairs, tokenizer, tmp_path):
-    separate = Tokenizer.train(pairs, TokenizerConfig(vocab_size=400, shared=False))
+def test_separate_vocabularies_and_another_form_of_vocabulary_save_and_load(pairs, tokenizer, tmp_path):
+    separate = Tokenizer.train(pairs, TokenizerConfig(vocab_size=400, shared=False, kind="unigram"))
+    assert not separate.shared
     for one, other in ((tokenizer, separate), (separate, tokenizer)):
         one.save(tmp_path)
         other.save(tmp_path)
-        assert Tokenizer.load(tmp_path).fingerprint == other.fingerprint
+        loaded = Tokenizer.load(tmp_path)
+        assert loaded.fingerprint == other.fingerprint
+        assert (loaded.encode_src(["The dog."]) == loaded.encode_tgt(["The dog."])) is other.shared
 
 
 def test_training_twice_gives_the_same_vocabulary(pairs, tokenizer):
@@ -80,7 +67,6 @@ def test_without_byte_fallback_a_strange_character_is_unknown(pairs):
 
 @pytest.mark.parametrize("normalization, text", [
     ("auto", "10² № ½ ª ㅋㅋ ，می\u200cرود é ộ 각 \u0958"),
-    ("nfkc", "102 No 1⁄2 a \u110f\u110f ,می\u200cرود é ô\u0323 각 \u0915\u093c"),
     ("nmt_nfkc", "102 No 1⁄2 a \u110f\u110f ,می رود é ô\u0323 각 \u0915\u093c"),
     ("identity", "10² № ½ ª ㅋㅋ ，می\u200cرود e\u0301 o\u0302\u0323 \u1100\u1161\u11a8 \u0958"),
 ])  # fmt: skip
@@ -115,9 +101,7 @@ def test_new_pieces_are_learnt_from_text_as_the_vocabulary_reads_it(pairs, tmp_p
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_a_vocabulary_too_large_or_too_small_is_told_with_the_bound(kind):
     pairs = [("a b c d hello world", "hallo welt"), ("the dog", "der Hund")]
-    with pytest.raises(
-        InputError, match=r"`tokenizer.vocab_size` must be at most \d+ for this corpus, but is 8000"
-    ):
+    with pytest.raises(InputError, match=r"`tokenizer.vocab_size` must be at most \d+ for this .* is 8000"):
         Tokenizer.train(pairs, TokenizerConfig(kind=kind, vocab_size=8000))
     with pytest.raises(InputError, match=r"`tokenizer.vocab_size` must be more than 2\d\d, .*but is 100"):
         Tokenizer.train(pairs, TokenizerConfig(kind=kind, vocab_size=100))

@@ -22,12 +22,14 @@ from transformer_mt.errors import UserError
 from transformer_mt.companions.exchange.importing.foreign_model import fetched
 hub._WAIT = 0.0
 constants.DOWNLOAD_CHUNK_SIZE = 10_000
-name, revision = sys.argv[1:]
-try:
-    folder, commit = fetched(name, revision or None)
-    print(json.dumps([sorted(path.name for path in folder.iterdir()), commit]))
-except UserError as error:
-    print(json.dumps([type(error).__name__, str(error)]))
+answers = []
+for name, _, revision in (model.partition("@") for model in sys.argv[1:]):
+    try:
+        folder, commit = fetched(name, revision or None)
+        answers.append([sorted(path.name for path in folder.iterdir()), commit])
+    except UserError as error:
+        answers.append([type(error).__name__, str(error)])
+print(json.dumps(answers))
 """
 
 
@@ -42,32 +44,29 @@ def files(tmp_path_factory):
 def fetch(files, tmp_path):
     with serving({**files, "model.py": b"raise SystemExit", "tf_model.h5": b"x"}, "models") as hub:
 
-        def run(name=MODEL, revision="", address=None):
+        def run(*models, address=None):
             environment = {key: value for key, value in os.environ.items() if key != "HF_HUB_OFFLINE"}
             environment |= {
                 "HF_ENDPOINT": address or hub.address, "HF_HOME": str(tmp_path / "hf"),
                 "HF_HUB_DISABLE_XET": "1", "PYTHONPATH": str(ROOT),
                 "TRANSFORMER_MT_CACHE": str(tmp_path / "cache"),
             }  # fmt: skip
-            result = subprocess.run([sys.executable, "-c", SCRIPT, name, revision], env=environment,
+            result = subprocess.run([sys.executable, "-c", SCRIPT, *(models or [MODEL])], env=environment,
                                     capture_output=True, text=True, check=False)  # fmt: skip
             assert result.returncode == 0, result.stderr
-            return json.loads(result.stdout)
+            answers = json.loads(result.stdout)
+            return answers if models else answers[0]
 
         run.hub = hub
         yield run
 
 
-def test_a_model_is_fetched_whole_and_nothing_else_of_it(fetch, files):
-    assert fetch() == [sorted(files), COMMIT]
-    assert fetch(address="http://127.0.0.1:9") == [sorted(files), COMMIT]  # without a network
-
-
-def test_a_cut_download_is_resumed(fetch, files):
+def test_a_model_is_fetched_whole_although_cut_and_nothing_else_of_it(fetch, files):
     fetch.hub.faults = [("cut", 30_000), 503]
     assert fetch() == [sorted(files), COMMIT]
     (first, second, *_) = fetch.hub.fetched
     assert first[0] == "model.safetensors" and first[1] is None and second[1].startswith("bytes=")
+    assert fetch(address="http://127.0.0.1:9") == [sorted(files), COMMIT]  # without a network
 
 
 def test_a_copy_with_safe_weights_is_taken_from_the_hubs_own_program_alone(fetch, files):
@@ -81,13 +80,14 @@ def test_a_copy_with_safe_weights_is_taken_from_the_hubs_own_program_alone(fetch
 
 
 def test_unknown_names_and_revisions_are_told(fetch):
-    assert fetch("Helsinki-NLP/opus-mt-xx-yy") == [
+    unknown, revision, path = fetch("Helsinki-NLP/opus-mt-xx-yy", f"{MODEL}@v9", "./opus-mt-en-de")
+    assert unknown == [
         "InputError", "Helsinki-NLP/opus-mt-xx-yy: the hub has no such model; check the name",
     ]  # fmt: skip
-    assert fetch(revision="v9") == [
+    assert revision == [
         "InputError", f"{MODEL}: the hub has no such model of revision v9; check the name",
     ]  # fmt: skip
-    kind, message = fetch("./opus-mt-en-de")
+    kind, message = path
     assert kind == "InputError" and message.startswith("./opus-mt-en-de: must be a folder, or the name of a")
     kind, message = fetch(address="http://127.0.0.1:9")
     assert kind == "WorkError" and message.startswith(f"{MODEL}: cannot be downloaded from the hub: ")

@@ -15,11 +15,10 @@ from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.result import Translation
 
 
-@pytest.mark.parametrize("quantization", ["int8", "float32"])
-def test_a_package_is_proven_by_argos(tiny_run, tmp_path, quantization, said):
+def test_a_package_is_proven_by_argos(tiny_run, tmp_path, said):
     out = tmp_path / "new" / "en_de.argosmodel"
-    proof = export(RunFolder(tiny_run), out, ToArgos(quantization), None, "cc0-1.0")
-    assert proof.quantization == quantization and proof.sentences + proof.left_out == 40
+    proof = export(RunFolder(tiny_run), out, ToArgos("int8"), None, "cc0-1.0")
+    assert proof.quantization == "int8" and proof.sentences + proof.left_out == 40
     assert "the export has decode.beam 4 (here 5), decode.length_penalty 0.2 (here 1.0)" in said[0]
     with zipfile.ZipFile(out) as archive:
         names = archive.namelist()

@@ -42,9 +42,7 @@ KINDS = [
     {"feed_forward": "gelu"},
     {"feed_forward": "swiglu", "norm": "post"},
     {"feed_forward": "silu", "output_bias": True},
-    {"position": "learned"},
     {"position": "learned", "embedding_norm": True},
-    {"embedding_norm": True, "norm": "post"},
     {"position": "none"},
     {"position": "rotary"},
     {"position": {"relative": {"distance": 3}}},
@@ -66,13 +64,8 @@ def tokenizers():
 
 def both_engines(tokenizer, folder, quantization="float32", guided=None, **model):
     sizes = {"d_model": 32, "d_ff": 64, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2}
-    data = {
-        "source_lang": "en",
-        "target_lang": "de",
-        "train": {"toy": "train"},
-        "valid": {"toy": "valid"},
-        "max_length": 64,
-    }
+    data = {"source_lang": "en", "target_lang": "de", "train": {"toy": "train"}, "valid": {"toy": "valid"}}
+    data["max_length"] = 64
     config = Config.model_validate({"name": "x", "data": data, "model": {**sizes, **model}})
     torch.manual_seed(0)
     sizes = tokenizer.src.vocab_size(), tokenizer.tgt.vocab_size()
@@ -85,11 +78,9 @@ def both_engines(tokenizer, folder, quantization="float32", guided=None, **model
     return TorchEngine(network, tokenizer), CTranslate2Engine.load(folder, tokenizer, "cpu"), config
 
 
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("model", KINDS, ids=str)
-def test_an_export_gives_every_token_the_same_probability(model, shared, tokenizers, tmp_path):
-    tokenizer = tokenizers[shared]
-    ours, theirs, _ = both_engines(tokenizer, tmp_path, **model)
+@pytest.mark.parametrize("number", range(len(KINDS)), ids=lambda number: str(KINDS[number]))
+def test_an_export_gives_every_token_the_same_probability(number, tokenizers, tmp_path):
+    ours, theirs, _ = both_engines(tokenizers[number % 2 == 0], tmp_path, **KINDS[number])
     generator = torch.Generator().manual_seed(1)
     pairs = [
         [torch.randint(4, 400, (n,), generator=generator).tolist() for n in lengths]
@@ -148,7 +139,6 @@ def test_a_quantised_export_stores_its_weights_in_fewer_bytes(tokenizers, tmp_pa
 SETTINGS = [
     {},
     {"beam": 1},
-    {"length_penalty": 0.0},
     {"length_penalty": 2.0},
     {"min_length": 4},
     {"no_repeat_ngram": 2},
@@ -192,17 +182,11 @@ def test_both_engines_find_the_same(trained, tiny_run, changes):
         assert [row == pytest.approx(other, abs=1e-5) for row, other in zip(a, b)] == [True] * len(a)
 
 
-@pytest.mark.parametrize("changes", [{"min_length": 4}, {"no_repeat_ngram": 2}, {"prefix": [7, 9]}], ids=str)
-def test_what_must_be_scored_again_is_scored_together(trained, tiny_run, monkeypatch, changes):
-    import ctranslate2
-
+@pytest.mark.parametrize("changes, prefix", [({"min_length": 4}, []), ({}, [7, 9])], ids=str)
+def test_what_must_be_scored_again_is_scored_together(trained, tiny_run, monkeypatch, changes, prefix):
     _, theirs, tokenizer = trained
     sources = tokenizer.encode_src([english for english, _ in toy.generate("test", 20)])
-    settings = (
-        RunFolder(tiny_run)
-        .config()
-        .decode.model_copy(update={k: v for k, v in changes.items() if k != "prefix"})
-    )
+    settings = RunFolder(tiny_run).config().decode.model_copy(update=changes)
     calls, score = [], ctranslate2.Translator.score_batch
 
     def watched(self, sources, *rest, **options):
@@ -210,7 +194,7 @@ def test_what_must_be_scored_again_is_scored_together(trained, tiny_run, monkeyp
         return score(self, sources, *rest, **options)
 
     monkeypatch.setattr(ctranslate2.Translator, "score_batch", watched)
-    found = dict(theirs.search([Request(src, 30, changes.get("prefix", [])) for src in sources], settings, 1))
+    found = dict(theirs.search([Request(src, 30, prefix) for src in sources], settings, 1))
     assert sorted(found) == list(range(20)) and len(calls) == 1 and calls[0] >= 20
 
 
@@ -243,17 +227,7 @@ def test_settings_ctranslate2_has_not_are_refused_all_at_once(tokenizers, tmp_pa
 
 
 def test_what_ctranslate2_cannot_run_is_said_before_weights_move(tokenizers, tmp_path):
-    config = Config.model_validate(
-        {
-            "name": "x",
-            "data": {
-                "source_lang": "en",
-                "target_lang": "de",
-                "train": {"toy": "train"},
-                "valid": {"toy": "valid"},
-            },
-        }
-    )
+    config = both_engines(tokenizers[True], tmp_path)[2]
     assert reasons_against(config.model) == []
     odd = config.model.model_copy(update={"position": "alibi", "feed_forward": "tanh"})
     assert reasons_against(odd) == [
@@ -292,10 +266,7 @@ def test_an_export_that_translates_otherwise_is_refused(tokenizers, tmp_path, ti
     found = theirs.translate(sentences)
     with pytest.raises(WorkError, match=r"must translate 99.5% of the lines identically, .* it was not kept"):
         proof.compare(expected, found, "float32", "de")
-    with pytest.raises(
-        WorkError,
-        match=r"must have a BLEU of 95 .* it was not kept, give sentences like those it will translate",
-    ):
+    with pytest.raises(WorkError, match=r"must have a BLEU of 95 .* kept, give sentences like those it will"):
         proof.compare(expected, found, "int8", "de")
     with pytest.raises(WorkError, match=r"sentences it can translate whole, but all 3 are split or stopped"):
         proof.compare([], [], "float32", "de", left_out=3)
@@ -334,17 +305,14 @@ def test_lines_that_a_weak_model_finds_equally_good_do_not_refuse_its_export():
     others = [Output(f"other {i}", -2.6) if i < 5 else out for i, out in enumerate(expected)]
     result = proof.compare(expected, others, "float32", "de", scores=[-2.6000004] * 5)
     assert (result.identical, result.ties) == (95, 5)
-    assert (
-        "95 of 100 probe sentences translated identically (5 others differently, with the same score"
-        in str(result)
-    )
+    said = "95 of 100 probe sentences translated identically (5 others differently, with the same score"
+    assert said in str(result)
     with pytest.raises(WorkError, match="identically, or differently with the same"):
         proof.compare(expected, others, "float32", "de", scores=[-2.61] * 5)
 
 
 def test_the_translations_of_an_export_are_scored_by_the_run_itself(tiny_run):
     from transformer_mt import Translator
-    from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
 
     ours = Translator.load(tiny_run, device="cpu")
     sentences = [english for english, _ in toy.generate("test", 30)]
@@ -370,22 +338,16 @@ def test_scores_that_differ_are_refused():
         proof.compare(expected, [Output("a b c d e", -0.502)] * 10, "float32", "de")
 
 
-def test_a_language_without_spaces_is_compared_by_its_characters():
-    """A whole Chinese sentence is one word to 13a: one other character in 200 lines made the BLEU 0."""
-    lines = [f"今天第{i}只狗在房子里睡觉。" for i in range(200)]
-    outputs = [
-        [Output(line, -1.0) for line in each] for each in (lines, [lines[0].replace("狗", "猫"), *lines[1:]])
-    ]
-    found = proof.compare(*outputs, "int8", "zh")
-    assert found.identical == 199 and 99 < found.bleu < 100
-
-
-def test_short_lines_are_compared_by_their_characters():
+def test_short_lines_and_languages_without_spaces_are_compared_by_their_characters():
     """They have no four words in a row, and then one other word made the BLEU 0."""
-    outputs = [[Output(f"{word} Datei {i}", -1.0) for i in range(200)] for word in ("Neue", "Neue")]
-    outputs[1][7] = Output("Neu Datei 7", -1.0)
-    found = proof.compare(*outputs, "int8", "de")
-    assert found.identical == 199 and 99 < found.bleu < 100
+    for line, old, new, language in (
+        ("今天第{}只狗在房子里睡觉。", "狗", "猫", "zh"),
+        ("Neue Datei {}", "Neue", "Neu", "de"),
+    ):
+        outputs = [[Output(line.format(i), -1.0) for i in range(200)] for _ in range(2)]
+        outputs[1][7] = Output(line.format(7).replace(old, new), -1.0)
+        found = proof.compare(*outputs, "int8", language)
+        assert found.identical == 199 and 99 < found.bleu < 100
 
 
 def test_rules_that_the_engines_apply_otherwise_are_no_part_of_the_proof(tiny_run, tmp_path):
@@ -404,9 +366,8 @@ def test_settings_ctranslate2_has_not_are_left_out_of_an_export_and_said(tiny_ru
     wanted = ["decode.search=mbr", "decode.samples=4", "decode.banned=[dog]", "decode.length_penalty=0.7"]
     (run / "config.yaml").write_text(dump_config(load_config(run / "config.yaml", wanted)), encoding="utf-8")
     export(RunFolder(run), tmp_path / "ct2", ToCTranslate2(), None)
-    assert (
-        said[0]
-        == "CTranslate2 cannot search as this run does; the export has decode.search beam (here mbr), "
+    assert said[0] == (
+        "CTranslate2 cannot search as this run does; the export has decode.search beam (here mbr), "
         "decode.banned [] (here ['dog'])"
     )
     decode = RunFolder(tmp_path / "ct2").config().decode
@@ -428,13 +389,10 @@ def test_a_gpu_without_its_library_is_not_used(gpu, said):
     assert [choose_device_name("auto", None), choose_device_name("auto", None)] == ["cpu", "cpu"]
     assert len(said) == 1
     assert said[0].startswith("note: translating on the CPU, because CTranslate2 ")
-    assert said[0].endswith(
-        "needs libcublas.so.12 to use the GPU: pip install 'transformer-mt[ctranslate2-cuda]'"
-    )
+    missing = "needs libcublas.so.12 to use the GPU: pip install"
+    assert said[0].endswith(f"{missing} 'transformer-mt[ctranslate2-cuda]'")
     assert choose_device_name("cpu", None) == "cpu"
-    with pytest.raises(
-        InputError, match=r"^CTranslate2 \S+ needs libcublas.so.12 to use the GPU: pip install"
-    ):
+    with pytest.raises(InputError, match=rf"^CTranslate2 \S+ {missing}"):
         choose_device_name("cuda", None)
 
 

@@ -19,14 +19,11 @@ from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.engines.torch_engine import load_model
 
 KINDS = [
-    (True, {"position": "sinusoidal"}),
-    (True, {"feed_forward": "gelu", "num_encoder_layers": 2}),
-    (True, {"norm": "post"}),
+    (True, {"feed_forward": "gelu", "num_encoder_layers": 2, "output_bias": True}),
     (False, {"norm": "post", "feed_forward": "gelu", "num_decoder_layers": 2}),
     (True, {"norm": "post", "tie_embeddings": False}),
     (False, {"norm": "post", "tie_embeddings": False}),
     (True, {"norm": "post", "feed_forward": "silu", "output_bias": True}),
-    (True, {"output_bias": True}),
     (True, {"position": "learned", "embedding_norm": True, "norm": "post", "output_bias": True}),
     (True, {"position": "learned", "embedding_norm": True}),
 ]

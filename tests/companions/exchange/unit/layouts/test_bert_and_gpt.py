@@ -37,20 +37,12 @@ def padded_text():
 @torch.inference_mode()
 def test_an_encoder_is_bert(variant):
     config, model, weights = built(**BERT, **variant)
-    theirs = transformers.BertForMaskedLM(
-        transformers.BertConfig(
-            vocab_size=30,
-            hidden_size=16,
-            num_hidden_layers=3,
-            num_attention_heads=2,
-            intermediate_size=32,
-            hidden_act=config.feed_forward,
-            max_position_embeddings=13,
-            layer_norm_eps=1e-5,
-            tie_word_embeddings=False,
-        )
-    ).eval()
-    theirs.load_state_dict(to_bert(config, weights), strict=False)
+    shape = transformers.BertConfig(
+        vocab_size=30, hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=32,
+        hidden_act=config.feed_forward, max_position_embeddings=13, layer_norm_eps=1e-5,
+        tie_word_embeddings=False,
+    )  # fmt: skip
+    theirs = transformers.BertForMaskedLM(shape).eval()
     missing = theirs.load_state_dict(to_bert(config, weights), strict=False)
     assert not missing.unexpected_keys and set(missing.missing_keys) <= {"bert.embeddings.position_ids"}
     text, mask = padded_text()
@@ -62,20 +54,11 @@ def test_an_encoder_is_bert(variant):
 @torch.inference_mode()
 def test_a_decoder_is_gpt2(variant):
     config, model, weights = built(**GPT2, **variant)
-    theirs = transformers.GPT2LMHeadModel(
-        transformers.GPT2Config(
-            vocab_size=30,
-            n_embd=16,
-            n_layer=3,
-            n_head=2,
-            n_inner=32,
-            n_positions=12,
-            activation_function=config.feed_forward,
-            tie_word_embeddings=False,
-            bos_token_id=2,
-            eos_token_id=3,
-        )
-    ).eval()
+    shape = transformers.GPT2Config(
+        vocab_size=30, n_embd=16, n_layer=3, n_head=2, n_inner=32, n_positions=12,
+        activation_function=config.feed_forward, tie_word_embeddings=False, bos_token_id=2, eos_token_id=3,
+    )  # fmt: skip
+    theirs = transformers.GPT2LMHeadModel(shape).eval()
     missing = theirs.load_state_dict(to_gpt2(config, weights), strict=False)
     assert not missing.unexpected_keys and not missing.missing_keys
     text, mask = padded_text()
