@@ -226,10 +226,9 @@ def _write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str] | N
     try:
         save_file(dict(tensors), path, dict(metadata or {}))
     except SafetensorError as error:  # safetensors hides the OSError inside
-        number = re.search(r"\(os error (\d+)\)", str(error))
-        raise (
-            OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error))
-        ) from error
+        found = re.search(r"\(os error (\d+)\)", str(error))
+        number = int(found[1]) if found else 0
+        raise (OSError(number, os.strerror(number)) if number else OSError(str(error))) from error
     # safetensors makes files that only their owner may read; a model is shared like any other file.
     umask = os.umask(0)
     os.umask(umask)

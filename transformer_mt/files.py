@@ -44,17 +44,14 @@ def replacing(path: Path) -> Iterator[Path]:
     """A file beside `path`, which takes its place at the end; several processes may do so at once."""
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        yield temporary
+        with _named(temporary):
+            yield temporary
         fsync(temporary)
         temporary.replace(path)
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
-        if (
-            isinstance(error, OSError)
-            and error.errno is not None
-            and error.filename in (None, str(temporary))
-        ):
+        if isinstance(error, OSError) and error.filename == str(temporary):
             error.filename = str(path)
             del error.filename2  # None would be shown
         raise

@@ -63,7 +63,7 @@ static void full_path(int folder, const char *path, char *full) {
   snprintf(full, PATH_MAX, "%.2000s%s%.2000s", base, path[0] ? "/" : "", path);
 }
 
-/* 0 if the call goes on; else errno is set. `torn` is 1 where half of a write comes first. */
+/* 0 if the call goes on; else errno is set. `torn` is 1 where half of a write arrives. */
 static int fails(const char *call, const char *full, int kinds, int *torn) {
   if (report < 0 || !is_watched(full)) return 0;
   long number = atomic_fetch_add(calls, 1) + 1;
@@ -135,14 +135,15 @@ OPENAT(openat64)
 FOPEN(fopen)
 FOPEN(fopen64)
 
-/* Half of a write arrives first, as on a real disk: it returns what was written, and the next call fails. */
+/* Of the write that meets a full disk or a kill, half arrives: the system returns what was written, and the next
+   call fails. */
 #define TORN(call, half) \
   int torn = 0; \
   if (by_number(call, file, ALLOCATES, &torn)) return -1; \
   if (torn) { \
-    ssize_t done = half; \
+    ssize_t done = failure == EIO ? -1 : half; \
     if (!failure) kill(getpid(), SIGKILL); \
-    if (failure == ENOSPC && done > 0) return done; \
+    if (done > 0) return done; \
     errno = failure; \
     return -1; \
   }

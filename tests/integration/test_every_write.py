@@ -6,6 +6,7 @@ given again, ends with the same bytes as if nothing had happened.
 import itertools
 import json
 import os
+import re
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator
@@ -137,6 +138,10 @@ def files_of(folder: Path) -> dict[str, bytes]:
     }
 
 
+_TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")
+"""What a kill may leave in a folder of the user, where nobody knows whether another process still writes it."""
+
+
 class Trial:
     """A scenario whose calls are known."""
 
@@ -175,9 +180,9 @@ class Trial:
         failed = [call for call in calls if call.failed]
         if not failed:
             return []
-        wrong = [*_wrong_end(result, failed[0], self.folder, failure), *_half_files(self.folder)]
+        wrong = [*_wrong_end(result, failed[0], self, failure), *_half_files(self.folder)]
         complete = result.status == 0 and self._differences() == []
-        if result.status == 0 and not complete and not _is_named(failed[0].path, self.folder, result.err):
+        if result.status == 0 and not complete and not _is_named(failed[0].path, self, result.err):
             wrong.append(f"status 0 and nothing said, but {self._differences()}")
         again, _ = self._command()
         if again.status:
@@ -190,7 +195,11 @@ class Trial:
         now = files_of(self.folder)
         return [
             *(f"{name} is missing" for name in sorted(self.whole.keys() - now.keys())),
-            *(f"{name} is left" for name in sorted(now.keys() - self.whole.keys())),
+            *(
+                f"{name} is left"
+                for name in sorted(now.keys() - self.whole.keys())
+                if not _TEMPORARY.fullmatch(name)
+            ),
             *(
                 f"{name} differs"
                 for name in sorted(self.stable & now.keys())
@@ -199,24 +208,26 @@ class Trial:
         ]
 
 
-def _wrong_end(result: Result, call: Call, folder: Path, failure: str) -> Iterator[str]:
+def _wrong_end(result: Result, call: Call, trial: Trial, failure: str) -> Iterator[str]:
     if failure == "killed":
         if result.status != -9:
             yield f"status {result.status} after a kill"
         return
     if "Traceback" in result.err:
         yield result.err[-3000:]
-    elif result.status and not _is_named(call.path, folder, result.err):
+    elif result.status and not _is_named(call.path, trial, result.err):
         yield f"{call.path} is not named: {result.err}"
 
 
-def _is_named(path: Path, folder: Path, text: str) -> bool:
-    """Whether the text names the path, what a hidden file will become, or the folder."""
-    path = path.relative_to(folder)
-    parts = [*itertools.takewhile(lambda part: not part.startswith("."), path.parts)]
-    names = {str(path), "/".join(parts)}
-    if path.name == ".lock" or len(parts) == len(path.parts):
+def _is_named(path: Path, trial: Trial, text: str) -> bool:
+    """Whether the text names the path; for a hidden file also the one it belongs to, or the folder."""
+    path = path.relative_to(trial.folder)
+    visible = [*itertools.takewhile(lambda part: not part.startswith("."), path.parts)]
+    names = {str(path), "/".join(visible)}
+    if len(visible) == len(path.parts):
         names.add(str(path.parent))
+    elif not visible:  # in the current folder
+        names |= {*trial.scenario.words} & {*text.replace(":", " ").split()}
     return any(name in text for name in names - {"", "."})
 
 
