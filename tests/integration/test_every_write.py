@@ -106,7 +106,7 @@ SCENARIOS = {
     ),
     "translate": Scenario(("translate", "run", "-i", "in.txt", "-o", "out.txt"), _with_text),
     "go on": Scenario(("translate", "run", "-i", "in.txt", "-o", "out.txt", "--resume"), _half_translated),
-    "page": Scenario(("translate", "run", "-i", "in.html", "-o", "in.html"), _with_page),
+    "page": Scenario(("translate", "run", "-i", "in.html", "-o", "out.html"), _with_page),
     "document": Scenario(
         ("translate", "run", "-i", "in.docx", "-o", "out.docx", "--memory-out", "m.tmx"), _with_document
     ),

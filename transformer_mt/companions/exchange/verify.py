@@ -71,7 +71,7 @@ def _compare(root: Any) -> Row:
         sha, _, name = line.partition("  ")
         parts = PurePosixPath(name).parts
         if len(sha) != 64 or not parts or parts[0] == "/" or ".." in parts:
-            return Row("files", f"{SUMS} is damaged: {line[:80]!r}", True)
+            return Row("files", f"{SUMS} is damaged: {line[:100]!r}", True)
         expected[name] = sha
     wrong = [f"{name} is missing" for name in expected if not (root / name).is_file()]
     wrong += [

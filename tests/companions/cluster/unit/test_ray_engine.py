@@ -6,9 +6,7 @@ import shutil
 import signal
 
 import pytest
-import ray
 import yaml
-from ray.cluster_utils import Cluster
 
 from tests.conftest import ROOT, TINY
 from tests.helpers.faults import small_blocks
@@ -18,12 +16,17 @@ from transformer_mt.config.load import load_config
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.preparation import prepare
 
+ray = pytest.importorskip("ray")
+cluster_utils = pytest.importorskip("ray.cluster_utils")
+
 
 @pytest.fixture(scope="module")
 def cluster():
     path = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(ROOT)
-    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    nodes = cluster_utils.Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False}
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_ADDRESS", nodes.address)
         yield nodes
