@@ -28,6 +28,9 @@ from transformer_mt.messages import say
 Tensors = Mapping[str, Tensor]
 
 
+_LONGEST_REASON = 300  # a library may quote what it has read
+
+
 class CheckpointError(WorkError):
     """A checkpoint could not be written, or is damaged."""
 
@@ -79,6 +82,8 @@ def load(path: Path) -> Checkpoint:
     try:
         manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
         for name, expected in manifest.items():
+            if Path(name).name != name:
+                raise ValueError(f"manifest.json must name its own files, but names {name[:100]!r}")
             if _hash(path / name) != expected:
                 raise CheckpointError(f"{path / name} is damaged: its content is not what was written")
         text = (path / "state.json").read_text(encoding="utf-8")
@@ -265,4 +270,4 @@ def _hash(path: Path) -> str:
 
 
 def _reason(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)[:_LONGEST_REASON]

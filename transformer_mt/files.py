@@ -44,7 +44,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """A file beside `path`, which takes its place at the end; several processes may do so at once."""
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        with _named(temporary):
+        with naming(temporary):
             yield temporary
         fsync(temporary)
         temporary.replace(path)
@@ -79,14 +79,14 @@ def fsync(path: Path) -> None:
         return
     descriptor = os.open(path, os.O_RDWR if is_windows else os.O_RDONLY)
     try:
-        with _named(path):
+        with naming(path):
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def naming(path: Path) -> Iterator[None]:
     """An OSError that does not say which file it is about names this one."""
     try:
         yield
@@ -169,7 +169,7 @@ def lock_folder(folder: Path) -> FolderLock:
     """
     lock = _file_lock(folder)
     try:
-        with _named(folder / _LOCK):
+        with naming(folder / _LOCK):
             lock.acquire(blocking=False)
     except Timeout:
         raise InputError(
@@ -184,7 +184,7 @@ def lock_folder(folder: Path) -> FolderLock:
 def wait_for_folder(folder: Path) -> FolderLock:
     """Lock the folder, waiting for another process if there is one."""
     lock = _file_lock(folder)
-    with _named(folder / _LOCK):
+    with naming(folder / _LOCK):
         lock.acquire()
     return FolderLock(lock)
 

@@ -6,8 +6,11 @@ given again, ends with the same bytes as if nothing had happened.
 import itertools
 import json
 import os
+import random
 import re
 import shutil
+import sys
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -134,7 +137,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != ".lock"
+        if path.is_file() and path.name != ".lock" and path.relative_to(folder).parts[0] != "tmp"
     }
 
 
@@ -149,7 +152,7 @@ class Trial:
         self.name, self.disk = name, disk
         self.scenario = SCENARIOS[name]
         self.folder = disk.folder / "trial"
-        self.template = disk.folder / f"{name} before"
+        self.template = disk.folder / f"{name} before {len(list(disk.folder.iterdir()))}"
         self.template.mkdir()
         for folder in ("tmp", "home", "cache"):
             (self.template / folder).mkdir()
@@ -180,7 +183,7 @@ class Trial:
         failed = [call for call in calls if call.failed]
         if not failed:
             return []
-        wrong = [*_wrong_end(result, failed[0], self, failure), *_half_files(self.folder)]
+        wrong = [*_wrong_end(result, failed, self, failure), *_half_files(self.folder)]
         complete = result.status == 0 and self._differences() == []
         if result.status == 0 and not complete and not _is_named(failed[0].path, self, result.err):
             wrong.append(f"status 0 and nothing said, but {self._differences()}")
@@ -208,15 +211,15 @@ class Trial:
         ]
 
 
-def _wrong_end(result: Result, call: Call, trial: Trial, failure: str) -> Iterator[str]:
+def _wrong_end(result: Result, failed: list[Call], trial: Trial, failure: str) -> Iterator[str]:
     if failure == "killed":
         if result.status != -9:
             yield f"status {result.status} after a kill"
         return
     if "Traceback" in result.err:
         yield result.err[-3000:]
-    elif result.status and not _is_named(call.path, trial, result.err):
-        yield f"{call.path} is not named: {result.err}"
+    elif result.status and not any(_is_named(call.path, trial, result.err) for call in failed):
+        yield f"{failed[0].path} is not named: {result.err}"
 
 
 def _is_named(path: Path, trial: Trial, text: str) -> bool:
@@ -247,33 +250,51 @@ def _half_files(folder: Path) -> Iterator[str]:
             yield f"{path.relative_to(folder)} is not whole: {error}"
 
 
-if __name__ == "__main__":
-    import sys
-    import tempfile
-    import time
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FailingDisk]:
+    disk = FailingDisk(tmp_path_factory.mktemp("disk"))
+    yield disk
+    disk.close()
 
+
+SEED, SAMPLE = int(os.environ.get("FAILING_WRITES_SEED", "1")), 5
+
+
+def _trials(trial: Trial) -> list[tuple[int, str]]:
+    return [
+        (call.number, failure)
+        for call in trial.calls
+        for failure in FAILURES
+        if call.kind in HAPPENS.get(failure, {call.kind})
+    ]
+
+
+@pytest.mark.parametrize("name", ["prepare", "train", "go on", "document"])
+def test_a_sample_of_calls_fails(disk, tiny_run, name):
+    trial = Trial(name, disk, tiny_run)
+    some = random.Random(f"{name} {SEED}").sample(_trials(trial), SAMPLE)
+    assert [wrong for number, failure in some for wrong in trial.complaints(number, failure)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_call_fails(disk, tiny_run, name):
+    """Ten minutes for each kind of command."""
+    trial = Trial(name, disk, tiny_run)
+    trials = _trials(trial)
+    wrong = [one for number, failure in trials for one in trial.complaints(number, failure)]
+    assert wrong == [], f"{len(wrong)} of {len(trials)}"
+
+
+if __name__ == "__main__":  # python -m tests.integration.test_every_write RUN [COMMAND ...]: as it goes on
     with tempfile.TemporaryDirectory() as place:
-        disk = FailingDisk(Path(place))
-        for name in sys.argv[1:] or SCENARIOS:
-            trial = Trial(name, disk, Path(os.environ.get("RUN", "")))
-            print(
-                name,
-                len(trial.calls),
-                "calls; not stable:",
-                sorted(trial.whole.keys() - trial.stable),
-                flush=True,
-            )
-            if os.environ.get("SHOW"):
-                for call in trial.calls:
-                    print(call.number, call.kind, call.path.relative_to(trial.folder))
-                continue
-            start = time.time()
-            tried = 0
-            for call in trial.calls:
-                for failure in FAILURES:
-                    if call.kind not in HAPPENS.get(failure, {call.kind}):
-                        continue
-                    tried += 1
-                    for one in trial.complaints(call.number, failure):
-                        print(one, flush=True)
-            print(name, tried, "trials in", round(time.time() - start), "s", flush=True)
+        all_of_it = FailingDisk(Path(place))
+        for name in sys.argv[2:] or SCENARIOS:
+            trial = Trial(name, all_of_it, Path(sys.argv[1]))
+            wrong = 0
+            for number, failure in (trials := _trials(trial)):
+                for one in trial.complaints(number, failure):
+                    wrong += 1
+                    sys.stdout.write(f"{one}\n")
+            sys.stdout.write(f"| {name} | {len(trial.calls)} | {len(trials)} | {wrong} |\n")
+            sys.stdout.flush()

@@ -12,7 +12,7 @@ import numpy as np
 from transformer_mt.config import Config, DecodeConfig, EvaluateConfig
 from transformer_mt.corpora.held_out import EvaluationSet
 from transformer_mt.corpora.seen_sentences import Sentences, keys_of
-from transformer_mt.errors import InputError, WorkError
+from transformer_mt.errors import InputError, WorkError, advice_on
 from transformer_mt.evaluation.metrics import Metric, Score, build_metrics, corpus_scores, tokenised_note
 from transformer_mt.evaluation.scoring import Expected, ExpectedQuality
 from transformer_mt.files import digest, to_json, write_text
@@ -322,8 +322,8 @@ class Evaluation:
             write_text(folder.scores_file(test.name), to_json(summary, indent=1) + "\n")
         except OSError as error:
             raise WorkError(
-                f"{folder.evaluation}: the translations could not be written: {error.strerror}; free some "
-                "space or check the folder's rights"
+                f"{folder.evaluation}: the translations could not be written: {error.strerror}; "
+                f"{advice_on(error)}"
             ) from None
 
 

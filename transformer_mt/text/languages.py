@@ -1,14 +1,17 @@
 """Languages and scripts: codes and names, letters, capitals, and languages without spaces between words."""
 
 import re
+import tempfile
 import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import regex
 
 from transformer_mt.errors import InputError
+from transformer_mt.files import naming
 
 # Maps ISO 639-2 and 639-3 to 639-1, and members of a macrolanguage to its code, as in Unicode's CLDR.
 _PAIRS = """
@@ -370,4 +373,5 @@ def _model() -> Any:
             "py3langid, which identifies languages, is not installed; install the extra: "
             'pip install "transformer-mt[clean]"'
         ) from None
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    with naming(Path(tempfile.gettempdir())):  # it unpacks the model there
+        return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

@@ -154,7 +154,7 @@ def _signature(path: Path, key: str | None, identity: str | None, issuer: str | 
     if not file.exists():
         return Row("signature", f"no {file.name}", bool(key or identity))
     if not (key or identity):
-        return Row("signature", f"{file.name} is not checked: name the signer by --key or --identity")
+        return Row("signature", f"{file.name} is not checked, as no signer was named")
     signing = _library()
     verifier = signing.verifying.Config().set_hashing_config(_hashing(signing, file))
     if key and not Path(key).is_file():

@@ -5,7 +5,10 @@ is.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Annotated
+
+from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 
 from transformer_mt.run_folder import RunFolder
 
@@ -26,11 +29,11 @@ def bits_per_letter(bits: float, letters: float, mean: float) -> float:
 class Usual:
     """The bits per letter of the validation sources in one language."""
 
-    mean: float
+    mean: FiniteFloat
     """The mean over all sources together."""
-    deviation: float
+    deviation: Annotated[FiniteFloat, Field(gt=0)]
     """Root mean square deviation of single sources from the mean."""
-    limit: float
+    limit: FiniteFloat
     """At most one source in a hundred has more bits per letter. Always above the mean."""
 
 
@@ -40,15 +43,10 @@ class Familiarity:
     of another kind consist of rarer tokens, and of more of them.
     """
 
-    pieces: str
+    pieces: Annotated[str, Field(pattern="^[a-z]*$")]
     """One letter for each token of the source vocabulary: a for 0 bits, b for 1, up to z."""
     usual: dict[str, Usual]
     """By source language."""
-
-    @classmethod
-    def of(cls, facts: dict[str, Any]) -> "Familiarity":
-        """Build it from its entry in calibration.json."""
-        return cls(str(facts["pieces"]), {lang: Usual(**one) for lang, one in facts["usual"].items()})
 
     def measured(self, pieces: Iterable[Sequence[int]], texts: Iterable[str]) -> tuple[int, int]:
         """(bits, letters) of texts with these tokens."""
@@ -69,18 +67,15 @@ class Familiarity:
         return (usual.limit - usual.mean) / usual.deviation
 
 
-_OF_TEXTS = ("shift", "spread", "drift")
-
-
 @dataclass(frozen=True)
 class TextErrors:
     """Errors of the confidence: the chrF minus the confidence, both from 0 to 1."""
 
-    shift: float
+    shift: FiniteFloat
     """Mean error of a text, whose confidence is the mean confidence of its lines."""
-    spread: float
+    spread: FiniteFloat
     """Standard deviation of the error of a line."""
-    drift: float
+    drift: FiniteFloat
     """Standard deviation of the error that all lines of a text share, including the error of the fit."""
 
 
@@ -88,9 +83,9 @@ class TextErrors:
 class Calibration:
     """The map from probabilities to confidence, fitted on the validation set (evaluation/calibration.py)."""
 
-    intercept: float
-    slope: float
-    low: float
+    intercept: FiniteFloat
+    slope: FiniteFloat
+    low: FiniteFloat
     """One in twenty translations of the validation set has a lower confidence; at most 0.5."""
     errors: TextErrors | None = None
     is_saturated: bool = False
@@ -101,14 +96,8 @@ class Calibration:
     def load(cls, folder: RunFolder) -> "Calibration | None":
         """The calibration of the model in the folder; None if it has none."""
         try:
-            facts = folder.calibration()
-            errors = facts.get("errors")
-            of_texts = TextErrors(*(float(errors[key]) for key in _OF_TEXTS)) if errors else None
-            intercept, slope, low = (float(facts[key]) for key in ("intercept", "slope", "low"))
-            familiarity = Familiarity.of(known) if (known := facts.get("familiarity")) else None
-            is_saturated = bool(facts.get("is_saturated"))
-            return cls(intercept, slope, low, of_texts, is_saturated, familiarity)
-        except (ValueError, KeyError, TypeError):
+            return _facts_of_calibration().validate_python(folder.calibration())
+        except ValidationError:
             return None
 
     def fits(self, num_pieces: int) -> bool:
@@ -121,3 +110,9 @@ class Calibration:
         """
         x = self.intercept + self.slope * log_prob / max(1, pieces)
         return 1 / (1 + math.exp(-max(-700.0, min(700.0, x))))
+
+
+@cache
+def _facts_of_calibration() -> TypeAdapter[Calibration]:
+    """Checks what calibration.json holds, which may come from a stranger."""
+    return TypeAdapter(Calibration)

@@ -46,7 +46,7 @@ def test_an_export_is_what_its_signer_wrote(signed, keys, cli):
     assert "probe lines as the run translates them (float32)" in rows["proof"][0]
     assert rows["signature"] == (f"the key {keys / 'ours.pub'}, over all files", False)
     unasked = found(cli("verify", signed, "--json"))
-    assert unasked["signature"] == ("model.sig is not checked: name the signer by --key or --identity", False)
+    assert unasked["signature"] == ("model.sig is not checked, as no signer was named", False)
     checked = subprocess.run(["sha256sum", "--check", "SHA256SUMS"], cwd=signed, capture_output=True)
     assert checked.returncode == 0
 

@@ -31,7 +31,7 @@ def sentences(seed, count):
 def private(tmp_path_factory):
     """A run trained on files, of whose names and sentences nobody may learn."""
     folder = tmp_path_factory.mktemp("secret-home")
-    pairs = {"secret-train": 900, "secret-valid": 30, "secret-test": 20}
+    pairs = {"secret-train": 900, "secret-valid": 60, "secret-test": 20}
     for seed, (name, count) in enumerate(pairs.items()):
         rows = "".join(f"{source}\t{target}\n" for source, target in sentences(seed, count))
         (folder / f"{name}.tsv").write_text(rows, encoding="utf-8")
