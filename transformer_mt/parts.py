@@ -7,6 +7,7 @@ alike. Parts of the table and of packages are imported only when they are used.
 
 import difflib
 from collections.abc import Callable, Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from typing import Any, NamedTuple, get_args
 
@@ -240,6 +241,12 @@ def load_part(kind: Kind, name: str) -> Any:
     )
 
 
+@cache
+def _packages() -> Mapping[str, list[str]]:
+    """The installed packages by their modules. Reading them takes as long as a start of Python."""
+    return packages_distributions()
+
+
 def origin_of(kind: Kind, name: str) -> str:
     """Where a part from outside this package comes from: its class, package and version. Empty for ours."""
     if name in (registered := _REGISTERED.get(kind, {})):
@@ -249,7 +256,7 @@ def origin_of(kind: Kind, name: str) -> str:
     module = place.split(".")[0]
     if not place or module == __package__:
         return ""
-    for package in packages_distributions().get(module, ()):
+    for package in _packages().get(module, ()):
         try:
             return f"{place} of {package} {version(package)}"
         except PackageNotFoundError:

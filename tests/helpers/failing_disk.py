@@ -85,12 +85,13 @@ def _serve() -> None:
         if not child:
             files = Path(job["files"])
             library = ctypes.CDLL(None)
-            for number, name in enumerate(("in", "out", "err")):
+            for name in ("in", "out", "err"):
                 (files / name).touch()
             begin = (library.failing_disk, job["cwd"].encode(), ctypes.c_long(job["failing"]), job["error"])
             before = (_begin, begin, str(files / "calls").encode())
             command._run(job["words"], files, Path(job["cwd"]), job["environment"], before, False)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\n")
+        sys.stdout.flush()
 
 
 def _begin(begin: tuple, log: bytes) -> None:

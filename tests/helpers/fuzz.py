@@ -36,7 +36,10 @@ OUT = Path("build/fuzz")
 BATCH = 200  # mutants of one process
 SECONDS = 10
 MORE = 512 * 2**20  # bytes of memory that any reading may take, besides ten times the file's size
-ODD: list[Any] = [None, True, -1, 0, 2**31, 2**64, -(2**70), 1.5, float("nan"), "", "..", "../../outside", "/etc/passwd", "\0", "x" * 9999, [], {}, [[]], {"a": {}}]  # fmt: skip
+ODD: list[Any] = [
+    None, True, -1, 0, 2**31, 2**64, -(2**70), 1.5, float("nan"), "", "..", "../../outside", "/etc/passwd",
+    "\0", "x" * 9999, [], {}, [[]], {"a": {}},
+]  # fmt: skip
 
 
 class Kind(NamedTuple):
@@ -189,6 +192,11 @@ def memory() -> int:
     return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def show(*words: object) -> None:
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
+    sys.stdout.flush()
+
+
 def in_child(work: Callable[[], object]) -> int:
     """Do the work in a fork, which leaves no threads of libraries here; returns its exit status."""
     child = os.fork()
@@ -235,7 +243,7 @@ def fuzz(kind: str, count: int, seed: int) -> Counter[str]:
                 mutant = changed(good, KINDS[kind].file, random.Random(f"{kind} {seed} {number}"))
                 name = f"{kind}-{number}{Path(KINDS[kind].file).suffix}"
                 (OUT / name).write_bytes(mutant)
-                print(f"{name}: {outcome}", flush=True)
+                show(f"{name}: {outcome}")
     return ends
 
 
@@ -414,12 +422,20 @@ def read_answers(folder: Path) -> None:
         answers.close()
 
 
-TMX = """<?xml version="1.0"?><tmx version="1.4"><header srclang="en"/><body>
-<tu><tuv xml:lang="en"><seg>The dog sleeps.</seg></tuv><tuv xml:lang="de"><seg>Der Hund schläft.</seg></tuv></tu>
-<tu><tuv xml:lang="en"><seg>A <ph>1</ph> cat.</seg></tuv><tuv xml:lang="de"><seg>Eine Katze.</seg></tuv></tu>
-</body></tmx>"""
-TBX = """<?xml version="1.0"?><tbx><text><body><termEntry><langSet xml:lang="en"><tig><term>dog</term></tig></langSet>
-<langSet xml:lang="de"><tig><term>Hund</term></tig></langSet></termEntry></body></text></tbx>"""
+def _unit(source: str, target: str) -> str:
+    sides = (("en", source), ("de", target))
+    return (
+        "<tu>" + "".join(f'<tuv xml:lang="{lang}"><seg>{text}</seg></tuv>' for lang, text in sides) + "</tu>"
+    )
+
+
+_UNITS = _unit(TEXT, "Der Hund schläft.") + _unit("A <ph>1</ph> cat.", "Eine <ph>1</ph> Katze.")
+TMX = f'<?xml version="1.0"?>\n<tmx version="1.4"><header srclang="en"/><body>{_UNITS}</body></tmx>'
+_TERMS = "".join(
+    f'<langSet xml:lang="{lang}"><tig><term>{term}</term></tig></langSet>'
+    for lang, term in (("en", "dog"), ("de", "Hund"))
+)
+TBX = f'<?xml version="1.0"?>\n<tbx><text><body><termEntry>{_TERMS}</termEntry></body></text></tbx>'
 KINDS: dict[str, Kind] = {
     "weights": Kind(run_in, "model.safetensors", read_weights),
     "checkpoint tensors": Kind(checkpoint_in, "step-00000001/model.safetensors", read_checkpoint),
@@ -479,8 +495,8 @@ def main() -> int:
         begun = time.monotonic()
         ends = fuzz(kind, options.count, options.seed)
         rows.append([kind, ends["read"], ends["refused"], ends["BAD"], f"{time.monotonic() - begun:.0f}"])
-        print(*rows[-1], flush=True)
-    print(table(rows, ["file", "read", "refused", "bad", "seconds"]))
+        show(*rows[-1])
+    show(table(rows, ["file", "read", "refused", "bad", "seconds"]))
     return int(any(row[3] for row in rows))
 
 

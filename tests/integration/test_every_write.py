@@ -142,7 +142,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 _TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")
-"""What a kill may leave in a folder of the user, where nobody knows whether another process still writes it."""
+"""What a kill may leave in a folder of the user: nobody knows whether another process still writes it."""
 
 
 class Trial:
