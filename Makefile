@@ -67,7 +67,7 @@ evaluate: setup ## score MODEL on its test sets
 	@$(BIN)/transformer-mt evaluate $(MODEL) $(ARGS)
 
 # Workers of one thread each: the threads of several workers would wait for each other.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 # PACKAGE=search runs the tests of one package, PACKAGE=serving those of a companion.
 test: setup-dev ## run the test suite, or with PACKAGE=name the tests of a package
