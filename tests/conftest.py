@@ -56,8 +56,8 @@ TINY = {
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Two workers more than cores: tests also wait, for processes they start."""
-    return usable_cores() + 2
+    """One worker more than cores: tests also wait, for processes they start."""
+    return usable_cores() + 1
 
 
 @pytest.fixture(autouse=True)

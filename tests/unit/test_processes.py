@@ -1,6 +1,6 @@
 """A time measured while other programs run comes with the time without them."""
 
-import time
+import pytest
 
 from tests.helpers.faults import cores, work_of_others
 from transformer_mt import processes
@@ -22,14 +22,16 @@ def test_the_time_alone_is_said_where_others_use_many_cores(monkeypatch):
     assert OtherPrograms().note(600.0) == ""
 
 
-def test_a_busy_loop_of_this_process_is_not_others_work():
-    """Others may run while this test does: they have at most what its own half second leaves."""
-    own = time.process_time()
-    clock, used = processes._used_by_others()
-    while time.process_time() - own < 0.5:
-        pass
-    later, used_later = processes._used_by_others()
-    assert -0.1 < used_later - used <= (later - clock) * processes.usable_cores() - 0.5 + 0.1
+def test_the_work_of_this_process_is_not_that_of_others(monkeypatch, tmp_path):
+    stat = tmp_path / "stat"
+    # user, nice, system, idle, waiting, interrupts, soft interrupts, in hundredths of a second
+    stat.write_text("cpu 999 999 999 999 999 999 999\ncpu0 100 20 30 400 50 5 5\ncpu1 7 7 7 7 7 7 7\n")
+    monkeypatch.setattr(processes, "Path", lambda name: stat)
+    monkeypatch.setattr("os.sysconf", lambda name: 100)
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0}, raising=False)
+    for own, others in ((0.0, 1.6), (0.5, 1.1)):
+        monkeypatch.setattr("time.process_time", lambda own=own: own)
+        assert processes._used_by_others()[1] == pytest.approx(others)
 
 
 def test_nothing_is_said_where_the_system_has_no_such_numbers(monkeypatch, tmp_path):
