@@ -176,7 +176,8 @@ def lock_folder(folder: Path) -> FolderLock:
             f"{folder}: another training runs here; wait for it, or choose another folder with ",
             Setting("out"),
         ) from None
-    for leftover in folder.glob(".*.tmp"):  # of a training that was killed while it wrote
+    # What a training leaves that was killed while it, or safetensors for it, wrote a file.
+    for leftover in (*folder.glob(".*.tmp"), *folder.glob(".tmp*")):
         leftover.unlink(missing_ok=True)
     return FolderLock(lock)
 
