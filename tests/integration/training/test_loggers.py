@@ -19,6 +19,8 @@ SHORT = {"max_updates": 12, "validate_every": 6, "save_every": 6, "average_check
 def run(write_config, tmp_path, monkeypatch):
 
     def run(*names, words=()):
+        if "tensorboard" in names:
+            pytest.importorskip("tensorboard")
         path = write_config(train={**SHORT, "loggers": list(names)})
         return train(load_config(path, list(words)), tmp_path / "run")
 
@@ -27,7 +29,6 @@ def run(write_config, tmp_path, monkeypatch):
 
 def shown(folder):
     """{name: {update: value}} as TensorBoard shows it."""
-    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     found = EventAccumulator(str(folder / "tensorboard"))
