@@ -107,6 +107,8 @@ def newest(root: Path) -> Checkpoint | None:
     Damaged ones are reported and renamed, so that `rotate` does not count them. CheckpointError if all
     checkpoints are damaged.
     """
+    for removed in root.glob(".step-*.gone"):  # killed in the middle of `rotate`
+        shutil.rmtree(removed, ignore_errors=True)
     for replaced in root.glob(".step-*.old"):  # killed between the two renames of `save`
         if not (final := root / replaced.name.removeprefix(".").removesuffix(".old")).exists():
             replaced.rename(final)
