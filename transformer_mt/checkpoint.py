@@ -5,6 +5,7 @@ A checkpoint is a folder such as `step-00001000` that contains .safetensors file
 then renamed.
 """
 
+import errno
 import hashlib
 import json
 import math
@@ -57,7 +58,7 @@ def save(root: Path, step: int, tensors: Mapping[str, Tensors], state: Mapping[s
         for name, group in tensors.items():
             if not group:  # safetensors cannot read a file without tensors
                 continue
-            _write_tensors(temporary / f"{name}.safetensors", group)
+            write_tensors(temporary / f"{name}.safetensors", group)
         _write_json(temporary / "state.json", state)
         hashes = {path.name: _hash(path) for path in sorted(temporary.iterdir())}
         _write_json(temporary / "manifest.json", hashes)
@@ -81,9 +82,10 @@ def load(path: Path) -> Checkpoint:
     """
     try:
         manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+        present = {file.name for file in path.iterdir()}
         for name, expected in manifest.items():
-            if Path(name).name != name:
-                raise ValueError(f"manifest.json must name its own files, but names {name[:100]!r}")
+            if name not in present:
+                raise ValueError(f"manifest.json names {name[:100]!r}, which is not in the folder")
             if _hash(path / name) != expected:
                 raise CheckpointError(f"{path / name} is damaged: its content is not what was written")
         text = (path / "state.json").read_text(encoding="utf-8")
@@ -160,7 +162,7 @@ def save_weights(path: Path, weights: Tensors, metadata: Mapping[str, str] | Non
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write_tensors(temporary, weights, metadata)
+        write_tensors(temporary, weights, metadata)
         temporary.replace(path)
         fsync(path.parent)
     except OSError as error:
@@ -229,13 +231,16 @@ def load_model_weights(
         copy(parameter, weights[name])
 
 
-def _write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str] | None = None) -> None:
+def write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str] | None = None) -> None:
+    """Write a file of tensors and flush it. OSError says why it could not be written."""
     try:
         save_file(dict(tensors), path, dict(metadata or {}))
     except SafetensorError as error:  # safetensors hides the OSError inside
         found = re.search(r"\(os error (\d+)\)", str(error))
         number = int(found[1]) if found else 0
-        raise (OSError(number, os.strerror(number)) if number else OSError(str(error))) from error
+        raise OSError(
+            number or errno.EIO, os.strerror(number) if number else str(error), str(path)
+        ) from error
     # safetensors makes files that only their owner may read; a model is shared like any other file.
     umask = os.umask(0)
     os.umask(umask)

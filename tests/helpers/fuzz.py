@@ -153,6 +153,8 @@ def mutants(kind: str, made: Path, numbers: range, seed: int, results: Path) -> 
         shutil.copytree(made, folder, symlinks=True)
         os.chdir(folder)
         os.environ["TRANSFORMER_MT_CACHE"] = f"{place}/cache"
+        import torch  # noqa: F401
+
         read(folder)  # so that memory for libraries is there before it is limited
         limit = memory() + MORE
         for number in numbers:
@@ -275,10 +277,8 @@ def export_in(folder: Path) -> None:
 
 
 def archive_in(folder: Path) -> None:
-    command = [sys.executable, "-m", "transformer_mt", "export", RUN.resolve(), folder / "m.argosmodel"]
-    subprocess.run(
-        [*command, "--to", "argos"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    words = ["export", RUN.resolve(), folder / "m.argosmodel", "--to", "argos", "--quantization", "float32"]
+    subprocess.run([sys.executable, "-m", "transformer_mt", *words], check=True, capture_output=True)
 
 
 def argos_folder_in(folder: Path) -> None:
@@ -303,8 +303,10 @@ def marian_in(folder: Path) -> None:
     from tests.helpers.public_models import write_marian, write_npz
 
     write_marian(folder / "public")
-    write_npz(folder, folder / "public")
-    shutil.rmtree(folder / "public")
+    write_npz(folder / "npz", folder / "public")
+    shutil.copytree(folder / "npz", folder, dirs_exist_ok=True)
+    for name in ("npz", "public"):
+        shutil.rmtree(folder / name)
     next(folder.glob("*.npz")).rename(folder / "model.npz")
 
 

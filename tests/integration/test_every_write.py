@@ -141,7 +141,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     }
 
 
-_TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")
+_TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp|\.out[^/]*/.*|\.out[^/]*\.zip")
 """What a kill may leave in a folder of the user: nobody knows whether another process still writes it."""
 
 

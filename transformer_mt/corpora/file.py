@@ -202,6 +202,9 @@ def _read_text_table(
         yield _sentence(row[src]), _sentence(row[tgt])
 
 
+_SHOWN_COLUMNS = 20  # in an error
+
+
 def _column(name: str | int, columns: list[str], location: str) -> int:
     """The index of a column, given by its name, or by its number, counting from 1."""
     if isinstance(name, int):
@@ -209,7 +212,9 @@ def _column(name: str | int, columns: list[str], location: str) -> int:
             raise InputError(f"{location}: there is no column {name}; the table has {len(columns)}")
         return name - 1
     if name not in columns:
-        names = ", ".join(column if len(column) <= 40 else f"{column[:40]}…" for column in columns)
+        shown = columns[:_SHOWN_COLUMNS]
+        names = ", ".join(column if len(column) <= 40 else f"{column[:40]}…" for column in shown)
+        names += f" and {len(columns) - len(shown)} more" if len(columns) > len(shown) else ""
         delimiter = next((one for one in ";|\t," if len(columns) == 1 and one in columns[0]), None)
         if delimiter is not None:
             raise InputError(

@@ -374,7 +374,7 @@ class CTranslate2Engine(Engine):
                 )  # fmt: skip
             except (RuntimeError, ValueError) as error:
                 raise WorkError(
-                    f"{self.folder}: CTranslate2 cannot load it: {error}; export it again"
+                    f"{self.folder}: CTranslate2 cannot load it: {str(error)[:300]}; export it again"
                 ) from None
             self._workers = workers
         return self._library_model

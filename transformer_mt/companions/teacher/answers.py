@@ -74,9 +74,13 @@ class Answers:
             self._rows = sqlite3.connect(file, timeout=0.0)
         except sqlite3.Error as error:
             raise self._error(error) from None
-        for command in _BEGIN:
-            self._run(command)
-        self.spent = Cost(*next(self._run(f"SELECT {_COST} FROM requests")))
+        try:
+            for command in _BEGIN:
+                self._run(command)
+            self.spent = Cost(*next(self._run(f"SELECT {_COST} FROM requests")))
+        except WorkError:
+            self.close()  # else the file would stay locked as long as the error is kept
+            raise
         """The cost of all requests."""
 
     def close(self) -> None:

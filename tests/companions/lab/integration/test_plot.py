@@ -88,9 +88,9 @@ def test_wide_characters_are_drawn_with_a_font_that_has_them_or_it_is_told(tmp_p
 
     weights = [("cross attention", torch.eye(2))]
     # It comes with matplotlib, and has a box with a number for every character there is.
-    everything = next(
-        font.fname for font in font_manager.fontManager.ttflist if font.name.startswith("Last Resort")
-    )
+    fonts = (font for font in font_manager.fontManager.ttflist if font.name.startswith("Last Resort"))
+    if not (everything := next((font.fname for font in fonts), None)):
+        pytest.skip("older versions do not bring it")
     for names, problem in (
         ([], "no font here has 狗; they are drawn as boxes, install Noto Sans CJK"),
         (["SimHei"], None),

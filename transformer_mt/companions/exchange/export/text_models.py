@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 
+from transformer_mt.checkpoint import write_tensors
 from transformer_mt.companions.exchange.export.export import unproven_folder
 from transformer_mt.companions.exchange.export.format import TrainedRun, num_positions
 from transformer_mt.companions.exchange.export.to_huggingface import (
@@ -116,7 +116,7 @@ def _write(run: TrainedRun, folder: Path) -> None:
     else:
         tensors = to_huggingface(c, weights, orders(run.tokenizer), positions)
         facts = model_config(c, run.tokenizer, positions)
-    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    write_tensors(folder / "model.safetensors", tensors, {"format": "pt"})
     write_json(folder / "config.json", facts)
     has_begin, has_end = c.kind in _HALVES, c.kind != "decoder"
     write_fast_tokenizer(run.tokenizer, folder, positions, has_begin, has_end)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from safetensors.torch import save_file
 from sentencepiece import sentencepiece_model_pb2
 
+from transformer_mt.checkpoint import write_tensors
 from transformer_mt.companions.exchange.export.format import OURS_ALONE, Output, TrainedRun, num_positions
 from transformer_mt.companions.exchange.layouts import to_huggingface
 from transformer_mt.config import Config, DataConfig, DecodeConfig, ModelConfig
@@ -295,7 +295,7 @@ class ToHuggingFace:
         self._prompt = [] if prompt is None else [ids_there(run.tokenizer)[run.tokenizer.control_id(prompt)]]
         weights = {name: parameter.detach() for name, parameter in run.model.named_parameters()}
         tensors = to_huggingface(run.config.model, weights, orders(run.tokenizer), positions)
-        save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+        write_tensors(folder / "model.safetensors", tensors, {"format": "pt"})
         write_json(folder / "config.json", model_config(run.config.model, run.tokenizer, positions))
         write_json(
             folder / "generation_config.json", _generation_config(run.config, run.tokenizer, positions)
