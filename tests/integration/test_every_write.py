@@ -13,14 +13,16 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
 from safetensors import safe_open
 
 from tests.conftest import TINY
+from tests.helpers.chat_server import chat_server
 from tests.helpers.command import Result, run_command
 from tests.helpers.failing_disk import FAILURES, Call, FailingDisk
 from tests.helpers.faults import killed_at_the_end
@@ -101,7 +103,24 @@ def _with_document(folder: Path, run: Path) -> None:
         )
 
 
+@cache
+def _teacher() -> tuple[Any, str]:
+    """A language model that answers as long as this process runs, and its address."""
+    server = chat_server(lambda line: f"A man sees {len(line)} dogs.")
+    return server, server.__enter__().address
+
+
+def _with_teacher(folder: Path, run: Path) -> None:
+    teacher = {"endpoint": _teacher()[1], "model": "dogs", "checks": []}
+    (folder / "teacher.yaml").write_text(yaml.safe_dump({"teacher": teacher}), encoding="utf-8")
+    (folder / "news.de").write_text("Der Hund schläft.\nZwei Katzen.\nEin Mann.\n", encoding="utf-8")
+
+
 SCENARIOS = {
+    "teacher": Scenario(
+        ("backtranslate", "teacher.yaml", "news.de", "--from", "de", "--to", "en", "--out", "out.jsonl"),
+        _with_teacher,
+    ),
     "prepare": Scenario(("prepare", "tiny.yaml"), lambda folder, run: _config(folder)),
     "train": Scenario(("train", "tiny.yaml"), _prepared),
     "resume": Scenario(

@@ -262,9 +262,13 @@ class Run:
                 f"to resume from {saved[-1].name}" if saved else "to start again: there is no checkpoint yet"
             )
             raise WorkError(f"{error}; {advice_on(error)} and run the same command {then}") from None
+        self.drop_checkpoints()
+        self.averaging.keep(path, self.progress)
+
+    def drop_checkpoints(self) -> None:
+        """Remove the checkpoints that the config does not keep."""
         kept = self.config.train.keep_checkpoints
         checkpoint.rotate(self.folder.checkpoints, kept, self.progress.best_step)
-        self.averaging.keep(path, self.progress)
 
     def restore(self, saved: Checkpoint) -> None:
         """Become the run that wrote the checkpoint, whose batches and progress are restored already."""

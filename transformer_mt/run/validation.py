@@ -380,6 +380,7 @@ def finish(run: Run) -> None:
         model=chosen,
     )
     if ranks.is_rank_zero:
+        run.drop_checkpoints()  # the last time, a kill may have come before
         write_report(run.folder, run.config)
         write_text(run.folder.finished_file, f'{{"step": {progress.step}}}\n')
     usage = usage_of(run.config, os.path.relpath(run.folder.path))
