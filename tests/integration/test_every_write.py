@@ -254,7 +254,7 @@ def _is_named(path: Path, trial: Trial, text: str) -> bool:
     if len(visible) == len(path.parts):
         names.add(str(path.parent))
     elif not visible:  # in the current folder
-        names |= {*trial.scenario.words} & {*text.replace(":", " ").split()}
+        names |= {word for word in trial.scenario.words if "." in word}
     return any(name in text for name in names - {"", "."})
 
 

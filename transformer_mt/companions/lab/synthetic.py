@@ -25,7 +25,7 @@ from transformer_mt.corpora.held_out import read_set
 from transformer_mt.data.cleaning_rules import CleaningRule, rules_of
 from transformer_mt.data.preparation.clean import training_pairs
 from transformer_mt.errors import InputError, Setting, WorkError
-from transformer_mt.files import FolderLock, digest, fsync
+from transformer_mt.files import FolderLock, digest, fsync, naming
 from transformer_mt.messages import say, show_progress
 from transformer_mt.ranks import Ranks
 from transformer_mt.run_folder import RunFolder, origin_of
@@ -278,7 +278,7 @@ def make_corpus(
         part.open("ab").close()
     except OSError as error:
         raise InputError(f"{out}: cannot be written: {error.strerror}") from None
-    with lock_output(out):
+    with lock_output(out), naming(out):
         facts = step.facts()
         if replaces:
             set_other_aside(out, facts, origin)
@@ -437,7 +437,8 @@ def lock_output(file: Path) -> FolderLock:
     """Keep others from writing the file. InputError if another process does."""
     lock = FileLock(file.with_name(f".{file.name}.lock"), thread_local=False)
     try:
-        lock.acquire(blocking=False)
+        with naming(file):
+            lock.acquire(blocking=False)
     except Timeout:
         raise InputError(
             f"{file}: another process writes it; wait for it, or name another file with ", Setting("out")
