@@ -315,7 +315,7 @@ def test_what_cannot_change_is_refused_and_fresh_starts_over(straight, tmp_path)
 
 
 def fill_the_disk_at_checkpoint_18() -> None:
-    original = checkpoint._write_tensors
+    original = checkpoint.write_tensors
 
     def full(path, *rest):
         if "step-00000018" in str(path):
@@ -323,7 +323,7 @@ def fill_the_disk_at_checkpoint_18() -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
         original(path, *rest)
 
-    checkpoint._write_tensors = full
+    checkpoint.write_tensors = full
 
 
 def test_a_full_disk_is_a_clear_message_and_costs_nothing_saved(straight, tmp_path, cli):
