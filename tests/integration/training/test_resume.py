@@ -46,7 +46,7 @@ def kill_at(module: str, name: str, count: int, when: str) -> None:
 MOMENTS = {
     "before the first checkpoint": ("transformer_mt.update.step", "Updater.update", 4, "before"),
     "in an update": ("transformer_mt.update.step", "Updater.update", 20, "before"),
-    "writing a checkpoint, files half there": ("transformer_mt.checkpoint", "_write_tensors", 8, "after"),
+    "writing a checkpoint, files half there": ("transformer_mt.checkpoint", "write_tensors", 8, "after"),
     "writing a checkpoint, before its name": ("transformer_mt.checkpoint", "_hash", 10, "after"),
     "between a checkpoint and the removal of old ones": ("transformer_mt.checkpoint", "rotate", 3, "before"),
     "between a checkpoint and its link for averaging": (
