@@ -154,7 +154,8 @@ class FolderLock:
         self._lock = lock
 
     def release(self) -> None:
-        self._lock.release(force=True)
+        with suppress(OSError):  # it ends with the process at the latest
+            self._lock.release(force=True)
 
     def __enter__(self) -> "FolderLock":
         return self

@@ -160,8 +160,8 @@ def files_of(folder: Path) -> dict[str, bytes]:
     }
 
 
-_TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp|\.out[^/]*/.*|\.out[^/]*\.zip")
-"""What a kill may leave in a folder of the user: nobody knows whether another process still writes it."""
+_TEMPORARY = re.compile(r"(run/evaluation/)?\.[0-9a-f]{16}\.tmp|\.out[^/]*/.*|\.out[^/]*\.zip")
+"""What a kill may leave where no process is alone: nobody knows whether another one still writes it."""
 
 
 class Trial:
@@ -184,7 +184,8 @@ class Trial:
         assert self._command()[0].status == 0
         again = files_of(self.folder)
         same = {name for name, content in self.whole.items() if again.get(name) == content}
-        self.stable = {name for name in same if not name.endswith(".receipt.json")}  # it has the time
+        # Receipts and answers have the time.
+        self.stable = {name for name in same if not name.endswith((".receipt.json", ".sqlite"))}
 
     def _begin(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -250,6 +251,7 @@ def _wrong_end(result: Result, failed: list[Call], trial: Trial, failure: str) -
 def _is_named(path: Path, trial: Trial, text: str) -> bool:
     """Whether the text names the path; for a hidden file also the one it belongs to, or the folder."""
     path = path.relative_to(trial.folder)
+    path = path.with_name(re.sub("-(journal|wal|shm)$", "", path.name)) if path.name else path  # of SQLite
     visible = [*itertools.takewhile(lambda part: not part.startswith("."), path.parts)]
     names = {str(path), "/".join(visible)}
     if len(visible) == len(path.parts):
