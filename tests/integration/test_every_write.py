@@ -160,7 +160,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     }
 
 
-_TEMPORARY = re.compile(r"(run/evaluation/)?\.[0-9a-f]{16}\.tmp|\.out[^/]*/.*|\.out[^/]*\.zip")
+_TEMPORARY = re.compile(r"(run/(evaluation/)?)?\.[0-9a-f]{16}\.tmp|\.out[^/]*/.*|\.out[^/]*\.zip")
 """What a kill may leave where no process is alone: nobody knows whether another one still writes it."""
 
 
@@ -257,7 +257,7 @@ def _is_named(path: Path, trial: Trial, text: str) -> bool:
     if len(visible) == len(path.parts):
         names.add(str(path.parent))
     elif not visible:  # in the current folder
-        names |= {word for word in trial.scenario.words if "." in word}
+        names |= {f"{word.partition('.')[0]}." for word in trial.scenario.words if "." in word}
     return any(name in text for name in names - {"", "."})
 
 
