@@ -12,13 +12,13 @@ COPY scripts/install.py scripts/
 COPY transformer_mt transformer_mt
 
 FROM base AS train
-RUN python scripts/install.py ${TORCH:+--$TORCH} plot ctranslate2 huggingface clean metrics alignment documents
+RUN python scripts/install.py --compile ${TORCH:+--$TORCH} plot ctranslate2 huggingface clean metrics alignment documents
 WORKDIR /work
 ENTRYPOINT ["transformer-mt"]
 CMD ["--help"]
 
 FROM base AS serve
-RUN python scripts/install.py ${TORCH:+--$TORCH} serve ctranslate2 huggingface documents
+RUN python scripts/install.py --compile ${TORCH:+--$TORCH} serve ctranslate2 huggingface documents
 RUN mkdir -p /models /cache && chmod 1777 /cache
 ENV TRANSFORMER_MT_WATCH=/models TRANSFORMER_MT_HOST=0.0.0.0 TRANSFORMER_MT_CACHE=/cache HOME=/cache
 WORKDIR /models

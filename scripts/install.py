@@ -27,7 +27,9 @@ def main() -> int:
     parser.add_argument("extras", nargs="*")
     parser.add_argument("--editable", action="store_true", help="take the package from this folder")
     parser.add_argument("--cpu", action="store_true", help="take PyTorch's build for CPUs")
-    parser.add_argument("--compile", action="store_true", help="compile every module now")
+    parser.add_argument(
+        "--compile", action="store_true", help="compile every module now: the user of an image cannot write"
+    )
     options = parser.parse_args()
     folder = Path(sys.prefix)
     log = folder / "setup.log"

@@ -76,12 +76,12 @@ def run(place: Path, name: str, number: int, more: list[str]) -> list[str]:
     log.parent.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
     with log.open("w") as file:
-        whole = {"cwd": folder, "env": environment, "stdout": file, "stderr": subprocess.STDOUT}
+        process = {"cwd": folder, "env": environment, "stdout": file, "stderr": subprocess.STDOUT}
         if name == "busy":
             with busy_machine(place):
-                subprocess.run(command, **whole)  # type: ignore[call-overload]
+                subprocess.run(command, **process)  # type: ignore[call-overload]
         else:
-            subprocess.run(command, preexec_fn=before, **whole)  # type: ignore[call-overload]
+            subprocess.run(command, preexec_fn=before, **process)  # type: ignore[call-overload]
     text = log.read_text(encoding="utf-8", errors="replace")
     counts = {kind: sum(map(int, re.findall(rf"(\d+) {kind}", text.splitlines()[-1]))) for kind in KINDS}
     return [name, str(number), *(str(counts[kind]) for kind in KINDS), f"{time.monotonic() - begun:.0f}"]

@@ -159,14 +159,18 @@ def rotate(root: Path, keep: int, best: int | None) -> None:
 
 def save_weights(path: Path, weights: Tensors, metadata: Mapping[str, str] | None = None) -> None:
     """Write one file of weights, whole or not at all."""
+    # In a folder of its own: a kill can leave a file of safetensors, too, and the next call removes both.
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_tensors(temporary, weights, metadata)
-        temporary.replace(path)
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        write_tensors(temporary / path.name, weights, metadata)
+        (temporary / path.name).replace(path)
         fsync(path.parent)
+        shutil.rmtree(temporary, ignore_errors=True)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         raise CheckpointError(f"could not write {path}: {_reason(error)}") from error
 
 

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import os
+import re
 import secrets
 import sys
 import time
@@ -22,6 +23,7 @@ _WHOLE, _PARTS, _PART = 2**24, 64, 2**16
 """`sample_digest` reads files of up to _WHOLE bytes whole; else it reads _PARTS parts of _PART bytes each."""
 
 _LOCK = ".lock"
+_TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")  # the names of `replacing`
 
 DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS}
 """Numbers of errors of this machine's disks."""
@@ -177,9 +179,9 @@ def lock_folder(folder: Path) -> FolderLock:
             f"{folder}: another training runs here; wait for it, or choose another folder with ",
             Setting("out"),
         ) from None
-    # What a training leaves that was killed while it, or safetensors for it, wrote a file.
-    for leftover in (*folder.glob(".*.tmp"), *folder.glob(".tmp*")):
-        leftover.unlink(missing_ok=True)
+    for leftover in folder.glob(".*.tmp"):  # of a training that was killed while it wrote
+        if _TEMPORARY.fullmatch(leftover.name):  # the folder may hold files of others
+            leftover.unlink(missing_ok=True)
     return FolderLock(lock)
 
 

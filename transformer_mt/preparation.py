@@ -189,8 +189,8 @@ def _build(
             raise  # a file elsewhere, such as a corpus, which the error names
         raise WorkError(
             f"{where}: could not write the encoded data: {error}; {advice_on(error)}, or set "
-            "TRANSFORMER_MT_CACHE or data.preparation.folder to a folder that has it, and start again: it "
-            "resumes from here"
+            "TRANSFORMER_MT_CACHE or data.preparation.folder to another folder, and start again: it resumes "
+            "from here"
         ) from None
 
 

@@ -205,3 +205,35 @@ def budgets(patch: pytest.MonkeyPatch, answer: int) -> None:
         "largest_budget",
         lambda measure, limit, least, update_tokens: (measure(least), measure(2 * least), answer)[-1],
     )
+
+
+def no_node(patch: pytest.MonkeyPatch, translations: list[str]) -> None:
+    """Let Node be missing until the test ends, and onnxruntime give these translations."""
+    from transformer_mt.companions.browser import to_browser
+
+    patch.setattr(to_browser.shutil, "which", lambda name: None)
+    patch.setattr(to_browser.ToOnnx, "translate", lambda page, folder, sentences: translations)
+
+
+def no_search_for_misaligned_pairs(patch: pytest.MonkeyPatch) -> None:
+    """Let `inspect` look for no misaligned pairs until the test ends: that takes most of its time."""
+    from transformer_mt.companions.inspection import inspect
+
+    patch.setattr(inspect, "find_misaligned", lambda blocks, languages, rows: None)
+
+
+def memory_of_models_unknown(patch: pytest.MonkeyPatch) -> None:
+    """Let a server neither measure nor collect its models' memory until the test ends: with as many modules
+    as tests import, that takes long.
+    """
+    from transformer_mt.companions.serving import models
+
+    patch.setattr(models, "resident_bytes", lambda: 0)
+    patch.setattr(models.gc, "collect", lambda: 0)
+
+
+def students_measured_here(patch: pytest.MonkeyPatch) -> None:
+    """Let `distill` measure models in this process until the test ends, instead of one for each."""
+    from transformer_mt.companions.lab import distill
+
+    patch.setattr(distill, "_measure_alone", distill._measure)

@@ -5,6 +5,7 @@ a Sigstore bundle over the hashes of all files.
 """
 
 import hashlib
+import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -83,11 +84,13 @@ def _compare(root: Any) -> Row:
     return Row("files", "; ".join(wrong) or f"all {len(expected)} as written ({SUMS})", bool(wrong))
 
 
-def _names(root: Any, above: str = "") -> set[str]:
-    names: set[str] = set()
-    for item in root.iterdir():
-        names |= _names(item, f"{above}{item.name}/") if item.is_dir() else {f"{above}{item.name}"}
-    return names
+def _names(root: Any) -> set[str]:
+    """The files in a folder or in a folder of an archive. Links are not followed: they may be loops."""
+    if isinstance(root, Path):
+        paths = (Path(parent, name) for parent, _, names in os.walk(root) for name in names)
+        return {path.relative_to(root).as_posix() for path in paths}
+    names = (name for name in root.root.namelist() if name.startswith(root.at) and not name.endswith("/"))
+    return {name.removeprefix(root.at) for name in names}
 
 
 def _sha256(file: Any) -> str:

@@ -13,6 +13,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.helpers.browser import browser, needs_chromium, watched_page
 from tests.helpers.command import run_command
+from tests.helpers.faults import no_node
 from tests.helpers.node import NODE, node_modules
 from transformer_mt.companions.browser.to_browser import ToBrowser, translate_in_node
 from transformer_mt.corpora import toy
@@ -302,8 +303,7 @@ def test_missing_or_other_libraries_are_named(tiny_run, node_modules, tmp_path, 
 
 
 def test_without_node_onnxruntime_alone_is_compared(tmp_path, monkeypatch, said):
-    monkeypatch.setattr("transformer_mt.companions.browser.to_browser.shutil.which", lambda name: None)
-    monkeypatch.setattr(ToBrowser.__base__, "translate", lambda page, folder, sentences: ["by Python"])
+    no_node(monkeypatch, ["by Python"])
     assert ToBrowser.translate(ToBrowser.__new__(ToBrowser), tmp_path, ["x"]) == ["by Python"]
     assert said == ["note: Node is not installed, so the page's JavaScript itself was not compared"]
 

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from scripts.plant_faults import FAULTS, MISALIGNED, NEAR, SHIFTED, looked, planted, reported
+from tests.helpers.faults import no_search_for_misaligned_pairs
 from transformer_mt.companions.inspection.checks import RepetitionCheck, TokenisedCheck, is_tokenised
 from transformer_mt.companions.inspection.finding import Example, Finding, GroupSample, weight_of
 from transformer_mt.companions.inspection.inspect import CorpusReport, Inspection, inspect
@@ -33,8 +34,7 @@ def clean(size):
 @pytest.fixture
 def unaligned(monkeypatch):
     """Misaligned pairs are not looked for, which takes most of the time."""
-    found = "transformer_mt.companions.inspection.inspect.find_misaligned"
-    monkeypatch.setattr(found, lambda blocks, languages, rows: None)
+    no_search_for_misaligned_pairs(monkeypatch)
 
 
 def test_nothing_is_reported_of_clean_pairs():
@@ -335,8 +335,8 @@ def test_without_the_extras_their_checks_are_left_out_and_it_is_said(write_confi
 def test_a_test_split_that_is_not_there_is_a_note(write_config, tmp_path):
     (tmp_path / "train.jsonl").write_text('{"en": "one dog", "de": "ein Hund"}\n' * 5, encoding="utf-8")
     test = {"hub": str(tmp_path), "split": "test"}
-    found = inspect(load_config(write_config(data={"train": {"toy": "train", "size": 100}, "test": [test]})))
-    assert "no split `test`; the splits are train" in markdown(found) and len(found.corpora) == 2
+    report = inspect(load_config(write_config(data={"train": {"toy": "train", "size": 100}, "test": [test]})))
+    assert "no split `test`; the splits are train" in markdown(report) and len(report.corpora) == 2
 
 
 def test_of_many_damaged_rows_some_are_named(write_config, tmp_path):

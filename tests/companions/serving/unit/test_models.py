@@ -12,6 +12,7 @@ pytest.importorskip("starlette")
 
 from starlette.testclient import TestClient
 
+from tests.helpers.faults import memory_of_models_unknown
 from tests.helpers.upper_case import upper_case_translator
 from transformer_mt.companions.serving.batcher import Batcher
 from transformer_mt.companions.serving.http.limits import ApiKeys, Limits
@@ -59,11 +60,8 @@ def pairs(models):
 
 @pytest.fixture
 def watching(folder, monkeypatch):
-    """Models of the folder; it is looked at only when a test says so. Their memory is neither measured nor
-    collected, which takes long in a process with so many modules.
-    """
-    monkeypatch.setattr("transformer_mt.companions.serving.models.resident_bytes", lambda: 0)
-    monkeypatch.setattr("transformer_mt.companions.serving.models.gc.collect", lambda: 0)
+    """Models of the folder; it is looked at only when a test says so."""
+    memory_of_models_unknown(monkeypatch)
     folder.mkdir(exist_ok=True)
     made = []
 

@@ -17,9 +17,9 @@ import yaml
 from tests.conftest import ROOT, TINY
 from tests.helpers.chat_server import chat_server
 from tests.helpers.command import WarmProcess
+from tests.helpers.faults import students_measured_here
 from transformer_mt import Translator
 from transformer_mt.companion import companions
-from transformer_mt.companions.lab import distill
 from transformer_mt.companions.lab.synthetic import TextSource
 from transformer_mt.companions.teacher import asking
 from transformer_mt.companions.teacher.language_model import RunScores
@@ -444,7 +444,7 @@ def student(tmp_path, **data):
 
 def test_a_student_learns_from_it(teach, server, tmp_path, monkeypatch):
     pytest.importorskip("ctranslate2")
-    monkeypatch.setattr(distill, "_measure_alone", distill._measure)  # without a process for each model
+    students_measured_here(monkeypatch)
     tested = [dict(toy.generate(split, size)) for split, size in (("valid", 40), ("test", 30))]
     held_out = [source for known in tested for source in known][:4]
     train = {**PAIRS, **{source: next(k[source] for k in tested if source in k) for source in held_out}}

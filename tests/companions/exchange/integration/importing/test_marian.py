@@ -336,11 +336,11 @@ def test_a_file_of_marian_becomes_the_same_run(tmp_path, variant):
     write_npz(tmp_path / "npz", tmp_path / "opus-mt-en-de")
     expected = import_model(tmp_path / "opus-mt-en-de", tmp_path / "expected", "model")
     languages = Languages("en", None if "codes" in variant else "de")
-    found = import_model(tmp_path / "npz", tmp_path / "found", "model", languages)
-    assert found.tokenizer().fingerprint == expected.tokenizer().fingerprint
-    old, new = expected.weights(), found.weights()
+    imported = import_model(tmp_path / "npz", tmp_path / "found", "model", languages)
+    assert imported.tokenizer().fingerprint == expected.tokenizer().fingerprint
+    old, new = expected.weights(), imported.weights()
     assert old.keys() == new.keys() and all(torch.equal(old[name], new[name]) for name in old)
-    here, there = found.config(), expected.config()
+    here, there = imported.config(), expected.config()
     assert here.model.model_dump(exclude={"dropout"}) == there.model.model_dump(exclude={"dropout"})
     assert here.decode.beam == 6 and here.data.directions == there.data.directions
 

@@ -194,8 +194,8 @@ def test_what_must_be_scored_again_is_scored_together(trained, tiny_run, monkeyp
         return score(self, sources, *rest, **options)
 
     monkeypatch.setattr(ctranslate2.Translator, "score_batch", watched)
-    found = dict(theirs.search([Request(src, 30, prefix) for src in sources], settings, 1))
-    assert sorted(found) == list(range(20)) and len(calls) == 1 and calls[0] >= 20
+    hypotheses = dict(theirs.search([Request(src, 30, prefix) for src in sources], settings, 1))
+    assert sorted(hypotheses) == list(range(20)) and len(calls) == 1 and calls[0] >= 20
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -346,8 +346,8 @@ def test_short_lines_and_languages_without_spaces_are_compared_by_their_characte
     ):
         outputs = [[Output(line.format(i), -1.0) for i in range(200)] for _ in range(2)]
         outputs[1][7] = Output(line.format(7).replace(old, new), -1.0)
-        found = proof.compare(*outputs, "int8", language)
-        assert found.identical == 199 and 99 < found.bleu < 100
+        comparison = proof.compare(*outputs, "int8", language)
+        assert comparison.identical == 199 and 99 < comparison.bleu < 100
 
 
 def test_rules_that_the_engines_apply_otherwise_are_no_part_of_the_proof(tiny_run, tmp_path):
