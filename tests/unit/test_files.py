@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from transformer_mt.files import write_text
+from transformer_mt.files import lock_folder, write_text
 
 
 def test_several_writers_of_a_file_do_not_disturb_each_other(tmp_path):
@@ -29,3 +29,11 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path, monkeypat
     with pytest.raises(OSError, match=re.escape(str(tmp_path / "a"))):
         write_text(tmp_path / "a", "new")
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("a", "old")]
+
+
+def test_a_locked_folder_loses_only_what_a_killed_training_left(tmp_path):
+    left, others = tmp_path / ".0123456789abcdef.tmp", [tmp_path / ".mine.tmp", tmp_path / ".tmpAb12Cd"]
+    for file in (left, *others):
+        file.touch()
+    with lock_folder(tmp_path):
+        assert not left.exists() and all(file.exists() for file in others)

@@ -5,6 +5,7 @@ a Sigstore bundle over the hashes of all files.
 """
 
 import hashlib
+import itertools
 import os
 import zipfile
 import zlib
@@ -87,8 +88,8 @@ def _compare(root: Any) -> Row:
 def _names(root: Any) -> set[str]:
     """The files in a folder or in a folder of an archive. Links are not followed: they may be loops."""
     if isinstance(root, Path):
-        paths = (Path(parent, name) for parent, _, names in os.walk(root) for name in names)
-        return {path.relative_to(root).as_posix() for path in paths}
+        paths = (Path(parent, name) for parent, *below in os.walk(root) for name in itertools.chain(*below))
+        return {path.relative_to(root).as_posix() for path in paths if path.is_symlink() or path.is_file()}
     names = (name for name in root.root.namelist() if name.startswith(root.at) and not name.endswith("/"))
     return {name.removeprefix(root.at) for name in names}
 

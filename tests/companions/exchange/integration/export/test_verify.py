@@ -132,3 +132,9 @@ def test_a_key_that_cannot_sign_is_told_before_the_export(untrained_run, keys, t
         result = cli("export", run, tmp_path / "out", "--sign", keys / name)
         assert result.status == 2 and "must be a private key of an elliptic curve" in result.err
         assert reason in result.err and not (tmp_path / "out").exists()
+
+
+def test_links_are_not_followed(signed, cli):
+    for name in ("a", "b"):
+        (signed / name).symlink_to(signed, target_is_directory=True)  # two loops: 2^40 paths
+    assert found(cli("verify", signed, "--json"))["files"] == ("a was added; b was added", True)
