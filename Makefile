@@ -99,10 +99,8 @@ docs: setup-dev ## write the documentation as a site to build/site, and check it
 	@# The theme hides its navigation below 1,220 pixels, which many laptops' windows have less of.
 	@perl -pi -e 's/76\.25em/70em/g; s/76\.234375em/69.984375em/g' build/site/assets/*/modern/main.*.css build/site/assets/javascripts/bundle.*.js
 
-package: setup-dev ## build the wheel and the source archive in build/dist, and check them
-	rm -rf build/dist
-	$(BIN)/python -m build --outdir build/dist
-	$(BIN)/twine check --strict build/dist/*
+package: setup-dev ## build wheel, source archive, list of packages and hashes in build/dist, and check them
+	@$(BIN)/python scripts/release.py
 
 lint: setup-dev ## check style and types
 	$(BIN)/ruff check .

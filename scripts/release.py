@@ -78,19 +78,9 @@ def main() -> int:
     run(sys.executable, "-m", "twine", "check", "--strict", *(OUT / name for name in built))
     source = next(name for name in built if name.endswith(".tar.gz"))
     bom = OUT / f"{source.removesuffix('.tar.gz')}.cdx.json"
-    run(
-        *(
-            sys.executable,
-            "-m",
-            "cyclonedx_py",
-            "requirements",
-            "constraints.txt",
-            "--pyproject",
-            "pyproject.toml",
-        ),
-        *("--output-reproducible", "--output-file", bom),
-        SOURCE_DATE_EPOCH=seconds,
-    )
+    listing = (sys.executable, "-m", "cyclonedx_py", "requirements", "constraints.txt")
+    where = ("--pyproject", "pyproject.toml", "--output-reproducible", "--output-file", bom)
+    run(*listing, *where, SOURCE_DATE_EPOCH=str(seconds))
     sums = [
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(OUT.iterdir())
     ]
