@@ -21,7 +21,7 @@ help: ## this list
 
 # What is not the name of a target.
 .DEFAULT:
-	@near=$$($(PYTHON) -c 'import difflib, sys; print(*difflib.get_close_matches(sys.argv[1], sys.argv[2:], 1))' \
+	@near=$$("$(PYTHON)" -c 'import difflib, sys; print(*difflib.get_close_matches(sys.argv[1], sys.argv[2:], 1))' \
 	  '$@' $$($(MAKE) -s help | sed -nE 's/^  make ([a-z-]+) .*/\1/p') 2> /dev/null); \
 	echo "make $@: there is no such target; $${near:+did you mean make $$near? }make help lists them" >&2; exit 2
 
@@ -31,12 +31,12 @@ INSTALL = $(BIN)/python scripts/install.py --editable $(if $(filter cpu,$(TORCH)
 setup: $(VENV)/ready ## build .venv for users; TORCH=cpu leaves out CUDA
 
 $(VENV)/ready: constraints.txt pyproject.toml scripts/install.py
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null || { \
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null || { \
 	  for v in 3.14 3.13 3.12 3.11; do command -v python$$v > /dev/null && found=python$$v; done; \
-	  echo "Python 3.11 or newer is needed, but $(PYTHON) is $$($(PYTHON) -V 2>&1 || true);" \
+	  echo "Python 3.11 or newer is needed, but $(PYTHON) is $$("$(PYTHON)" -V 2>&1 || true);" \
 	    "$$(if [ "$$found" ]; then echo "try: make $(MAKECMDGOALS) PYTHON=$$found"; else echo "install one and name it: make $(MAKECMDGOALS) PYTHON=..."; fi)" >&2; exit 2; }
 	@echo 'installing 71 packages into $(VENV): 1.4 GB with PyTorch for CPUs, several GB with CUDA'
-	@$(PYTHON) -m venv $(VENV)
+	@"$(PYTHON)" -m venv $(VENV)
 	@$(INSTALL) plot ctranslate2 serve clean alignment documents completion
 	@rm -rf *.egg-info  # a second, ageing list of the companions
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import transformer_mt.training, transformer_mt.cli, ctranslate2, datasets, matplotlib.pyplot, starlette'

@@ -20,7 +20,7 @@ from pathlib import Path
 from transformer_mt.messages import table
 
 ROOT = Path(__file__).parent.parent
-PYTEST = ("-m", "pytest", "-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder", "-q")
+PYTEST = ("-m", "pytest", "-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder")
 # What each library calls the oldest instructions that it can be held to.
 AVX2 = {
     "ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",

@@ -2,8 +2,9 @@
 operating system.
 """
 
+import difflib
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +64,13 @@ def advice_on(error: BaseException | None) -> str:
     while error is not None and not isinstance(error, OSError):
         error = error.__cause__
     return ADVICE.get((error and error.errno) or 0, "free some space or check the path")
+
+
+def nearest(word: str, words: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The word that was meant: one with the same letters, or else the most like it. None if none is near."""
+    words = list(words)
+    slips = [other for other in words if sorted(other) == sorted(word)]
+    return next(iter(slips or difflib.get_close_matches(word, words, n=1, cutoff=cutoff)), None)
 
 
 class Interrupted(Exception):

@@ -101,6 +101,11 @@ class RunFolder:
 
     def config(self, decode: dict[str, Any] | None = None) -> Config:
         """The config, with the given settings of `decode` changed. InputError if there is none."""
+        if self.path.is_file() and self.path.suffix in (".yaml", ".yml"):
+            raise InputError(
+                f"{self}: must be a run's folder, but is a config; its training makes the folder "
+                f"runs/{self.path.stem}"
+            )
         if not self.path.is_dir():
             runs = sorted(str(file.parent) for file in Path("runs").glob("*/config.yaml"))
             near = [f"did you mean {run}?" for run in runs if Path(run).name == self.path.name]

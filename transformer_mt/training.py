@@ -51,6 +51,7 @@ from transformer_mt.run.early_checks import (
     check_folder,
     check_writable,
     notes_on,
+    notes_on_languages,
     refuse_foreign_tokenizer,
 )
 from transformer_mt.run.interrupts import Interrupts, plain_errors
@@ -162,6 +163,8 @@ def _open_run(written: Config, folder: RunFolder, fresh: bool, ranks: Ranks, hel
     if config.train.max_epochs:
         config = resolve(written, replace(known, last_update=last_update(config, batches, progress)))
     for note in notes_on(written, config, data):
+        say(note)
+    for note in notes_on_languages(config.data) if saved is None else ():
         say(note)
     # 5. With `fresh` the lock is taken after the old folder was moved.
     if ranks.is_rank_zero and lock is None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +32,9 @@ class FailingDisk:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        library = folder / "failing_disk.so"
+        # LD_PRELOAD ends a name at a space.
+        self._place = tempfile.TemporaryDirectory(dir="/tmp")
+        library = Path(self._place.name) / "failing_disk.so"
         source = Path(__file__).with_suffix(".c")
         subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
         self._server = subprocess.Popen(
@@ -44,6 +47,7 @@ class FailingDisk:
 
     def close(self) -> None:
         self._server.communicate()
+        self._place.cleanup()
 
     def run(
         self, *words: object, cwd: Path, failing: int = 0, failure: str = "full", **environment: str

@@ -37,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = subcommands(parser)[words[0]]
     parser.whole = chosen.whole = build_parser
     words[1:1] = chosen.words_before(chosen)
+    chosen.given = words[1:]
     if subcommands(chosen):  # argparse cannot intermix arguments if there are subcommands
         return _run(chosen, parser.parse_args(words), argv is None)
     # Positional words may come before, between and after the options.
@@ -118,8 +119,7 @@ def _status_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, i
         say_error(advice.text(name_by_flags(parser)))
         return 1
     except BrokenPipeError:
-        # The reader of our output has closed it; Python must not complain when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()  # its reader has closed it
         return 128 + 13  # SIGPIPE, which Windows does not have
     except OSError as error:
         if blamed(error):
@@ -130,6 +130,7 @@ def _status_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, i
         name = error.filename or (output if is_known else "")
         reason = f"{name}: {error.strerror}" if name and error.strerror else str(error)
         say_error(f"{reason}; {advice_on(error)}, then run it again")
+        _give_up_output()
         return 1
     except KeyboardInterrupt as stop:
         say_how = getattr(arguments, "when_stopped", lambda _: "")  # a command may say how to go on
@@ -138,6 +139,15 @@ def _status_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, i
         if is_process:
             _end_now(status)  # without waiting for threads that still compute
         return status
+
+
+def _give_up_output() -> None:
+    """If standard output cannot be written, forget what it holds: Python would try again when it ends."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _install_signal_handlers() -> None:

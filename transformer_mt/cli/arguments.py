@@ -3,8 +3,8 @@ reported.
 """
 
 import argparse
-import difflib
 import json
+import math
 import os
 import re
 import typing
@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel
 
 from transformer_mt.config.load import Loader
-from transformer_mt.errors import InputError, Setting
+from transformer_mt.errors import InputError, Setting, nearest
 from transformer_mt.messages import write
 from transformer_mt.settings.section import OnlyForSearches, members
 
@@ -38,6 +38,8 @@ class Parser(argparse.ArgumentParser):
         """Gives the parser of all commands, among which an unknown option is looked for."""
         self.words_before: Callable[[Parser], list[str]] = lambda parser: []
         """Words that are put before those of the command line."""
+        self.given: Sequence[str] = ()
+        """The words of the command line, for an error to name."""
         self.shown: dict[str, tuple[str, ...]] = {}
         """The options or commands that --help shows, by heading. If empty, --help shows everything."""
 
@@ -75,6 +77,8 @@ class Parser(argparse.ArgumentParser):
             option = next((word.partition("=")[0] for word in unknown_words if word.startswith("-")), None)
             if option is None:
                 message = f"{unknown_words[0]} is one argument too many"
+            elif setting := self._as_setting(option):
+                message = f"{option} is not an option; a setting is given as key=value: {setting}"
             elif commands := _commands_with(option, self.whole()):
                 message = f"{option} is not an option of this command, but of {', '.join(commands)}"
             else:
@@ -82,9 +86,21 @@ class Parser(argparse.ArgumentParser):
         message = re.sub(r"^argument (-\S+): ", r"\1 ", message)
         if variable := self.variables.get(message.split(" ")[0]):
             message += f" ({variable})"
-        message += "" if "did you mean" in message else f"; see {self.prog} --help"
+        message += "" if re.search("did you mean|key=value", message) else f"; see {self.prog} --help"
         say_error(message)
         raise SystemExit(2)
+
+    def _as_setting(self, option: str) -> str | None:
+        """`train.learning_rate=0.1` for `--lr 0.1`; None if the command has no such setting."""
+        if not any(action.dest == "overrides" for action in self._actions):
+            return None
+        from transformer_mt.config.error_sentences import as_override
+        from transformer_mt.config.root import Config
+
+        words = [*self.given, "..."]
+        written = next((word for word in words if word.partition("=")[0] == option), option)
+        value = written.partition("=")[2] or (words[words.index(written) + 1] if written in words else "...")
+        return as_override(option.lstrip("-").replace("-", "_"), value, Config)
 
 
 class _HelpAll(argparse.Action):
@@ -123,8 +139,10 @@ def _commands_with(option: str, parser: argparse.ArgumentParser) -> list[str]:
 
 
 def _nearest(word: str, right: list[str]) -> str:
-    near = difflib.get_close_matches(word, right, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    # Without dashes, which make short words alike; and only what a slip of the fingers explains.
+    bare = {name.lstrip("-"): name for name in right}
+    near = nearest(word.lstrip("-"), bare, cutoff=0.75)
+    return f"; did you mean {bare[near]}?" if near else ""
 
 
 def share(text: str) -> float:
@@ -152,6 +170,17 @@ def positive(text: str) -> int:
     number = int(text) if text.isdecimal() else 0
     if number < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, but is {text}")
+    return number
+
+
+def above_zero(text: str) -> float:
+    """A number above 0, for argparse."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number above 0, but is {text}")
     return number
 
 

@@ -280,12 +280,24 @@ def _file_or_stream(name: str) -> str | None:
     return None if name == "-" else name
 
 
+def _tell_of_words(request: TranslateRequest) -> None:
+    """Say that several TEXTs of a word each may be a sentence without its quotes."""
+    model, sentence = str(request.model.model), " ".join(request.text)
+    if not (os.path.exists(model) or "/" in model):  # its first word is where the model belongs
+        raise InputError(
+            f'a sentence must be in quotes, after the model: translate MODEL "{model} {sentence}"'
+        )
+    say(f'note: {len(request.text)} texts are translated; one sentence must be in quotes: "{sentence}"')
+
+
 def _translate(arguments: argparse.Namespace) -> int:
     request = TranslateRequest.of(arguments)
     check_options(request)
     for text in request.text:
         if Path(text).suffix and os.path.isfile(text):  # false for what cannot be a name
             raise InputError(f"TEXT must be a text, but {text} is a file; give it as --input {text}")
+    if len(request.text) > 1 and all(len(text.split()) == 1 for text in request.text):
+        _tell_of_words(request)
     known = brought_formats()
     output = None if request.json else request.output
     format = request.format or format_of(known, request.input, output)

@@ -327,6 +327,17 @@ def _is_corpus(loc: list[str]) -> bool:
     return ".".join(loc) in CORPORA or is_item
 
 
+def as_override(name: str, value: str, section: type[BaseModel]) -> str | None:
+    """`train.learning_rate=0.1` for the key that is called lr, here or in another toolkit; None if no key is.
+    A value in another unit is left to the user.
+    """
+    if called := re.search(r"`([a-z_]+\.[a-z_.]+)`( \(.+?\))?", OTHER_NAMES.get(name, "")):
+        return f"{called[1]}=...{called[2]}" if called[2] else f"{called[1]}={value}"
+    every = [dotted for dotted, _, _ in keys(section)]
+    found = [name] if name in every else [key for key in every if key.rpartition(".")[2] == name]
+    return f"{found[0]}={value}" if len(found) == 1 else None
+
+
 def _nearest(loc: list[str], section: type[BaseModel]) -> str:
     """The hint `; did you mean ...?` for an unknown key, or an empty text. Tries in order: a key written with
     dots, a key of another toolkit, the same name in another section, a similar name in its section, a

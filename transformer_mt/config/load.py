@@ -1,6 +1,5 @@
 """Read YAML files and `key=value` overrides into a Config, reporting all problems at once; write YAML."""
 
-import difflib
 import json
 import re
 import shlex
@@ -14,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from transformer_mt.config.error_sentences import CORPORA, OVERRIDDEN, keys, part_keys, sentences
 from transformer_mt.config.root import NAME_PATTERN, Config
-from transformer_mt.errors import InputError
+from transformer_mt.errors import InputError, nearest
 from transformer_mt.files import missing
 from transformer_mt.settings.part import PartName
 from transformer_mt.settings.section import OF_RUN, THOUSANDS
@@ -163,14 +162,10 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
     except FileNotFoundError:
         if path.is_symlink():
             raise InputError(missing(path)) from None
-        near = difflib.get_close_matches(
-            path.name,
-            # Not the file that names this one in `extends`
-            [p.name for p in path.parent.glob("*.yaml") if p.resolve() not in seen]
-            if path.parent.is_dir()
-            else [],
-        )
-        hint = f"; did you mean {path.parent / near[0]}?" if near else ""
+        # Not the file that names this one in `extends`
+        there = {p.stem: p for p in path.parent.glob("*.yaml") if p.resolve() not in seen}
+        near = nearest(path.stem, there)
+        hint = f"; did you mean {there[near]}?" if near else ""
         raise InputError(f"{path}: no such config file{hint}") from None
     except IsADirectoryError:
         run_config = path / "config.yaml"

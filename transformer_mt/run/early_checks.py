@@ -12,6 +12,7 @@ import torch
 from transformer_mt.config import Config, DataConfig
 from transformer_mt.config.build_part import part_settings, parts_of
 from transformer_mt.corpora.corpus import Corpus
+from transformer_mt.corpora.toy import ToyCorpus
 from transformer_mt.data.changes.augmentation import unchanged_by
 from transformer_mt.data.preparation.clean import training_pairs
 from transformer_mt.data.preparation.prepared_data import PreparedData
@@ -31,6 +32,7 @@ from transformer_mt.run_folder import RunFolder
 from transformer_mt.settings.corpus_keys import check_language
 from transformer_mt.settings.objectives import objective_class
 from transformer_mt.settings.part import parts_named
+from transformer_mt.text.languages import LanguageIdentifier, is_same_language
 from transformer_mt.text.lines import Pair
 from transformer_mt.translation.planner import can_translate
 from transformer_mt.translation.stages.call import brought_stage
@@ -227,6 +229,34 @@ def notes_on(written: Config, config: Config, data: PreparedData) -> Iterator[st
                 f"note: the validation loss uses {len(valid.pairs):,} of {pairs:,} pairs of {valid.name}; "
                 "others have an empty side, or are longer than data.max_length or max_length_ratio allow"
             )
+
+
+_SAMPLE = 100
+"""Pairs of a corpus whose languages are looked at; fewer say little."""
+
+
+def notes_on_languages(data: DataConfig) -> Iterator[str]:
+    """A note on each corpus most of whose pairs are in each other's language. Nothing is noted without the
+    extra `clean`.
+    """
+    corpora = [entry for entry in data.entries if not isinstance(entry, ToyCorpus)]
+    samples = [(entry, data.languages_of(entry), _pairs_of(entry, data)) for entry in corpora]
+    samples = [sample for sample in samples if len(sample[2]) >= _SAMPLE and len(set(sample[1])) == 2]
+    if not samples:
+        return
+    with suppress(InputError):
+        identifier = LanguageIdentifier()
+        for entry, languages, pairs in samples:
+            swapped = 0
+            for pair in pairs[:: len(pairs) // _SAMPLE]:
+                there = map(identifier.best, pair)
+                swapped += all(is_same_language(*both) for both in zip(there, reversed(languages)))
+            if swapped > _SAMPLE / 2 and all(map(identifier.knows, languages)):
+                source, target = languages
+                yield (
+                    f"note: {entry.describe()}: the sources are in {target} and the targets in {source}; "
+                    "stop with Ctrl-C and exchange source and target, or the columns, of this corpus"
+                )
 
 
 def _pairs_of(entry: Corpus, settings: DataConfig) -> list[Pair]:

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from transformer_mt.errors import InputError
 from transformer_mt.settings.section import Section, one_of, pattern
+from transformer_mt.text.languages import code_of_name
 
 _CODE = pattern(r"^[A-Za-z]{2,8}([_-]\w+)*$", "the code of a language, such as en or zh_Hans")
 # Codes of countries that are often written for their language. None of them is another language's code.
@@ -40,6 +41,8 @@ def check_language(code: str) -> None:
         raise InputError(
             f"a language must have a language's code, but {code} is a country's; {name} is {language}"
         )
+    if right := code_of_name(code):
+        raise InputError(f"a language must be a code such as en or zh_Hans, but is {code}; write {right}")
 
 
 def label_piece(label: str) -> str:

@@ -315,6 +315,9 @@ def is_same_language(language: str, other: str) -> bool:
     return bool(_codes(language) & _codes(other))
 
 
+_LONGEST_CODE = 3
+
+
 def names_of(code: str) -> set[str]:
     """The language's name in English and in itself, in small letters; none without babel (extras `clean`,
     `argos` and `serve`).
@@ -329,6 +332,15 @@ def names_of(code: str) -> set[str]:
     except UnknownLocaleError:
         endonym = None
     return {name.lower() for name in (Locale("en").languages.get(base), endonym) if name}
+
+
+def code_of_name(name: str) -> str | None:
+    """The code of a language whose name in English or in itself this is: `de` of german and Deutsch; None for
+    other words and without babel.
+    """
+    if len(name) <= _LONGEST_CODE:
+        return None
+    return next((code for code in sorted(TWO_LETTERS) if name.lower() in names_of(code)), None)
 
 
 def language_name(code: str) -> str:
@@ -356,7 +368,7 @@ def is_natural(language: str) -> bool:
     """True if the code is that of a natural language (ISO 639: two or three letters), not a name such as
     `phonemes` or `label`, for which nothing is known about sentences, numbers and lengths.
     """
-    return len(base_code(language)) <= 3
+    return len(base_code(language)) <= _LONGEST_CODE
 
 
 def _codes(language: str) -> set[str]:

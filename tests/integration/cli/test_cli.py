@@ -172,6 +172,13 @@ def test_mistakes_get_one_line_and_status_two(tiny_run, cli, words, message):
         (["plot", "curvs", "x"], "must be one of attention, curves, but is curvs; did you mean curves?"),
         (["plot", "attention", "x", "--hed", "3"], "--hed is not an option; did you mean --head?"),
         (["evaluate", "x", "--out", "y"], "not an option of this command, but of train, inspect, backtr"),
+        (["train", "demo", "--lr", "0.1"], "a setting is given as key=value: train.learning_rate=0.1\n"),
+        (["train", "demo", "--epochs=3"], "a setting is given as key=value: train.max_epochs=3\n"),
+        (["train", "demo", "--batch-size", "64"], "key=value: train.batch_tokens=... (padded tokens)\n"),
+        (["train", "demo", "--limit", "100"], "--limit is not an option; see transformer-mt train --help"),
+        (["new", "english", "german"], "must be a code such as en or zh_Hans, but is english; write en;"),
+        (["new", "en", "jp", "x"], "but jp is a country's; Japanese is ja; see transformer-mt new --help"),
+        (["translate", "A", "man", "sleeps"], 'in quotes, after the model: translate MODEL "A man sleeps"'),
         (["evaluate", "x", "y"], "y is one argument too many; see transformer-mt evaluate --help"),
         ([], "the following arguments are required: COMMAND; see transformer-mt --help"),
     ],
@@ -187,7 +194,7 @@ def test_output_over_the_input_is_refused(tiny_run, tmp_path, cli):
     status, _, err = cli("translate", tiny_run, "-i", path, "-o", path)
     assert status == 2 and "the output must not be an input" in err
     assert path.read_text(encoding="utf-8") == "The dog sleeps.\n"
-    command = f'"{sys.executable}" -m transformer_mt translate {tiny_run} -o {path} < {path}'
+    command = f"'{sys.executable}' -m transformer_mt translate '{tiny_run}' -o '{path}' < '{path}'"
     result = subprocess.run(
         ["sh", "-c", command], capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
@@ -196,7 +203,7 @@ def test_output_over_the_input_is_refused(tiny_run, tmp_path, cli):
 
 
 def test_closed_standard_input_is_a_sentence(tiny_run):
-    command = f'"{sys.executable}" -m transformer_mt translate {tiny_run} <&-'
+    command = f"'{sys.executable}' -m transformer_mt translate '{tiny_run}' <&-"
     result = subprocess.run(
         ["sh", "-c", command], capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
@@ -247,7 +254,7 @@ def test_ctrl_c_while_the_modules_load_shows_no_traceback():
 @pytest.mark.parametrize(("to", "status"), [("> /dev/full", 1), ("| true", 0), (">&-", 0)])
 def test_results_that_reach_nobody_are_told_in_one_line_at_most(to, status):
     """Also what Python still holds when the verb is through."""
-    command = f"{sys.executable} -m transformer_mt config show {ROOT}/configs/demo.yaml {to}"
+    command = f"'{sys.executable}' -m transformer_mt config show '{ROOT}/configs/demo.yaml' {to}"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     environment.pop("PYTHONUNBUFFERED", None)
     result = subprocess.run(["sh", "-c", command], capture_output=True, env=environment, text=True)
@@ -268,7 +275,7 @@ def test_too_little_memory_to_translate_is_told_in_one_line(tiny_run, monkeypatc
 
 
 def test_with_standard_error_closed_messages_do_not_stand_among_the_results(tmp_path):
-    command = f"{sys.executable} -m transformer_mt config show {tmp_path}/none.yaml 2>&-"
+    command = f"'{sys.executable}' -m transformer_mt config show '{tmp_path}/none.yaml' 2>&-"
     result = subprocess.run(
         ["sh", "-c", command], capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
@@ -430,14 +437,17 @@ def test_a_config_whose_file_name_can_be_no_run(write_config, cli):
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
 def test_a_full_disk_and_a_limit_of_the_size_of_files(tiny_run, tmp_path):
     command = [sys.executable, "-m", "transformer_mt", "translate", str(tiny_run), "A dog."]
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with open("/dev/full", "wb") as full:
-        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=buffered)
     assert result.returncode == 1
-    assert "standard output: No space left on device; free some space, then run it again" in result.stderr
+    assert result.stderr.endswith(
+        "standard output: No space left on device; free some space, then run it again\n"
+    )
     source, out = tmp_path / "in.txt", tmp_path / "out.txt"
     source.write_text("A dog sleeps.\n" * 2000, encoding="utf-8")
-    words = f"translate {tiny_run} -i {source} -o {out} --beam 1"
-    limited = f"ulimit -f 8; exec {sys.executable} -m transformer_mt {words}"
+    words = f"translate '{tiny_run}' -i '{source}' -o '{out}' --beam 1"
+    limited = f"ulimit -f 8; exec '{sys.executable}' -m transformer_mt {words}"
     result = subprocess.run(["bash", "-c", limited], stderr=subprocess.PIPE, text=True)
     assert result.returncode == 1
     assert f"{out}: File too large; raise the limit on the size of files (ulimit -f)" in result.stderr

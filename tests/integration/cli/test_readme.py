@@ -85,7 +85,7 @@ def test_what_is_wrong_before_anything_is_installed_is_one_line(checkout):
     old.chmod(0o755)
     for words, message in (
         ("tarin", "make tarin: there is no such target; did you mean make train? make help lists them"),
-        (f"demo PYTHON={old}", f"Python 3.11 or newer is needed, but {old} is Python 3.10.13; "),
+        (f"demo PYTHON='{old}'", f"Python 3.11 or newer is needed, but {old} is Python 3.10.13; "),
     ):
         result = shell(f"make {words}", checkout)
         first, *others = result.stderr.splitlines()

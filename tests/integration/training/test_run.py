@@ -180,7 +180,7 @@ def test_a_command_can_choose_the_best_checkpoint(write_config, tmp_path, cli):
         "        print(-len(json.loads(line)['translation']), flush=True)\n"
     )
     words = "train", write_config(train={"validate_every": 6, "max_updates": 12}), "--out", tmp_path / "run"
-    status, _, err = cli(*words, "--monitor", f"shortness={sys.executable} {program} {tmp_path / 'log'}")
+    status, _, err = cli(*words, "--monitor", f"shortness={sys.executable} '{program}' '{tmp_path / 'log'}'")
     assert status == 0, err
     assert (tmp_path / "log").read_text() == "started\n"
     valid = [e for e in read_objects(tmp_path / "run/metrics.jsonl") if e["event"] == "valid"]
@@ -424,6 +424,18 @@ def test_japanese_without_its_word_splitter_is_refused_at_the_start(run, tmp_pat
     with pytest.raises(InputError, match="needs mecab-python3 and ipadic, which cannot be imported"):
         run("evaluate.tokenize=ja-mecab")
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("sides, is_told", [(("source", "target"), False), (("target", "source"), True)])
+def test_exchanged_sides_are_told(run, tmp_path, capfd, sides, is_told):
+    pytest.importorskip("py3langid")
+    for side, number in zip(sides, (0, 1)):
+        lines = "".join(f"{pair[number]}\n" for pair in toy.generate("train", 200))
+        (tmp_path / f"{side}.txt").write_text(lines, encoding="utf-8")
+    files = f"{{source: {tmp_path}/source.txt, target: {tmp_path}/target.txt}}"
+    run(f"data.train={files}", "train.max_updates=1")
+    said = "the sources are in de and the targets in en; stop with Ctrl-C and exchange source and target"
+    assert (said in capfd.readouterr().err) == is_told
 
 
 def test_ten_broken_updates_in_a_row_stop_with_advice(run, capfd):

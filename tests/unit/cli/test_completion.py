@@ -24,7 +24,7 @@ def script(cli, tmp_path):
 def completed(script, *words):
     """The words that bash offers for the last of these."""
     function = f'$(complete -p {words[0]} | sed -E "s/.*-F ([^ ]+).*/\\1/")'
-    code = f"source {script}; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; {function}; "
+    code = f"source '{script}'; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; {function}; "
     code += 'printf "%s\\n" "${COMPREPLY[@]}"'
     return subprocess.run(["bash", "-c", code], capture_output=True, text=True).stdout.split()
 

@@ -70,7 +70,7 @@ def test_shipped_configs_say_what_they_are_for_and_what_was_measured(path):
 def test_a_sweep_is_not_taken_for_a_config(tmp_path):
     path = tmp_path / "which.yaml"
     path.write_text("base: demo.yaml\nvariants: {scaled dot: }\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"but is a sweep; use transformer-mt sweep .*which\.yaml$"):
+    with pytest.raises(InputError, match=r"but is a sweep; use transformer-mt sweep .*which\.yaml'?$"):
         load_config(path)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tabulate import tabulate
 
-from transformer_mt.cli.arguments import Parser
+from transformer_mt.cli.arguments import Parser, above_zero
 from transformer_mt.companions.wizard.plan import PURPOSES
 from transformer_mt.config.load import load_config
 from transformer_mt.errors import InputError
@@ -18,6 +18,7 @@ from transformer_mt.processes import OtherPrograms
 if TYPE_CHECKING:
     from transformer_mt.companions.wizard.plan import TrainingPlan
 
+_HOUR = 3600
 _FORMATS = """\
 files: two line-aligned text files, .tsv, .csv, .jsonl, .parquet, .tmx, or .zip in OPUS's Moses format, in any
 mixture; each may be compressed (.gz, .bz2, .xz, .zst)."""
@@ -26,8 +27,9 @@ mixture; each may be compressed (.gz, .bz2, .xz, .zst)."""
 def add_arguments(parser: Parser) -> None:
     parser.description = "Inspect files of sentence pairs and write a config sized for them and this machine."
     parser.epilog = _FORMATS
-    parser.add_argument("source_lang", metavar="SRC", help="language code of the source: en")
-    parser.add_argument("target_lang", metavar="TGT", help="language code of the target: de")
+    for side, word, example in (("source", "SRC", "en"), ("target", "TGT", "de")):
+        about = f"language code of the {side}: {example}"
+        parser.add_argument(f"{side}_lang", metavar=word, type=_language, help=about)
     parser.add_argument("files", metavar="FILE", nargs="+", help="files of sentence pairs")
     parser.add_argument("--out", metavar="YAML", help="the config to write (default: SRC_TGT.yaml)")
     parser.add_argument(
@@ -41,7 +43,21 @@ def add_arguments(parser: Parser) -> None:
         "--for", dest="purpose", metavar="EXPORT", choices=PURPOSES,
         help=f"the export that a new model must fit: {', '.join(PURPOSES)} (default: ctranslate2)",
     )  # fmt: skip
+    parser.add_argument(
+        "--hours", metavar="H", type=above_zero, help="a training of at most about H hours on this machine"
+    )
     parser.set_defaults(command=_new)
+
+
+def _language(code: str) -> str:
+    """A language's code, for argparse, which would otherwise miss the files first."""
+    from transformer_mt.settings.corpus_keys import check_language
+
+    try:
+        check_language(code)
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return code
 
 
 def _new(arguments: argparse.Namespace) -> int:
@@ -51,9 +67,14 @@ def _new(arguments: argparse.Namespace) -> int:
     languages = arguments.source_lang, arguments.target_lang
     if arguments.parent and arguments.purpose:
         raise InputError("--for and --from must not be given together: an adapted model keeps its sizes")
+    if arguments.parent and arguments.hours:
+        raise InputError("--hours and --from must not be given together; lower train.max_updates instead")
     purpose = arguments.purpose or "ctranslate2"
-    new_config(*languages, arguments.files, out, arguments.parent, arguments.glossary, purpose)
+    given = (arguments.parent, arguments.glossary, purpose, arguments.hours)
+    seconds = new_config(*languages, arguments.files, out, *given)
     config = shlex.quote(str(out))
+    if seconds > _HOUR and not (arguments.hours or arguments.parent):
+        say(f"for a training of one hour: remove {config}, and add --hours 1 to this command")
     say(f"next: transformer-mt inspect {config}; transformer-mt train {config}")
     return 0
 

@@ -186,10 +186,11 @@ def new_config(
     parent: str | None = None,
     glossary: str | None = None,
     purpose: str = "ctranslate2",
-) -> None:
-    """Write a config for the files to `out`, of a new model or of one that adapts `parent`, and say what was
-    assumed and how long the training will take. With a `glossary` the model learns to obey one. `purpose` is
-    the export that a new model must fit.
+    hours: float | None = None,
+) -> float:
+    """Write a config for the files to `out`, of a new model or of one that adapts `parent`, say what was
+    assumed, and return the seconds that the training will take. With a `glossary` the model learns to obey
+    one. `purpose` is the export that a new model must fit, and `hours` the time that its training may take.
     """
     for file in (out, denoising_file(out)):
         if file.exists():
@@ -214,10 +215,14 @@ def new_config(
         for note in lost_letters_notes(tokenizer, data.sample, is_given=True):
             say(note)
         pieces = [(len(src) + 1, len(tgt) + 1) for src, tgt in sides_of(data.sample, tokenizer)]
-        _write(out, config, text, len(tokenizer.all_pieces_tgt), pieces)
-        return
-    size, lengths = _fitting(suited(size_for(data.pairs), purpose), data)
-    config, text = _config(data, size, lengths, out)
+        return _write(out, config, text, len(tokenizer.all_pieces_tgt), pieces) * config.train.max_updates
+    size, updates = suited(size_for(data.pairs), purpose), None
+    if hours is None:
+        size, lengths = _fitting(size, data)
+    else:
+        say("measuring this machine, to fit the time")
+        size, lengths, updates = _within(hours, data, size, out)
+    config, text = _config(data, size, lengths, out, updates)
     seconds = _write(out, config, text, size.vocab_size, lengths)
     if data.pairs <= FEW_PAIRS:
         commands = write_denoising(data, out, config.train.max_updates)
@@ -225,8 +230,7 @@ def new_config(
             f"{data.pairs:,} pairs are few: training can begin by denoising their text and more text "
             f"(docs/how_to/few_pairs.md): {commands}"
         )
-    if seconds * config.train.max_updates > _HOUR:
-        say(_within_an_hour(data, size, seconds, out))
+    return seconds * config.train.max_updates
 
 
 def _write(
@@ -304,9 +308,11 @@ def _validate_every(updates: int) -> int:
     return max(1, min(max(50, updates // 150 * 10), updates // 5))
 
 
-def _config(data: Data, size: Size, lengths: Sequence[tuple[int, int]], out: Path) -> tuple[Config, str]:
-    """The config, and its YAML with a comment on each choice."""
-    updates = _updates(data, size, lengths)
+def _config(
+    data: Data, size: Size, lengths: Sequence[tuple[int, int]], out: Path, updates: int | None = None
+) -> tuple[Config, str]:
+    """The config, and its YAML with a comment on each choice. Without `updates`, as many as the data need."""
+    updates = updates or _updates(data, size, lengths)
     every = _validate_every(updates)
     held_out, about = held_out_set(data)
     longest = sorted(map(max, lengths))
@@ -352,36 +358,18 @@ train:
         return load_config(file), text
 
 
-def _within_an_hour(data: Data, size: Size, seconds: float, out: Path) -> str:
-    """The command that trains for one hour, with the largest size that makes at least a quarter of its
-    updates in it.
+def _within(hours: float, data: Data, size: Size, out: Path) -> tuple[Size, list[tuple[int, int]], int]:
+    """The largest size that makes at least a quarter of its updates in this time, the lengths in its tokens,
+    and the updates.
     """
     for other in [size, *smaller(size)]:
         chosen, lengths = _fitting(other, data)
         config, _ = _config(data, chosen, lengths, out)
-        if chosen != size:
-            seconds = seconds_per_update(config, chosen.vocab_size, lengths)
-        updates = int(_HOUR / seconds)
-        if updates >= config.train.max_updates / 4:
+        wanted = config.train.max_updates
+        updates = min(wanted, int(hours * _HOUR / seconds_per_update(config, chosen.vocab_size, lengths)))
+        if updates >= wanted / 4:
             break
-    updates = min(updates, config.train.max_updates)
-    chosen = shortened(chosen, chosen.epochs * updates / config.train.max_updates)
-    every = _validate_every(updates)
-    train = {
-        "max_updates": updates,
-        "warmup": max(10, updates // 12),
-        "weight_decay": weight_decay(chosen.learning_rate, updates),
-        "validate_every": every,
-        "save_every": every,
-    }
-    keys: dict[str, object] = {f"train.{key}": value for key, value in train.items()}
-    if chosen != size:
-        without = {"tokenizer.bpe_dropout": 0.0} if size.bpe_dropout else {}
-        keys |= without | {f"tokenizer.{key}": value for key, value in _tokenizer_keys(data, chosen).items()}
-        keys |= {f"model.{key}": value for key, value in _model_keys(chosen).items()}
-        keys |= {"train.batch_tokens": chosen.batch_tokens, "train.learning_rate": chosen.learning_rate}
-    words = " ".join(f"{key}={value}" for key, value in keys.items())
-    return f"in one hour: transformer-mt train {shlex.quote(str(out))} {words}"
+    return shortened(chosen, chosen.epochs * updates / wanted), lengths, max(100, updates)
 
 
 def _model_keys(size: Size) -> dict[str, object]:

@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import signal
+import tempfile
 
 import pytest
 import yaml
@@ -22,17 +23,15 @@ cluster_utils = pytest.importorskip("ray.cluster_utils")
 
 @pytest.fixture(scope="module")
 def cluster():
-    path = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = str(ROOT)
-    nodes = cluster_utils.Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False}
-    )
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        patch.setenv("RAY_TMPDIR", folder)  # Ray wants ASCII, and a short name for its sockets
+        arguments = {"num_cpus": 2, "include_dashboard": False}
+        nodes = cluster_utils.Cluster(initialize_head=True, head_node_args=arguments)
         patch.setenv("RAY_ADDRESS", nodes.address)
         yield nodes
-    ray.shutdown()
-    nodes.shutdown()
-    os.environ.pop("PYTHONPATH") if path is None else os.environ.update(PYTHONPATH=path)
+        ray.shutdown()
+        nodes.shutdown()
 
 
 @pytest.fixture

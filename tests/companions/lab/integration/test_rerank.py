@@ -41,7 +41,7 @@ def metric(tmp_path_factory):
     model = {word: math.log(count / total) for word, count in counts.items()}
     (folder / "model.json").write_text(json.dumps(model), encoding="utf-8")
     (folder / "metric.py").write_text(METRIC, encoding="utf-8")
-    return f"LM={sys.executable} {folder / 'metric.py'} {folder / 'model.json'}"
+    return f"LM={sys.executable} '{folder / 'metric.py'}' '{folder / 'model.json'}'"
 
 
 def candidates(path, rows):

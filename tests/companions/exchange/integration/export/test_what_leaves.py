@@ -63,7 +63,7 @@ def exports(private, node_modules):
     made = {}
     # int8 may cost a tiny model too much BLEU, especially on processors whose int8 products saturate.
     exact = ["--quantization", "float32"]
-    more = {"onnx": exact, "browser": [*exact, "--runtime", str(node_modules)]}
+    more = {"argos": exact, "onnx": exact, "browser": [*exact, "--runtime", str(node_modules)]}
     for target in ("ctranslate2", "huggingface", "argos", "onnx", "browser"):
         made[target] = private / f"out-{target}"
         words = ["export", "runs/tiny", str(made[target]), "--to", target, *more.get(target, [])]
