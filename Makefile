@@ -84,7 +84,7 @@ gpu-check: $(if $(GPU_PYTHON),,setup-dev) ## measure and test on a GPU, all or P
 	$(or $(GPU_PYTHON),$(BIN)/python) scripts/gpu_check.py $(PART) $(if $(DATA),--data $(DATA)) $(ARGS)
 
 reference: setup-dev ## write docs/reference from the code
-	$(BIN)/python scripts/write_reference.py
+	$(BIN)/python -m scripts.write_reference
 
 demo-page: setup-dev ## export the demo as a page for browsers to build/demo-page; needs Node and npm
 	@test -f runs/demo/model.safetensors || $(BIN)/transformer-mt train demo

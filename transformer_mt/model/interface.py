@@ -82,6 +82,17 @@ class TranslationModel(nn.Module):
         return weights_BHTS.mean(dim=1) if self.guided_layer is None else weights_BHTS[:, 0]
 
 
+def count_by_part(model: nn.Module) -> dict[str, int]:
+    """The number of parameters of each part of a model: `encoder`, `output` ... One that parts share, such as
+    a tied embedding, is counted in the first.
+    """
+    counts: dict[str, int] = {}
+    for name, weight in model.named_parameters():  # each once
+        part = name.partition(".")[0]
+        counts[part] = counts.get(part, 0) + weight.numel()
+    return counts
+
+
 def alignment_layer(num_decoder_layers: int) -> int:
     """The index of the decoder layer whose cross-attention aligns best: the last but one of more than three
     layers (measured with six: Garg et al. 2019, section 3), else the last (measured with two and three:

@@ -169,7 +169,10 @@ def test_mistakes_get_one_line_and_status_two(tiny_run, cli, words, message):
     "words, message",
     [
         (["trian", "x.yaml"], "but is trian; did you mean train?"),
-        (["plot", "curvs", "x"], "must be one of attention, curves, but is curvs; did you mean curves?"),
+        (
+            ["plot", "curvs", "x"],
+            "must be one of attention, curves, schedule, but is curvs; did you mean curves?",
+        ),
         (["plot", "attention", "x", "--hed", "3"], "--hed is not an option; did you mean --head?"),
         (["evaluate", "x", "--out", "y"], "not an option of this command, but of train, inspect, backtr"),
         (["train", "demo", "--lr", "0.1"], "a setting is given as key=value: train.learning_rate=0.1\n"),
@@ -308,7 +311,7 @@ def test_evaluate_prints_signed_scores_and_keeps_the_translations(tiny_run, cli)
     assert len(rows) == 30 and {"source", "reference", "translation", "score"} == json.loads(rows[0]).keys()
     kept = json.loads((tiny_run / "evaluation/test-0.scores.json").read_text(encoding="utf-8"))
     report = (tiny_run / "report.md").read_text(encoding="utf-8")
-    assert re.search(rf"\| toy test +\| 30 +\| beam 2 +\| {lines[1].split()[1]} ", report)
+    assert re.search(rf"\| toy test +\| 30 +\| beam 2 +\| +{lines[1].split()[1]} ", report), report
     assert kept["decode"]["beam"] == 2 and f"{kept['scores'][0]['value']:.2f}" == lines[1].split()[1]
 
 

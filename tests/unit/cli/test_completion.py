@@ -32,7 +32,7 @@ def completed(script, *words):
 @needs("serving")
 def test_bash_completes_commands_and_options(script):
     bash = script("bash")
-    assert completed(bash, "transformer-mt", "tra") == ["train", "translate"]
+    assert completed(bash, "transformer-mt", "tra") == ["train", "translate", "trace"]
     assert "--unload-after" in completed(bash, "transformer-mt", "serve", "--un")
     assert completed(bash, "translate", "--glos") == ["--glossary"]
 

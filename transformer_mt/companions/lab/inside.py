@@ -191,6 +191,10 @@ class Inside:
     """For `encoder` (S, D) and `decoder` (T, D): the embeddings, then the output of each layer, without the
     last norm.
     """
+    src: Tensor
+    """(1, S) ids of the source."""
+    tgt_in: Tensor
+    """(1, T) ids that the decoder reads, after the prompt if the model has one."""
     log_probs: Tensor
     """(T, V) log-probabilities of each next token of the target; the last row predicts end-of-sentence."""
 
@@ -216,7 +220,7 @@ def look_inside(translator: Translator, source: str, target: str | None = None) 
         ids, tgt_in = (torch.tensor([row], device=device) for row in ([*src, EOS], [BOS, *begin, *tgt]))
         logits = model(ids, torch.ones_like(ids, dtype=torch.bool), tgt_in)[0, len(begin) :]
     hidden["decoder"] = [states[len(begin) :] for states in hidden["decoder"]]
-    return Inside(seen, hidden, logits.float().log_softmax(-1).cpu())
+    return Inside(seen, hidden, ids.cpu(), tgt_in.cpu(), logits.float().log_softmax(-1).cpu())
 
 
 def beam_steps(

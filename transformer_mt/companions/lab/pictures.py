@@ -9,8 +9,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from transformer_mt.config import TrainConfig
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.run.report import events_of, metric_of, new_figure, value_of, without_frame
+from transformer_mt.update.schedule import build_schedule
 
 # Families with Chinese, Japanese and Korean characters; matplotlib's own has none.
 _CJK = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC", "WenQuanYi Zen Hei",
@@ -20,6 +22,7 @@ _CJK = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans
 _ERRORS = {"TER", "WER", "CER", "perplexity"}  # the lower the better
 # More coloured curves than these cannot be told apart.
 _MOST_COLOURED = 6
+_MOST_POINTS = 2000
 
 
 def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, path: Path) -> None:
@@ -46,11 +49,11 @@ def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, p
     coloured = list(dict.fromkeys([names[0], *ranking, *names]))[:_MOST_COLOURED]
     colours = {name: f"C{number}" for number, name in enumerate(coloured)}
     has_layers = len(runs) == 1 and any("change_by_layer" in entry for entry in runs[0][1])
-    rows = 5 if has_layers else 3
+    rows = 6 if has_layers else 4
     figure = new_figure(8 + 5 * is_ranked, max(9, 0.2 * len(names)) if is_ranked else 3 * rows)
     grid = figure.add_gridspec(rows, 1 + is_ranked, width_ratios=[3, 1][: 1 + is_ranked])
     losses = figure.add_subplot(grid[0, 0])
-    metrics, rates = (figure.add_subplot(grid[row, 0], sharex=losses) for row in (1, 2))
+    trained, metrics, rates = (figure.add_subplot(grid[row, 0], sharex=losses) for row in (1, 2, 3))
     named: set[str] = set()
     for name, entries in sorted(runs, key=lambda run: run[0] in colours):  # coloured ones above the others
         style: dict[str, Any] = {"color": colours.get(name, "0.8"), "lw": 1.2 if name in colours else 0.8}
@@ -60,21 +63,41 @@ def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, p
         x = [_x_of(entry, against) for entry in valid]
         losses.plot(x, [entry["loss"] for entry in valid], marker="o", ms=2, **style)
         metrics.plot(x, [value_of(entry, metric) for entry in valid], marker="o", ms=2, **style)
-        rates.plot([_x_of(e, against) for e in train], [e["learning_rate"] for e in train], **style)
+        x = [_x_of(entry, against) for entry in train]
+        dots = {"marker": "o", "ms": 2} if len(train) == 1 else {}  # one value is no line
+        trained.plot(x, [entry.get("loss", math.nan) for entry in train], **dots, **style)
+        rates.plot(x, [entry["learning_rate"] for entry in train], **dots, **style)
     losses.set_ylabel("validation loss per token (nats)")
+    trained.set_ylabel("training loss per token (nats)")
     metrics.set_ylabel(f"validation {metric} (greedy)")
     rates.set_ylabel("learning rate")
     units = {"tokens": "target tokens", "minutes": "minutes of training", "hours": "hours of training"}
     losses.legend(frameon=False, fontsize=8)
-    panels = [losses, metrics, rates]
+    panels = [losses, trained, metrics, rates]
     if has_layers:
-        panels += [figure.add_subplot(grid[row, 0], sharex=losses) for row in (3, 4)]
-        _layers(panels[3:], events_of(runs[0][1], "train"), against)
+        panels += [figure.add_subplot(grid[row, 0], sharex=losses) for row in (4, 5)]
+        _layers(panels[4:], events_of(runs[0][1], "train"), against)
     panels[-1].set_xlabel(units.get(against, against))
     if is_ranked:
         panels.append(_ranking(figure.add_subplot(grid[:, 1]), ranking, best, colours, metric))
     for axes in panels:
         without_frame(axes)
+    figure.savefig(path, dpi=110)
+
+
+def schedules(configs: Sequence[tuple[str, TrainConfig]], path: Path) -> None:
+    """Draw the learning rate of each update of the (name, config) pairs."""
+    figure = new_figure(8, 4)
+    axes = figure.add_subplot()
+    for name, config in configs:
+        every = max(1, config.max_updates // _MOST_POINTS)
+        steps = sorted({*range(1, config.max_updates + 1, every), config.warmup or 1, config.max_updates})
+        schedule = build_schedule(config)
+        axes.plot(steps, list(map(schedule.rate, steps)), label=f"{name}: {config.schedule}")
+    axes.set_xlabel("updates")
+    axes.set_ylabel("learning rate")
+    axes.legend(frameon=False, fontsize=8)
+    without_frame(axes)
     figure.savefig(path, dpi=110)
 
 

@@ -1,7 +1,8 @@
-"""transformer-mt plot attention, transformer-mt plot curves"""
+"""transformer-mt plot attention, plot curves and plot schedule"""
 
 import argparse
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: Parser) -> None:
-    kinds = parser.add_subparsers(required=True, metavar="attention|curves")
+    kinds = parser.add_subparsers(required=True, metavar="attention|curves|schedule")
     about = "Draw the attention weights of a sentence: keys on top, queries at the side."
     attention = kinds.add_parser("attention", help="heat maps of attention weights", description=about)
     add_model(attention)
@@ -47,6 +48,15 @@ def add_arguments(parser: Parser) -> None:
         "-o", "--output", metavar="FILE", required=True, help="the picture: .png, .svg or .pdf"
     )
     curves.set_defaults(command=_curves)
+    about = "Draw the learning rate of each update of a training, before it begins."
+    schedule = kinds.add_parser("schedule", help="learning rates of configs", description=about)
+    schedule.add_argument(
+        "configs", metavar="CONFIG", nargs="+", help="YAML file; key=value after it changes it"
+    )
+    schedule.add_argument(
+        "-o", "--output", metavar="FILE", required=True, help="the picture: .png, .svg or .pdf"
+    )
+    schedule.set_defaults(command=_schedule)
 
 
 def _attention(arguments: argparse.Namespace) -> int:
@@ -105,6 +115,21 @@ def _curves(arguments: argparse.Namespace) -> int:
             raise InputError(f"{run}: must be a run's folder, but holds no {run.metrics_file.name}")
     names = _names([run.path for run in runs])
     curves(list(zip(names, [run.entries() for run in runs])), arguments.against, output)
+    return 0
+
+
+def _schedule(arguments: argparse.Namespace) -> int:
+    output = _picture(arguments.output)
+    from transformer_mt.companions.lab.pictures import schedules
+    from transformer_mt.config.load import load_config
+
+    configs, words = [], list(arguments.configs)
+    while words:
+        file = words.pop(0)
+        overrides = list(takewhile(lambda word: "=" in word, words))
+        del words[: len(overrides)]
+        configs.append((" ".join([Path(file).stem, *overrides]), load_config(file, overrides).train))
+    schedules(configs, output)
     return 0
 
 

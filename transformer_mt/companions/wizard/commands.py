@@ -105,6 +105,7 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def _rows(plan: "TrainingPlan", others: OtherPrograms) -> list[tuple[str, str]]:
+    parts = ", ".join(f"{part} {count:,}" for part, count in plan.parameters.items())
     of_state, time = plan.state_bytes / 1e9, "not measured: the model does not fit this machine"
     if plan.seconds is not None:
         total = duration(plan.seconds * plan.updates)
@@ -112,7 +113,7 @@ def _rows(plan: "TrainingPlan", others: OtherPrograms) -> list[tuple[str, str]]:
         time = f"{total}, {plan.seconds:.3g} s an update, {how}; without validations"
         time += others.note(plan.seconds * plan.updates)
     return [
-        ("parameters", f"{plan.parameters:,}"),
+        ("parameters", f"{sum(plan.parameters.values()):,}: {parts}"),
         ("epoch", f"{plan.pairs:,.0f} pairs"),
         (
             "update",

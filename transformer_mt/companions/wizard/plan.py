@@ -38,6 +38,7 @@ from transformer_mt.device import (
 from transformer_mt.errors import InputError
 from transformer_mt.model.build_model import build_model
 from transformer_mt.model.fast_attention import without_cpu_code
+from transformer_mt.model.interface import count_by_part
 from transformer_mt.run.batch_budget import largest_budget, trial_batch
 from transformer_mt.training import prepared
 from transformer_mt.update.acceleration import is_compiled
@@ -174,7 +175,8 @@ def lengths_of(config: Config) -> tuple[Config, Lengths]:
 class UpdateMemory:
     """The memory of one update on a device that trains alone."""
 
-    parameters: int
+    parameters: dict[str, int]
+    """Of each part of the model."""
     state_bytes: int
     """Weights, gradients and the optimizer's moments."""
     peak_bytes: int
@@ -206,7 +208,7 @@ def update_memory(
             state = memory.bytes + gradients
             memory.peak = memory.bytes
             updater.update([batch], 1e-6)
-    return UpdateMemory(sum(weight.numel() for weight in weights), state, memory.peak)
+    return UpdateMemory(count_by_part(model), state, memory.peak)
 
 
 class _Memory(TorchDispatchMode):
@@ -342,7 +344,8 @@ class TrainingPlan:
     """Whether rows hold several sentences."""
     updates: int
     epochs: float
-    parameters: int
+    parameters: dict[str, int]
+    """Of each part of the model."""
     state_bytes: float
     """Weights, gradients and moments."""
     peak_bytes: float

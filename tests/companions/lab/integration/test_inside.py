@@ -52,6 +52,26 @@ def test_states_and_predictions_are_those_of_the_layers(translator, plain):
     torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights.sum(-1)))
 
 
+def test_a_trace_has_every_module_shape_and_choice(cli, tiny_run, plain):
+    model, src, tgt_in, tgt_out = plain
+    result = cli("trace", tiny_run, SOURCE, "--target", TARGET)
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in result.out.splitlines() if "|" in line]
+    traced = {row[0]: row[2:] for row in rows}
+    S, T = src.size(1), tgt_in.size(1)
+    D, V, H = 32, model.output.out_features, 2
+    of = "decoder.layers.0"
+    assert traced["src_embedding"] == [f"{S} x {D}", f"{V * D:,}"]
+    assert traced[f"{of}.self_attention.key"] == [f"{T} x {D}", f"{D * D + D:,}"]
+    assert traced[f"{of}.cross_attention.key"] == [f"{S} x {D}", f"{D * D + D:,}"]
+    assert traced[f"{of}.cross_attention weights"] == [f"{H} x {T} x {S}", ""]
+    assert traced["output"][0] == f"{T} x {V}"
+    assert f"parameters: {sum(weight.numel() for weight in model.parameters()):,} " in result.out
+    with torch.no_grad():
+        predicted = model(src, torch.ones_like(src, dtype=torch.bool), tgt_in)[0].softmax(-1)
+    for row, step, token in zip(rows[-T:], predicted, tgt_out[0]):
+        assert float(row[3]) == pytest.approx(float(step[token]), abs=0.001)
+
+
 def test_each_step_has_the_best_continuations_of_the_beam(translator, plain):
     model, src, *_ = plain
     steps = beam_steps(translator, SOURCE, beam=2)
