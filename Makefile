@@ -95,9 +95,7 @@ demo-page: setup-dev ## export the demo as a page for browsers to build/demo-pag
 	@echo 'try it: python3 -m http.server -d build/demo-page'
 
 docs: setup-dev ## write the documentation as a site to build/site, and check its links
-	$(BIN)/zensical build --strict
-	@# The theme hides its navigation below 1,220 pixels, which many laptops' windows have less of.
-	@perl -pi -e 's/76\.25em/70em/g; s/76\.234375em/69.984375em/g' build/site/assets/*/modern/main.*.css build/site/assets/javascripts/bundle.*.js
+	@$(BIN)/python scripts/build_site.py
 
 package: setup-dev ## build wheel, source archive, list of packages and hashes in build/dist, and check them
 	@$(BIN)/python scripts/release.py

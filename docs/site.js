@@ -3,6 +3,13 @@ document$.subscribe(() => {
   for (const code of document.querySelectorAll("td:first-child > code")) {
     code.innerHTML = code.innerHTML.replace(/[._]/g, "$&<wbr>");
   }
+  // There a row is a card, and its cells bear the names of their columns.
+  for (const table of document.querySelectorAll(".md-typeset table:not([class])")) {
+    const names = [...table.querySelectorAll("thead th")].map((name) => name.textContent.trim());
+    for (const row of table.querySelectorAll("tbody tr")) {
+      if (names.length > 2) [...row.cells].forEach((cell, i) => cell.setAttribute("data-column", names[i] ?? ""));
+    }
+  }
 });
 
 // A field above the tables of keys that filters their rows: words match the name or the meaning.

@@ -60,8 +60,8 @@ BOXES = [
     Box(_LEFT, 130, "heads", _ATTENTION, "model/attention.py", "class MultiHeadAttention"),
 ]
 _FRAMES = [
-    (_LEFT, 396, 586, "encoder layer, N times", "class EncoderLayer"),
-    (_RIGHT, 228, 586, "decoder layer, N times", "class DecoderLayer"),
+    (_LEFT, 396, 586, "encoder layer", "class EncoderLayer"),
+    (_RIGHT, 228, 586, "decoder layer", "class DecoderLayer"),
 ]
 _TEXTS = [
     (_LEFT, 738, "The dog sleeps ."), (_RIGHT, 738, "<s> Der Hund schläft"),
@@ -76,22 +76,27 @@ _COLOURS = {
 def figure() -> str:
     """The SVG."""
     parts = [
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 660 760" font-family="sans-serif" '
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="-40 66 690 690" font-family="sans-serif" '
         'font-size="13" fill="#222" text-anchor="middle">',
         "<title>Figure 1 of the paper: each box is a link to its code</title>",
         "<style>a:hover rect { stroke-width: 2.5; } .flow { fill: none; stroke: #444; stroke-width: 1.3; }"
         " .turn { fill: none; stroke: #999; stroke-width: 1.2; } .note { font-style: italic; fill: #555; } "
-        ".frame { text-anchor: start; fill: #555; }</style>",
+        ".frame { text-anchor: end; fill: #555; }</style>",
         '<defs><marker id="head" markerWidth="8" markerHeight="8" refX="7" refY="4" orient="auto">'
         '<path d="M0 0L8 4L0 8z" fill="#444"/></marker></defs>',
-        '<rect width="660" height="760" fill="#fff"/>',
+        '<rect x="-40" y="66" width="690" height="690" fill="#fff"/>',
     ]
     for x, top, bottom, label, line in _FRAMES:
         left = x - _WIDTH // 2 - 30
         parts.append(
             f'<rect x="{left}" y="{top}" width="{_WIDTH + 60}" height="{bottom - top}" rx="10" '
             'fill="#fafafa" stroke="#bbb"/>'
-            + _link(_MODEL, line, f'<text class="frame" x="{left + 4}" y="{top - 7}">{label}</text>')
+            + _link(
+                _MODEL,
+                line,
+                f'<text class="frame" x="{left - 8}" y="{top + 20}">{label}</text>'
+                f'<text class="frame" x="{left - 8}" y="{top + 38}">N times</text>',
+            )
         )
     parts += [_flow(x, low, high) for x, low, high in _flows()]
     parts += [_residual(x, start, end) for x, start, end in _residuals()]
