@@ -83,8 +83,9 @@ test-all: setup-dev ## run the slow tests too
 gpu-check: $(if $(GPU_PYTHON),,setup-dev) ## measure and test on a GPU, all or PART=train|tests|run|translate; DATA=a folder of Multi30k
 	$(or $(GPU_PYTHON),$(BIN)/python) scripts/gpu_check.py $(PART) $(if $(DATA),--data $(DATA)) $(ARGS)
 
-reference: setup-dev ## write docs/reference from the code
-	$(BIN)/python -m scripts.write_reference
+reference: setup-dev ## write docs/reference and the picture of the Transformer from the code
+	$(BIN)/python scripts/write_reference.py
+	$(BIN)/python scripts/transformer_figure.py
 
 demo-page: setup-dev ## export the demo as a page for browsers to build/demo-page; needs Node and npm
 	@test -f runs/demo/model.safetensors || $(BIN)/transformer-mt train demo

@@ -39,7 +39,7 @@ def main() -> int:
     for page in work.glob("docs/**/*.md"):
         text = re.sub(r"(\]\([^)\s]*notebooks/\w+)\.ipynb", r"\1.md", page.read_text(encoding="utf-8"))
         page.write_text(without_formulas(text, formulas), encoding="utf-8")
-    command = [Path(sys.executable).parent / "zensical", "build", "--strict"]
+    command = [str(Path(sys.executable).parent / "zensical"), "build", "--strict"]
     if status := subprocess.run(command, cwd=work).returncode:
         return status
     for path in (work / "build/site").rglob("*"):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "transformer_mt"
+PICTURE = ROOT / "docs/pictures/transformer.svg"
 CODE = "https://example.org/transformer-mt/blob/main/transformer_mt"
 
 
@@ -156,3 +157,7 @@ def _residuals() -> list[tuple[int, int, int]]:
 def _residual(x: int, start: int, end: int) -> str:
     edge = x + _WIDTH // 2
     return f'<path class="turn" marker-end="url(#head)" d="M{x} {start} H{edge + 16} V{end} H{edge}"/>'
+
+
+if __name__ == "__main__":
+    PICTURE.write_text(figure(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Write what is made from the code: pages of docs/reference, a picture, and configs/schema.json."""
+"""Write the pages of docs/reference that are made from the code, and configs/schema.json."""
 
 import argparse
 import ast
@@ -17,7 +17,6 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from scripts.transformer_figure import figure
 from transformer_mt import Translator, load_config, pipeline, register, train
 from transformer_mt.cli import build_parser
 from transformer_mt.cli.arguments import subcommands
@@ -464,7 +463,6 @@ PAGES = {
     "python.md": python_page,
     "kit.md": kit_page,
     "files.md": files_page,
-    "../pictures/transformer.svg": figure,
 }
 
 

@@ -23,6 +23,7 @@ _WHOLE, _PARTS, _PART = 2**24, 64, 2**16
 """`sample_digest` reads files of up to _WHOLE bytes whole; else it reads _PARTS parts of _PART bytes each."""
 
 _LOCK = ".lock"
+_PROBE = 0.3  # seconds for which another program may hold a lock only to see who holds it (`is_locked`)
 _TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")  # the names of `replacing`
 
 DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS}
@@ -173,7 +174,7 @@ def lock_folder(folder: Path) -> FolderLock:
     lock = _file_lock(folder)
     try:
         with naming(folder / _LOCK):
-            lock.acquire(blocking=False)
+            lock.acquire(timeout=_PROBE)
     except Timeout:
         raise InputError(
             f"{folder}: another training runs here; wait for it, or choose another folder with ",
@@ -183,6 +184,21 @@ def lock_folder(folder: Path) -> FolderLock:
         if _TEMPORARY.fullmatch(leftover.name):  # the folder may hold files of others
             leftover.unlink(missing_ok=True)
     return FolderLock(lock)
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a training holds the folder's lock now."""
+    if not (folder / _LOCK).exists():
+        return False
+    lock = _file_lock(folder)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        return True
+    except OSError:  # a folder of others, which cannot be written
+        return False
+    lock.release()
+    return False
 
 
 def wait_for_folder(folder: Path) -> FolderLock:

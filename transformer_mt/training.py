@@ -465,6 +465,7 @@ def _collect_results(run: Run) -> None:
         if progress.skipped_in_a_row >= MAX_SKIPS:
             raise diverged(run, f"the gradient of {MAX_SKIPS} updates in a row is not finite")
     run.estimate.updated(len(results), seconds)
+    run.energy.joules()  # before a counter begins again
     for line in run.estimate.announcement(progress.step, run.config.train, run.device.type == "cpu"):
         say(line)
     run.newest_result = results[-1]

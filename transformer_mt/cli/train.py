@@ -4,14 +4,19 @@ import argparse
 import ctypes.util
 import json
 import os
+import shlex
+import shutil
 import signal
+import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from transformer_mt.cli.arguments import Parser, positive
-from transformer_mt.errors import Interrupted, WorkError
+from transformer_mt.errors import InputError, Interrupted, WorkError
 from transformer_mt.messages import duration, say
 from transformer_mt.parts import register, unregister
 
@@ -37,6 +42,11 @@ def add_arguments(parser: Parser) -> None:
         help="choose the best checkpoint by a command that keeps running and prints a number per JSON line",
     )
     parser.add_argument(
+        "--notify",
+        metavar="COMMAND",
+        help="run COMMAND when the training has ended or failed, with the facts as JSON on its input",
+    )
+    parser.add_argument(
         "--gpus",
         metavar="N",
         type=positive,
@@ -47,6 +57,73 @@ def add_arguments(parser: Parser) -> None:
 
 
 def _train(arguments: argparse.Namespace) -> int:
+    if arguments.notify is None:
+        return _train_here(arguments)
+    notifier = Notifier(arguments.notify)
+    try:
+        status = _train_here(arguments)
+    except BaseException as error:
+        notifier.tell(arguments, error)
+        raise
+    notifier.tell(arguments, None, status)
+    return status
+
+
+class Notifier:
+    """Tells a command how a training has ended. Only rank 0 has one, or the process that starts the ranks."""
+
+    _SECONDS = 60
+
+    def __init__(self, command: str) -> None:
+        """InputError if the command cannot be started."""
+        try:
+            self._words = shlex.split(command)
+        except ValueError as error:
+            raise InputError(f"--notify: the command cannot be read ({error}): {command}") from None
+        if not self._words or shutil.which(self._words[0]) is None:
+            raise InputError(f"--notify: must name a program that is installed, but is {command!r}")
+
+    def tell(self, arguments: argparse.Namespace, error: BaseException | None, status: int = 0) -> None:
+        """Run the command. Its failure is said, and changes nothing else."""
+        if int(os.environ.get("RANK", 0)) > 0:
+            return
+        facts = {
+            **_end_of(arguments, error, status),
+            "config": arguments.config,
+            "host": socket.gethostname(),
+        }
+        try:
+            done = subprocess.run(
+                self._words, input=json.dumps(facts), text=True, stdout=sys.stderr, timeout=self._SECONDS
+            )
+            problem = f"has ended with status {done.returncode}" if done.returncode else ""
+        except (OSError, subprocess.TimeoutExpired) as failure:
+            problem = str(failure)
+        if problem:
+            say(f"note: the command of --notify {problem}")
+
+
+def _end_of(arguments: argparse.Namespace, error: BaseException | None, status: int) -> dict[str, Any]:
+    """What there is to say: how it has ended, and the newest numbers of the run."""
+    from transformer_mt.config.load import load_config
+    from transformer_mt.run_folder import RunFolder
+
+    is_stopped = isinstance(error, (Interrupted, KeyboardInterrupt)) or status > 128
+    event = "stopped" if is_stopped else "failed" if error is not None or status else "finished"
+    facts: dict[str, Any] = {"event": event, "message": str(error or "")}
+    with suppress(InputError, OSError):
+        name = load_config(arguments.config, arguments.overrides).name
+        folder = RunFolder(arguments.out or f"runs/{name}")
+        facts |= {"name": name, "folder": str(folder)}
+        for entry in folder.entries():
+            kept = ("step", "loss", "seconds", "tokens_per_second", "joules", "scores")
+            facts |= {key: entry[key] for key in kept if entry.get(key) is not None}
+    if "scores" in facts:
+        facts["scores"] = {score["name"]: score["value"] for score in facts["scores"]}
+    return facts
+
+
+def _train_here(arguments: argparse.Namespace) -> int:
     begun = time.monotonic()
     if hasattr(signal, "SIGUSR1"):  # not on Windows
         # It would end the process. Until the first update there is nothing to save.

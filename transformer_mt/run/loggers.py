@@ -236,6 +236,53 @@ class TimeEstimate:
         return lines
 
 
+_RAPL = Path("/sys/class/powercap")
+
+
+class EnergyMeter:
+    """The energy that this machine has used since the meter was made, as far as it tells: Intel's and AMD's
+    counters of processors (RAPL; on most systems only root may read them), and those of NVIDIA GPUs (NVML).
+    Other programs' work counts, too.
+    """
+
+    def __init__(self, folder: Path = _RAPL) -> None:
+        packages = [path for path in folder.glob("*-rapl:*") if path.name.count(":") == 1]  # not their parts
+        self._counters = [(path / "energy_uj", _number_in(path / "max_energy_range_uj")) for path in packages]
+        self._last = [_number_in(file) for file, _ in self._counters]
+        self._of_cpus, self._of_gpus = 0.0, _joules_of_gpus()
+
+    def joules(self) -> float | None:
+        """None if nothing is known. A counter begins again after some tens of minutes: ask more often."""
+        for i, (file, most) in enumerate(self._counters):
+            now, last = _number_in(file), self._last[i]
+            if now is not None and last is not None:
+                self._of_cpus += (now - last if now >= last else now - last + (most or 0.0)) / 1e6
+            self._last[i] = now
+        gpus = _joules_of_gpus()
+        of_gpus = gpus - self._of_gpus if gpus is not None and self._of_gpus is not None else None
+        knows_cpus = any(value is not None for value in self._last)
+        return self._of_cpus + (of_gpus or 0.0) if knows_cpus or of_gpus is not None else None
+
+
+def _number_in(file: Path) -> float | None:
+    try:
+        return float(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _joules_of_gpus() -> float | None:
+    """All NVIDIA GPUs since their driver was loaded; None without the package nvidia-ml-py."""
+    try:
+        import pynvml  # type: ignore[import-not-found]
+
+        pynvml.nvmlInit()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        return sum(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) for handle in handles) / 1e3
+    except Exception:  # not installed, no driver, or a GPU that does not count
+        return None
+
+
 class MetricsLog:
     """metrics.jsonl, one object per line, and the progress bar; ranks other than 0 write nothing."""
 

@@ -99,6 +99,10 @@ def reliability(bins: Sequence[Sequence[float]], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
+ERRORS = {"TER", "WER", "CER", "perplexity"}
+"""Metrics of which less is better."""
+
+
 def events_of(entries: Sequence[dict[str, Any]], event: str) -> list[dict[str, Any]]:
     """The entries of one kind."""
     return [entry for entry in entries if entry["event"] == event]
@@ -214,6 +218,9 @@ def facts_table(config: Config, entries: Sequence[dict[str, Any]]) -> str:
             ),
             ("skipped updates", f"{last['skipped']:,}"),
         ]
+    if ends and (joules := ends[-1].get("joules")):
+        used = f"{joules / 3.6e6:.3g} kWh of this machine since the training was last started"
+        rows.append(("energy", used))
     rows += [(f"changed at update {step:,}", ", ".join(keys)) for step, keys in changes(entries).items()]
     if ends:
         rows.append(("model", ends[-1]["model"]))

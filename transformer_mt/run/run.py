@@ -25,7 +25,7 @@ from transformer_mt.model.build_model import build_model
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.ranks import Ranks
 from transformer_mt.run.config_changes import changed_keys
-from transformer_mt.run.loggers import MetricsLog, TimeEstimate
+from transformer_mt.run.loggers import EnergyMeter, MetricsLog, TimeEstimate
 from transformer_mt.run.progress import Progress
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.settings.part import part_title
@@ -197,6 +197,7 @@ class Run:
     """Updates whose results were not read from the device yet."""
     pending_since: float = 0.0
     estimate: TimeEstimate = field(default_factory=TimeEstimate)
+    energy: EnergyMeter = field(default_factory=EnergyMeter)
 
     def close(self) -> None:
         """End the batch thread and the progress bar, and let others train in the folder."""

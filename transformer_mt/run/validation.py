@@ -377,6 +377,7 @@ def finish(run: Run) -> None:
         skipped=progress.skipped,
         seconds=progress.seconds,
         estimated=run.estimate.estimated_seconds,
+        joules=run.energy.joules(),
         model=chosen,
     )
     if ranks.is_rank_zero:

@@ -23,6 +23,7 @@ from transformer_mt.corpora import toy
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import lock_folder, read_objects
 from transformer_mt.ranks import Ranks
+from transformer_mt.run.loggers import EnergyMeter
 from transformer_mt.run.validation import validate
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.training import open_run
@@ -405,6 +406,43 @@ def test_training_with_standard_error_closed(run, monkeypatch, capfdbinary):
     monkeypatch.setattr(sys, "stderr", None)
     folder, _ = run("train.max_updates=2")
     assert (folder / "finished.json").exists() and capfdbinary.readouterr().out == b""
+
+
+def told(folder, cli, config, *words):
+    """What a command of --notify was told, and the status of the training."""
+    program = folder / "tell.py"
+    program.write_text("import sys; open(sys.argv[1], 'w').write(sys.stdin.read())", encoding="utf-8")
+    command = f"{sys.executable} '{program}' '{folder / 'told.json'}'"
+    status = cli("train", config, "--out", folder / "run", "--notify", command, *words).status
+    return json.loads((folder / "told.json").read_text(encoding="utf-8")), status
+
+
+def test_a_command_is_told_how_a_training_has_ended(write_config, tmp_path, cli):
+    config = write_config()
+    facts, status = told(tmp_path, cli, config)
+    assert status == 0 and facts["event"] == "finished" and facts["scores"].keys() == {"BLEU", "chrF"}
+    assert facts["folder"] == str(tmp_path / "run") and facts["step"] > 1
+    facts, status = told(tmp_path, cli, config, "model.d_model=48", "--fresh", "train.learning_rate=1e30")
+    assert status == 1 and facts["event"] == "failed" and "has diverged" in facts["message"]
+    facts, status = told(tmp_path, cli, config, "train.max_update=3")
+    assert status == 2 and "did you mean `train.max_updates`" in facts["message"]
+    result = cli("train", config, "--notify", "no-such-program")
+    assert result.status == 2 and "--notify: must name a program that is installed" in result.err
+
+
+def test_the_energy_of_a_training_is_told_where_the_machine_tells(tmp_path):
+    counter = tmp_path / "intel-rapl:0"
+    counter.mkdir()
+    (counter / "max_energy_range_uj").write_text("9000000")
+
+    def used(microjoules):
+        (counter / "energy_uj").write_text(str(microjoules))
+        return meter.joules()
+
+    (counter / "energy_uj").write_text("4000000")
+    meter = EnergyMeter(tmp_path)
+    assert used(6000000) == 2.0 and used(1000000) == 6.0  # it has begun again at 9
+    assert EnergyMeter(tmp_path / "none").joules() is None
 
 
 def test_a_compiler_that_is_not_there_is_told(run):

@@ -8,7 +8,7 @@ import tomllib
 import pytest
 import yaml
 
-from scripts import write_reference
+from scripts import transformer_figure, write_reference
 from scripts.write_reference import config_page
 from tests.conftest import ROOT
 from tests.helpers.companions import needs
@@ -28,6 +28,12 @@ REFERENCE = ROOT / "docs/reference"
 def test_a_generated_page_is_what_the_code_says(name):
     page = write_reference.PAGES[name]()
     assert page == (REFERENCE / name).read_text(encoding="utf-8"), "run `make reference`"
+
+
+def test_the_picture_of_the_transformer_links_to_its_lines():
+    assert transformer_figure.figure() == transformer_figure.PICTURE.read_text("utf-8"), (
+        "run `make reference`"
+    )
 
 
 @needs("cluster")

@@ -21,6 +21,7 @@ companion = Companion(
         "tune": Command(f"{_HERE}.commands:add_tune", "search for better settings of a config", "train"),
         "plot": Command(f"{_HERE}.plot_pictures", "plot attention or learning curves", "research"),
         "trace": Command(f"{_HERE}.trace", "trace a sentence through a model", "research"),
+        "runs": Command(f"{_HERE}.runs", "list runs and how they differ", "research"),
         "compare": Command(f"{_HERE}.compare_systems", "compare systems on test sets", "research"),
         "rerank": Command(f"{_HERE}.commands:add_rerank", "choose among candidates by a metric", "research"),
     },

@@ -11,7 +11,7 @@ from typing import Any
 
 from transformer_mt.config import TrainConfig
 from transformer_mt.errors import InputError, Setting
-from transformer_mt.run.report import events_of, metric_of, new_figure, value_of, without_frame
+from transformer_mt.run.report import ERRORS, events_of, metric_of, new_figure, value_of, without_frame
 from transformer_mt.update.schedule import build_schedule
 
 # Families with Chinese, Japanese and Korean characters; matplotlib's own has none.
@@ -19,7 +19,6 @@ _CJK = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans
         "WenQuanYi Micro Hei",
         "PingFang SC", "Hiragino Sans GB", "Microsoft YaHei", "SimHei", "Droid Sans Fallback")  # fmt: skip
 
-_ERRORS = {"TER", "WER", "CER", "perplexity"}  # the lower the better
 # More coloured curves than these cannot be told apart.
 _MOST_COLOURED = 6
 _MOST_POINTS = 2000
@@ -36,7 +35,7 @@ def curves(runs: Sequence[tuple[str, Sequence[dict[str, Any]]]], against: str, p
     """
     best: dict[str, list[float]] = {}
     metric = metric_of([entry for _, entries in runs for entry in events_of(entries, "valid")])
-    is_error = metric in _ERRORS
+    is_error = metric in ERRORS
     choose: Any = min if is_error else max
     for name, entries in runs:
         values = [value_of(entry, metric) for entry in events_of(entries, "valid")]

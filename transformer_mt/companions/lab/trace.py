@@ -11,9 +11,10 @@ from transformer_mt.cli.arguments import Parser
 from transformer_mt.messages import table
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from transformer_mt.companions.lab.inside import Inside
     from transformer_mt.data.vocabulary.tokenizer import Tokenizer
-    from transformer_mt.model.transformer import Transformer
 
 _OTHERS = 3
 """Tokens beside the chosen one whose probability is shown."""
@@ -90,7 +91,7 @@ def _number(count: int | None) -> str:
     return "" if count is None else f"{count:,}"
 
 
-def modules(model: "Transformer", seen: "Inside") -> Iterator[Row]:
+def modules(model: "nn.Module", seen: "Inside") -> Iterator[Row]:
     """The modules in the order of the computation: those of each stack's first layer, and its other layers as
     one each.
     """

@@ -84,6 +84,15 @@ def add_plan(parser: Parser) -> None:
         "--plan", dest="command", action="store_const", const=_plan, default=argparse.SUPPRESS,
         help="do not train: measure time and memory on this machine, and advise",
     )  # fmt: skip
+    parser.add_argument("--price", metavar="X", type=above_zero, help="with --plan: what an hour costs")
+
+
+def _cost(plan: "TrainingPlan", price: float) -> list[tuple[str, str]]:
+    """The row of what the training costs, if its time was measured."""
+    if plan.seconds is None:
+        return []
+    hours = plan.seconds * plan.updates / 3600
+    return [("cost", f"{hours * price:,.2f} at {price:g} an hour; without validations")]
 
 
 def _plan(arguments: argparse.Namespace) -> int:
@@ -98,7 +107,10 @@ def _plan(arguments: argparse.Namespace) -> int:
     say("measuring this machine")
     others = OtherPrograms()
     plan = plan_training(config, lengths)
-    print(tabulate(_rows(plan, others), tablefmt="plain"))
+    rows = _rows(plan, others)
+    if arguments.price is not None:
+        rows += _cost(plan, arguments.price)
+    print(tabulate(rows, tablefmt="plain"))
     for change in plan.changes:
         print(f"\n{change.keys}\n  {change.reason}")
     return 0

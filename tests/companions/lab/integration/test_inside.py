@@ -55,7 +55,9 @@ def test_states_and_predictions_are_those_of_the_layers(translator, plain):
 def test_a_trace_has_every_module_shape_and_choice(cli, tiny_run, plain):
     model, src, tgt_in, tgt_out = plain
     result = cli("trace", tiny_run, SOURCE, "--target", TARGET)
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in result.out.splitlines() if "|" in line]
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in result.out.splitlines() if "|" in line
+    ]
     traced = {row[0]: row[2:] for row in rows}
     S, T = src.size(1), tgt_in.size(1)
     D, V, H = 32, model.output.out_features, 2

@@ -64,7 +64,7 @@ def plan_of(chosen, pairs, **machine):
 def test_weights_gradients_and_moments_are_counted_to_the_byte():
     """AdamW has two moments of each number, Muon one of those of its matrices; step counts are small."""
     of_adamw, of_muon = memory(config()), memory(config(optimizer="muon"))
-    assert of_adamw.state_bytes == pytest.approx(16 * of_adamw.parameters, rel=1e-3)
+    assert of_adamw.state_bytes == pytest.approx(16 * sum(of_adamw.parameters.values()), rel=1e-3)
     matrices = 2 * (4 * 64 * 64 + 2 * 64 * 256) + 4 * 64 * 64
     assert of_adamw.state_bytes - of_muon.state_bytes == pytest.approx(4 * matrices, rel=1e-2)
 
@@ -190,10 +190,14 @@ def path(write_config, tmp_path, monkeypatch):
 
 
 def test_a_plan_for_this_machine_is_measured_and_trains_nothing(path, tmp_path, capfd):
-    status, out, err = planned(capfd, path, "--plan", "train.max_updates=500")
+    status, out, err = planned(capfd, path, "--plan", "--price", "3600", "train.max_updates=500")
     assert status == 0 and "measuring this machine" in err
     rows = {line.split()[0]: line for line in out.splitlines()}
-    assert list(rows) == ["parameters", "epoch", "update", "training", "memory", "time"]
+    assert list(rows) == ["parameters", "epoch", "update", "training", "memory", "time", "cost"]
+    assert re.search(r"parameters +[\d,]+: src_embedding [\d,]+, encoder [\d,]+, decoder", out)
+    cost = float(re.search(r"([\d.,]+) at 3600 an hour", rows["cost"])[1].replace(",", ""))
+    per_update = float(re.search(r"([\d.]+) s an update", rows["time"])[1])
+    assert cost == pytest.approx(500 * per_update, rel=0.01)  # an hour's price is its seconds
     assert "393 pairs" in rows["epoch"] and "500 updates" in rows["training"]
     assert "s an update, measured; without validations" in rows["time"]  # and what other programs use
     assert not (tmp_path / "runs").exists()
