@@ -1,5 +1,7 @@
 """`train --plan`: the memory of an update without computing it, and what the plan advises."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
