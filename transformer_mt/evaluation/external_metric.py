@@ -19,8 +19,9 @@ import numpy as np
 
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.evaluation.metrics import MeanMetric, References, Statistics
-from transformer_mt.messages import say
+from transformer_mt.messages import say, say_once
 
+_MOST = 100.0
 _PAUSE = 60.0
 """The minimum number of seconds to wait for the next number, once the command has printed the first."""
 _AT_ONCE, _SOON = 0.001, 0.1
@@ -63,6 +64,11 @@ class ExternalMetric(MeanMetric):
             raise WorkError(
                 f"{self.name}: the command must print one number per sentence, but printed {len(values):,} "
                 f"for {len(lines):,}"
+            )
+        if values and max(values) > _MOST:
+            say_once(
+                f"note: {self.name} gave a sentence {max(values):g}; most metrics end at 1 or 100, so the command "
+                "may print something else"
             )
         return np.array([(value, 1) for value in values], np.float64)
 

@@ -204,6 +204,11 @@ def test_an_external_metric_is_the_mean_of_what_its_command_prints(tmp_path):
     assert score.signature == "command:my metric.py --gpus 0"  # without the folders of this machine
 
 
+def test_a_sentence_with_more_than_100_is_told(tmp_path, capfd):
+    ExternalMetric("big", program(tmp_path, "print(3); print(345.5)")).score(SOURCES, HYPOTHESES, REFERENCES)
+    assert "note: big gave a sentence 345.5; most metrics end at 1 or 100" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     "body, message",
     [

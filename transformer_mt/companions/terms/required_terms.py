@@ -13,6 +13,7 @@ import numpy as np
 from transformer_mt.companions.terms.glossary import Glossary, Match
 from transformer_mt.config import DecodeConfig
 from transformer_mt.data.vocabulary.tokenizer import UNK, Tokenizer
+from transformer_mt.messages import say_once
 from transformer_mt.text.languages import count_unsegmented
 from transformer_mt.text.lines import as_read
 from transformer_mt.translation.alignment import AlignedSegment, align_segment
@@ -117,6 +118,10 @@ class Terms(Stage):
         limit = min(unit.limit + sum(map(len, targets)), self._planner.max_positions or sys.maxsize)
         unit = replace(unit, has_conditions=True, limit=limit)
         if self._tokens is None:
+            say_once(
+                "note: the model was not trained for glossaries (`data.changes: [terms]`), so words around an "
+                "inserted term may not agree with it; `evaluate` with and without the glossary shows what it costs"
+            )
             return unit
         ids, spans = self._tokenizer.spans_src(text)
         first = len(unit.src) - len(ids)

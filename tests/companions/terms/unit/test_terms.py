@@ -15,6 +15,7 @@ from transformer_mt.config import Config, TokenizerConfig
 from transformer_mt.corpora import toy
 from transformer_mt.data.vocabulary.tokenizer import EOS, Tokenizer
 from transformer_mt.errors import InputError
+from transformer_mt.messages import say_once
 from transformer_mt.search.hypothesis import Hypothesis
 from transformer_mt.translation.alignment import align_segment
 from transformer_mt.translation.stages.call import Resources
@@ -130,13 +131,16 @@ def plain(tiny_run):
 
 
 @pytest.mark.parametrize("search", [{"beam": 4}, {"beam": 1}])
-def test_a_model_that_does_not_read_terms_is_made_to_write_them(tiny_run, search):
+def test_a_model_that_does_not_read_terms_is_made_to_write_them(tiny_run, search, said):
+    say_once.cache_clear()
     translator = Translator.load(tiny_run, device="cpu", decode=search)
     lines = [english for english, _ in toy.generate("test", 12)]
     terms = glossary(**{word: "Zebra" for line in lines for word in line.lower().strip(".").split()[2:3]})
     results = translator.with_resources(glossary=GlossaryResource(terms)).translate(lines)
     assert all("Zebra" in result.translation for result in results)
     assert not any("missing_term" in result.flags for result in results)
+    notes = [text for text in said if "the model was not trained for glossaries" in text]
+    assert len(notes) == 1
     # Lines without terms, and the same lines without a glossary, are what they were.
     assert [r.translation for r in translator.translate(lines)] == [
         r.translation

@@ -20,6 +20,7 @@ from transformer_mt.companions.exchange.verify import write_sums
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.files import check_is_new, to_json, write_text
 from transformer_mt.messages import say
+from transformer_mt.run.report import events_of, value_of
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.engines.torch_engine import load_model
 from transformer_mt.translator import Translator
@@ -99,7 +100,10 @@ def export(
         _write_metadata(unproven, target.metadata(config))
         proven = config.decode.model_copy(update=target.proof_settings)
         ours = Translator.of_config(trained.model, trained.tokenizer, config, proven)
-        proof = prove(ours, target, unproven, sentences)
+        try:
+            proof = prove(ours, target, unproven, sentences)
+        except WorkError as error:
+            raise WorkError(*error.parts, weakness(run)) from error
         facts = card_facts(run, config, proof, license)
         write_text(unproven / "README.md", model_card(facts, run, config, target, out.name))
         _write_metadata(unproven, {**target.metadata(config), **facts})
@@ -107,6 +111,22 @@ def export(
         write_sums(unproven)
         target.pack(unproven, out, config)
     return proof
+
+
+_WEAK_BLEU = 15.0
+
+
+def weakness(run: RunFolder) -> str:
+    """The advice to train longer, if the run's model is weak: then small differences change its output."""
+    entries = run.entries()
+    bleu = [value_of(entry, "BLEU") for entry in events_of(entries, "valid")]
+    if not bleu or not max(bleu) < _WEAK_BLEU:
+        return ""
+    step, last = entries[-1]["step"], run.config().train.max_updates
+    return (
+        f"; the model is weak, with a validation BLEU of {max(bleu):.1f} after {step:,} of {last:,} updates, "
+        "and a small difference changes what it writes: train it longer"
+    )
 
 
 def _write_metadata(folder: Path, facts: dict[str, Any]) -> None:

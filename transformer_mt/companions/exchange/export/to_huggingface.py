@@ -206,7 +206,8 @@ class ToHuggingFace:
 
     name = "Hugging Face"
     advice = (
-        "Train a model with position: sinusoidal (or learned with embedding_norm: true), feed_forward: relu, "
+        "`transformer-mt new` with the option for=huggingface writes a config for it: "
+        "position: sinusoidal (or learned with embedding_norm: true), feed_forward: relu, "
         "gelu or silu, and the usual attention; norm: pre and position: learned also need one vocabulary and "
         "tied embeddings."
     )
