@@ -67,8 +67,8 @@ class ExternalMetric(MeanMetric):
             )
         if values and max(values) > _MOST:
             say_once(
-                f"note: {self.name} gave a sentence {max(values):g}; most metrics end at 1 or 100, so the command "
-                "may print something else"
+                f"note: {self.name} gave a sentence {max(values):g}; most metrics end at 1 or 100, so the "
+                "command may print something else"
             )
         return np.array([(value, 1) for value in values], np.float64)
 

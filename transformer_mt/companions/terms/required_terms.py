@@ -119,8 +119,8 @@ class Terms(Stage):
         unit = replace(unit, has_conditions=True, limit=limit)
         if self._tokens is None:
             say_once(
-                "note: the model was not trained for glossaries (`data.changes: [terms]`), so words around an "
-                "inserted term may not agree with it; `evaluate` with and without the glossary shows what it costs"
+                "note: the model was not trained for glossaries (`data.changes: [terms]`), so words around "
+                "an inserted term may not agree with it; compare `evaluate` with and without the glossary"
             )
             return unit
         ids, spans = self._tokenizer.spans_src(text)
