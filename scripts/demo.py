@@ -1,6 +1,7 @@
 """Train the demo, and print its score, three translations, the time, and what to do next: `make demo`."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -27,7 +28,9 @@ Or:
 def command(*words: str) -> str:
     """The standard output of a command of transformer-mt. Ctrl-C reaches it, too: it saves and ends."""
     whole = [sys.executable, "-m", "transformer_mt", *words]
-    with subprocess.Popen(whole, stdout=subprocess.PIPE, encoding="utf-8") as process:
+    # A cache of its own: the demo of another folder would be in the user's.
+    environment = {"TRANSFORMER_MT_CACHE": str(Path(".cache").resolve()), **os.environ}
+    with subprocess.Popen(whole, stdout=subprocess.PIPE, encoding="utf-8", env=environment) as process:
         assert process.stdout is not None
         while True:
             try:
