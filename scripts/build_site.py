@@ -104,6 +104,8 @@ def finished(text: str, path: Path, formulas: list[str]) -> str:
             return json.dumps(written.strip("$"))[1:-1]
         return convert(written.strip("$"), display="block" if written.startswith("$$") else "inline")
 
+    if path.suffix == ".html":  # zensical moves the addresses of images, but not those of objects
+        text = re.sub(r'(<object[^>]* data=")(\.\./)', r"\1../\2", text)
     text = re.sub(r"FORMULA(\d+)END", formula, text)
     return text.replace("76.25em", "70em").replace("76.234375em", "69.984375em")
 

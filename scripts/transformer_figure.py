@@ -49,15 +49,8 @@ BOXES = [
     Box(_RIGHT, 300, "feed-forward", _FORWARD, _MODEL, "class FeedForward"),
     Box(_RIGHT, 254, "add and norm", _NORM, _MODEL, "class PostNorm"),
     Box(_RIGHT, 176, "output projection", "output", _MODEL, "self.output = output"),
-    Box(
-        _RIGHT,
-        130,
-        "softmax, cross-entropy",
-        "output",
-        "update/chunked_loss.py",
-        "def projected_cross_entropy",
-    ),
-    Box(_LEFT, 176, "scaled dot-product", _ATTENTION, "model/attention.py", "def attention_weights"),
+    Box(_RIGHT, 130, "softmax, cross-entropy", "output", "update/loss.py", "def plain_cross_entropy"),
+    Box(_LEFT, 176, "scaled dot-product", _ATTENTION, "model/attention.py", "def plain_attention"),
     Box(_LEFT, 130, "heads", _ATTENTION, "model/attention.py", "class MultiHeadAttention"),
 ]
 _FRAMES = [
@@ -65,7 +58,7 @@ _FRAMES = [
     (_RIGHT, 228, 586, "decoder layer", "class DecoderLayer"),
 ]
 _TEXTS = [
-    (_LEFT, 738, "The dog sleeps ."), (_RIGHT, 738, "<s> Der Hund schläft"),
+    (_LEFT, 738, "The dog sleeps . </s>"), (_RIGHT, 738, "<s> Der Hund schläft ."),
     (_RIGHT, 84, "Der Hund schläft . </s>"), (_LEFT, 92, "every attention is:"),
 ]  # fmt: skip
 _COLOURS = {

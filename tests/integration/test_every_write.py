@@ -160,7 +160,9 @@ def files_of(folder: Path) -> dict[str, bytes]:
     }
 
 
-_TEMPORARY = re.compile(r"(run/(evaluation/)?)?\.[0-9a-f]{16}\.tmp|\.out[^/]*/.*|\.out[^/]*\.zip|.*\.sqlite-(wal|shm)")
+_TEMPORARY = re.compile(
+    r"(run/(evaluation/)?)?\.[0-9a-f]{16}\.tmp|\.out[^/]*/.*|\.out[^/]*\.zip|.*\.sqlite-(wal|shm)"
+)
 """What a kill may leave where no process is alone: nobody knows whether another one still writes it. SQLite's
 next opening takes over what a failed checkpoint has left beside a database.
 """

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from transformer_mt.cli.arguments import Parser
+from transformer_mt.errors import InputError
 from transformer_mt.messages import table
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ _MEANINGS = {
     "weights": "softmax(Q Kᵀ / √d_k): each row sums to 1",
     "attention.output": "weights times V, heads joined, times W^O",
     "inner": "x W1 + b1, wider",
-    "outer": "max(0, ...) W2 + b2, narrow again",
+    "gate": "what opens and closes the wider vector",
+    "outer": "the activation, then W2 and b2: narrow again",
+    "norm": "before attention or feed-forward (pre), or after the sum (post)",
     "layer": "the same, with its own weights",
 }
 """What a module computes, by its name or the end of it."""
@@ -68,10 +71,13 @@ def _trace(arguments: argparse.Namespace) -> int:
     from transformer_mt.translator import Translator
 
     run = open_model(arguments.model)
+    config = run.config()  # says which folders there are, if this is none
     run.check_weights()
+    if arguments.target is not None and not arguments.target.strip():
+        raise InputError("--target must be a translation, but is empty")
     translator = Translator.load(arguments.model, engine="torch")
     seen = look_inside(translator, arguments.source, arguments.target)
-    model, tokenizer = load_model(run, run.config())  # as it was trained: an engine packs its weights
+    model, tokenizer = load_model(run, config)  # as it was trained: an engine packs its weights
     source, target = seen.attention.source, seen.attention.target
     print(f"source, S = {len(source)}: {' '.join(source)}\ntarget, T = {len(target)}: {' '.join(target)}\n")
     rows = [
@@ -82,8 +88,9 @@ def _trace(arguments: argparse.Namespace) -> int:
     counts = count_by_part(model)
     parts = ", ".join(f"{part} {count:,}" for part, count in counts.items())
     print(f"\nparameters: {sum(counts.values()):,} ({parts}; shared ones are counted once)\n")
-    head = ["step", "reads", "chooses", "p", "next best", "attends most to"]
+    head = ["step", "reads", "target", "p", "other tokens", "attends most to"]
     print(table(list(steps(seen, tokenizer)), head))
+    print("\nattends most to: the source token, its number and weight, in the mean of all heads and layers")
     return 0
 
 
@@ -108,7 +115,7 @@ def modules(model: "nn.Module", seen: "Inside") -> Iterator[Row]:
 
     hooks: list[torch.utils.hooks.RemovableHandle] = []
     for name, module in model.named_modules():
-        if _is_shown(name, isinstance(module, nn.Linear)):
+        if _is_shown(name, isinstance(module, nn.Linear) or name.endswith("residual.norm")):
             keep(name)
     with torch.inference_mode():
         model.eval()(seen.src, torch.ones_like(seen.src, dtype=torch.bool), seen.tgt_in)
@@ -129,19 +136,19 @@ def modules(model: "nn.Module", seen: "Inside") -> Iterator[Row]:
         yield Row(name, meaning, shape, sum(w.numel() for w in model.get_submodule(name).parameters()))
 
 
-def _is_shown(name: str, is_linear: bool) -> bool:
-    """Whether a module has a row: the parts of the model, the linear maps of first layers, other layers."""
+def _is_shown(name: str, has_weights: bool) -> bool:
+    """Whether a module has a row: the parts of the model, what has weights in first layers, other layers."""
     parts = name.split(".")
     if len(parts) == 1:
         return name not in ("", "encoder", "decoder")
     if parts[1] == "final_norm":
         return len(parts) == 2
-    return is_linear if parts[2:3] == ["0"] else len(parts) == 3 and parts[1] == "layers"
+    return has_weights if parts[2:3] == ["0"] else len(parts) == 3 and parts[1] == "layers"
 
 
 def steps(seen: "Inside", tokenizer: "Tokenizer") -> Iterator[tuple[str, ...]]:
-    """What each step of the decoder reads, chooses with which probability, what else was probable, and the
-    source token with the largest weight in the mean of all heads and layers.
+    """What each step of the decoder reads, the probability of the token that follows, other probable tokens,
+    and the source token with the largest weight in the mean of all heads and layers.
     """
     import torch
 
@@ -154,7 +161,7 @@ def steps(seen: "Inside", tokenizer: "Tokenizer") -> Iterator[tuple[str, ...]]:
     for t, (before, token) in enumerate(zip(read, chosen)):
         best = seen.log_probs[t].exp().topk(_OTHERS + 1)
         likely = zip(best.indices.tolist(), best.values.tolist())
-        others = [f"{pieces[other]} {p:.3f}" for other, p in likely if other != token][:_OTHERS]
+        others = [f"{pieces[other]} {p:.2g}" for other, p in likely if other != token][:_OTHERS]
         source = int(mean_TS[t].argmax())
         yield (
             str(t + 1),
@@ -162,5 +169,5 @@ def steps(seen: "Inside", tokenizer: "Tokenizer") -> Iterator[tuple[str, ...]]:
             attention.target[t],
             f"{seen.log_probs[t, token].exp():.3f}",
             ", ".join(others),
-            f"{attention.source[source]} {mean_TS[t, source]:.2f}",
+            f"{attention.source[source]} ({source + 1}) {mean_TS[t, source]:.2f}",
         )
