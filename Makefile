@@ -12,6 +12,12 @@ export TEXT ?=
 ifneq ($(filter %.yaml %.yml,$(MAKECMDGOALS)),)
 $(error a config must be given as CONFIG=$(firstword $(filter %.yaml %.yml,$(MAKECMDGOALS))): make train CONFIG=...)
 endif
+ifeq ($(origin config),command line)
+$(error write CONFIG=$(config), in capitals)
+endif
+ifneq ($(filter-out cpu,$(TORCH)),)
+$(error TORCH must be cpu, or left out for NVIDIA GPUs, but is $(TORCH))
+endif
 .PHONY: help setup setup-dev demo train reproduce translate evaluate test test-long test-all gpu-check reference demo-page docs package lint format clean
 
 help: ## this list

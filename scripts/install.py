@@ -15,6 +15,7 @@ from typing import TextIO
 ROOT = Path(__file__).parent.parent
 PINS = ROOT / "constraints.txt"
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+_EVERY = 10  # seconds between signs of life
 NO_NETWORK = re.compile("NameResolution|NewConnection|ConnectTimeout|ProxyError|from versions: none")
 
 
@@ -58,8 +59,17 @@ def install(options: argparse.Namespace, folder: Path, log: TextIO) -> None:
     def pip(*words: object) -> None:
         options_of_all = ["--no-input", *(() if options.compile else ("--no-compile",))]
         command = [sys.executable, "-m", "pip", "install", *options_of_all, *map(str, words)]
-        if subprocess.run(command, stdout=log, stderr=subprocess.STDOUT).returncode:
-            raise Failed
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        while True:
+            try:
+                if process.wait(timeout=_EVERY):
+                    raise Failed
+                return
+            except subprocess.TimeoutExpired:
+                newest = re.findall(
+                    r"^ *(?:Collecting|Downloading|Installing) .*", Path(log.name).read_text(), re.M
+                )
+                print(f"  {newest[-1].strip()[:90]}" if newest else "  ...", file=sys.stderr, flush=True)
 
     listed = folder / "needed.txt"
     # Older ones know no hashes in constraints.

@@ -40,6 +40,8 @@ class Parser(argparse.ArgumentParser):
         """Words that are put before those of the command line."""
         self.given: Sequence[str] = ()
         """The words of the command line, for an error to name."""
+        self.hints: dict[str, str] = {}
+        """What to do instead of options of other tools."""
         self.shown: dict[str, tuple[str, ...]] = {}
         """The options or commands that --help shows, by heading. If empty, --help shows everything."""
 
@@ -77,8 +79,12 @@ class Parser(argparse.ArgumentParser):
             option = next((word.partition("=")[0] for word in unknown_words if word.startswith("-")), None)
             if option is None:
                 message = f"{unknown_words[0]} is one argument too many"
+            elif hint := self.hints.get(option) or self._as_word(option):
+                message = f"{option} is not an option; {hint}"
             elif setting := self._as_setting(option):
                 message = f"{option} is not an option; a setting is given as key=value: {setting}"
+            elif longer := [one for one in self._option_string_actions if _is_begun(option, one)]:
+                message = f"{option} is not an option; did you mean {longer[0]}?"
             elif commands := _commands_with(option, self.whole()):
                 message = f"{option} is not an option of this command, but of {', '.join(commands)}"
             else:
@@ -86,9 +92,22 @@ class Parser(argparse.ArgumentParser):
         message = re.sub(r"^argument (-\S+): ", r"\1 ", message)
         if variable := self.variables.get(message.split(" ")[0]):
             message += f" ({variable})"
-        message += "" if re.search("did you mean|key=value", message) else f"; see {self.prog} --help"
+        message += (
+            ""
+            if re.search("did you mean|key=value|without an option", message)
+            else f"; see {self.prog} --help"
+        )
         say_error(message)
         raise SystemExit(2)
+
+    def _as_word(self, option: str) -> str | None:
+        """How to give a positional argument that was given as an option: `--config mine.yaml`."""
+        for action in self._actions:
+            names = {action.dest, str(action.metavar).lower()}
+            if not action.option_strings and option.lstrip("-").replace("-", "_") in names:
+                words = " ".join(_word(one) for one in self._actions if not one.option_strings)
+                return f"{action.metavar} is given without an option: {self.prog} {words}"
+        return None
 
     def _as_setting(self, option: str) -> str | None:
         """`train.learning_rate=0.1` for `--lr 0.1`; None if the command has no such setting."""
@@ -109,6 +128,14 @@ class _HelpAll(argparse.Action):
         parser.shown = {}
         parser.print_help()
         parser.exit()
+
+
+def _is_begun(option: str, other: str) -> bool:
+    """Whether one of two options begins with the other: `--beam-size` and `--beam`."""
+    return len(other) > _SHORT and (option.startswith(other) or other.startswith(option))
+
+
+_SHORT = 4  # letters of an option, with its dashes, that say nothing about another
 
 
 def _word(action: argparse.Action) -> str:

@@ -53,6 +53,7 @@ def add_arguments(parser: Parser) -> None:
         default=1,
         help="processes on this machine, one per GPU, run by torchrun",
     )
+    parser.hints = {"--resume": "the same command resumes a training"}
     parser.set_defaults(command=_train, is_process=False)  # whether it may start its own process again
 
 

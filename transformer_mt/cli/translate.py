@@ -95,15 +95,31 @@ def check_options(request: TranslateRequest) -> None:
 
 
 def _check_output_is_not_input(request: TranslateRequest, output: Path) -> None:
-    """Raise InputError if the output is also an input: opening or resuming it would truncate it."""
+    """Raise InputError if the output is also an input: opening or resuming it would truncate it. So are the
+    corpora of the model.
+    """
     if not output.is_file():
         return
+    from transformer_mt.run_folder import RunFolder
+
+    run = RunFolder(request.model.model)
+    if run.is_run and str(output.resolve()) in map(os.path.realpath, _texts(run.config().data.model_dump())):
+        raise InputError(f"{output}: must not be a file that the model was trained with; name another")
     read = (request.input, request.prefixes, *request.model.resources.values())
     sources = [os.stat(name) for name in read if name and Path(name).exists()]
     if not request.text and not request.input and sys.stdin is not None:
         sources.append(os.fstat(0))
     if any(os.path.samestat(source, os.stat(output)) for source in sources):
         raise InputError(f"{output}: the output must not be an input")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in nested lists and mappings."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)
 
 
 class TranslationSink(Protocol):

@@ -193,6 +193,10 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
         place = f"\n{snippet}" if snippet.strip(" ^\n") else ""
         problem = next((ours for theirs, ours in _YAML_PROBLEMS.items() if theirs in problem), problem)
         line = mark.line + 1 if mark else 1
+        for number in range(max(0, line - 2), min(line, len(text.splitlines()))):
+            if missing_colon := re.fullmatch(r"\s*([A-Za-z_]\w*)\s+[^:#\s][^:#]*", text.splitlines()[number]):
+                line, place = number + 1, f"\n{text.splitlines()[number]}"
+                problem = f"a colon is missing after `{missing_colon[1]}`"
         raise InputError(f"{path}:{line}: this is not YAML: {problem}{place}") from None
     except InputError:
         raise

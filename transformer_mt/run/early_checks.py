@@ -180,7 +180,10 @@ def check_config(config: Config, before: Config | None, folder: RunFolder, fresh
         report_changes(before, config, folder)
     else:
         for code in config.data.languages_used:
-            check_language(code)  # not in the config's types: runs with other codes remain usable
+            try:
+                check_language(code)  # not in the config's types: runs with other codes remain usable
+            except InputError as error:
+                raise InputError(f"a language of `data`: {error}") from None
         if not fresh and folder.weights_file.exists():
             raise InputError(
                 f"{folder}: must hold the checkpoints of its model to be resumed, but holds none; start ",

@@ -351,6 +351,8 @@ def finish(run: Run) -> None:
         validate_and_publish(run)
     assert progress.best_step is not None and progress.best_score is not None
     chosen = f"update {progress.best_step:,}"
+    if progress.best_step < progress.step:
+        chosen += ", which scored best"
     if not progress.best_step:
         chosen = "the weights that the training began with: no update scored better"
     weights: checkpoint.Tensors = _best_weights(run) if ranks.is_rank_zero else {}

@@ -19,6 +19,7 @@ _COUNTRIES = {
     "cz": ("Czech", "cs"),
     "dk": ("Danish", "da"),
     "gb": ("English", "en"),
+    "ge": ("Georgian", "ka"),
     "gr": ("Greek", "el"),
     "jp": ("Japanese", "ja"),
     "rs": ("Serbian", "sr"),

@@ -176,6 +176,13 @@ def test_mistakes_get_one_line_and_status_two(tiny_run, cli, words, message):
         (["plot", "attention", "x", "--hed", "3"], "--hed is not an option; did you mean --head?"),
         (["evaluate", "x", "--out", "y"], "not an option of this command, but of train, inspect, backtr"),
         (["train", "demo", "--lr", "0.1"], "a setting is given as key=value: train.learning_rate=0.1\n"),
+        (
+            ["train", "--config", "x.yaml"],
+            "CONFIG is given without an option: transformer-mt train CONFIG [key",
+        ),
+        (["train", "demo", "--output", "x"], "--output is not an option; did you mean --out?\n"),
+        (["train", "demo", "--resume"], "--resume is not an option; the same command resumes a training"),
+        (["translate", "RUN", "x", "--beam-size", "4"], "--beam-size is not an option; did you mean --beam?"),
         (["train", "demo", "--epochs=3"], "a setting is given as key=value: train.max_epochs=3\n"),
         (["train", "demo", "--batch-size", "64"], "key=value: train.batch_tokens=... (padded tokens)\n"),
         (["train", "demo", "--limit", "100"], "--limit is not an option; see transformer-mt train --help"),
@@ -189,6 +196,20 @@ def test_mistakes_get_one_line_and_status_two(tiny_run, cli, words, message):
 def test_a_wrong_word_gets_the_nearest_right_one(cli, words, message):
     status, out, err = cli(*words)
     assert status == 2 and out == "" and message in err and err.count("\n") == 1
+
+
+def test_output_over_a_corpus_of_the_model_is_refused(tiny_run, tmp_path, cli):
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    (tmp_path / "all.de").write_text("Der Hund.\n", encoding="utf-8")
+    config = (run / "config.yaml").read_text(encoding="utf-8")
+    corpus = f"train: {{source: all.en, target: {tmp_path}/all.de}}"
+    (run / "config.yaml").write_text(
+        re.sub(r"train: .*toy.*|train:\n    toy: .*", corpus, config, count=1), "utf-8"
+    )
+    assert str(tmp_path) in (run / "config.yaml").read_text(encoding="utf-8")
+    result = cli("translate", run, "A dog.", "-o", tmp_path / "all.de")
+    assert result.status == 2 and "all.de: must not be a file that the model was trained with" in result.err
+    assert (tmp_path / "all.de").read_text(encoding="utf-8") == "Der Hund.\n"
 
 
 def test_output_over_the_input_is_refused(tiny_run, tmp_path, cli):
