@@ -102,7 +102,9 @@ def finished(text: str, path: Path, formulas: list[str]) -> str:
         written = formulas[int(match[1])]
         if path.suffix != ".html":  # the index of the search
             return json.dumps(written.strip("$"))[1:-1]
-        return convert(written.strip("$"), display="block" if written.startswith("$$") else "inline")
+        if not written.startswith("$$"):
+            return convert(written.strip("$"))
+        return f'<span class="formula">{convert(written.strip("$"), display="block")}</span>'
 
     if path.suffix == ".html":  # zensical moves the addresses of images, but not those of objects
         text = re.sub(r'(<object[^>]* data=")(\.\./)', r"\1../\2", text)
