@@ -192,6 +192,11 @@ class RunFolder:
 
         return SeenSentences.read(self.seen_file)
 
+    def newest_step(self) -> int:
+        """The update of the newest checkpoint, by its name; 0 without any."""
+        names = [path.name.removeprefix("step-") for path in self.checkpoints.glob("step-*")]
+        return max((int(name) for name in names if name.isdecimal()), default=0)
+
     def newest_checkpoint(self) -> "Checkpoint | None":
         """The newest undamaged checkpoint; damaged ones are reported and set aside."""
         from transformer_mt import checkpoint

@@ -107,6 +107,7 @@ class Notifier:
 def _end_of(arguments: argparse.Namespace, error: BaseException | None, status: int) -> dict[str, Any]:
     """What there is to say: how it has ended, and the newest numbers of the run."""
     from transformer_mt.config.load import load_config
+    from transformer_mt.run.report import ERRORS, events_of, metric_of, value_of
     from transformer_mt.run_folder import RunFolder
 
     is_stopped = isinstance(error, (Interrupted, KeyboardInterrupt)) or status > 128
@@ -116,11 +117,17 @@ def _end_of(arguments: argparse.Namespace, error: BaseException | None, status: 
         name = load_config(arguments.config, arguments.overrides).name
         folder = RunFolder(arguments.out or f"runs/{name}")
         facts |= {"name": name, "folder": str(folder)}
-        for entry in folder.entries():
-            kept = ("step", "loss", "seconds", "tokens_per_second", "joules", "scores")
+        entries = folder.entries()
+        for entry in entries:
+            kept = ("seconds", "tokens_per_second", "joules")
             facts |= {key: entry[key] for key in kept if entry.get(key) is not None}
-    if "scores" in facts:
-        facts["scores"] = {score["name"]: score["value"] for score in facts["scores"]}
+        facts["step"] = max([folder.newest_step(), *(entry["step"] for entry in entries)])
+        if valid := events_of(entries, "valid"):
+            metric = metric_of(valid)
+            choose: Any = min if metric in ERRORS else max
+            best = choose(valid, key=lambda entry: value_of(entry, metric))
+            facts |= {"best_step": best["step"], "loss": best["loss"]}
+            facts["scores"] = {score["name"]: score["value"] for score in best["scores"]}
     return facts
 
 

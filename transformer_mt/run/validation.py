@@ -385,7 +385,8 @@ def finish(run: Run) -> None:
     if ranks.is_rank_zero:
         run.drop_checkpoints()  # the last time, a kill may have come before
         write_report(run.folder, run.config)
-        write_text(run.folder.finished_file, f'{{"step": {progress.step}}}\n')
+        facts = {"step": progress.step, "weights": run.folder.weights_digest()}  # for `verify`
+        write_text(run.folder.finished_file, f"{to_json(facts)}\n")
     usage = usage_of(run.config, os.path.relpath(run.folder.path))
     say(f"done: {run.folder} holds {chosen}; try: {usage}")
 

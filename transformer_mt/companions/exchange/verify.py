@@ -141,7 +141,10 @@ def _receipt(root: Any) -> Iterator[Row]:
         if isinstance(scores, dict) and "bleu" in scores:
             yield Row("measured", f"BLEU {scores['bleu']} on {scores.get('corpus', 'a test set')}")
     if isinstance(root, Path) and (run := RunFolder(root)).is_finished:
-        yield Row("training", f"finished; weights {digest(run.weights_file)}")
+        weights, kept = digest(run.weights_file), _facts(run.finished_file).get("weights")
+        is_other = kept is not None and kept != weights
+        found = f"finished; weights {weights}" + (f", but it kept {kept}" if is_other else "")
+        yield Row("training", found, is_other)
 
 
 def _facts(file: Any) -> dict[str, Any]:

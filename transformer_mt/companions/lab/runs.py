@@ -99,7 +99,7 @@ def summary(run: RunFolder) -> Summary:
     """What the files of a run say."""
     entries, settings = run.entries(), _settings(run)
     train, valid = events_of(entries, "train"), events_of(entries, "valid")
-    step = max((int(entry["step"]) for entry in entries), default=0)
+    step = max([run.newest_step(), *(int(entry["step"]) for entry in entries)])
     last = int(settings.get("train.max_updates", step))
     state = "trains" if is_locked(run.path) else "finished" if run.is_finished else "stopped"
     one = Summary(str(run), state, step, last, bytes=_size(run.path))

@@ -348,6 +348,7 @@ train:
   warmup: {max(10, updates // 12)}
   validate_every: {every}
   save_every: {every}
+  log_every: {min(100, every)}
   patience: 0
 """
     if _has_short_targets(data):

@@ -206,7 +206,7 @@ class ToHuggingFace:
 
     name = "Hugging Face"
     advice = (
-        "`transformer-mt new` with the option for=huggingface writes a config for it: "
+        "Train a new model: `transformer-mt new` writes a config for it (see its help), or change the keys: "
         "position: sinusoidal (or learned with embedding_norm: true), feed_forward: relu, "
         "gelu or silu, and the usual attention; norm: pre and position: learned also need one vocabulary and "
         "tied embeddings."

@@ -138,3 +138,13 @@ def test_links_are_not_followed(signed, cli):
     for name in ("a", "b"):
         (signed / name).symlink_to(signed, target_is_directory=True)  # two loops: 2^40 paths
     assert found(cli("verify", signed, "--json"))["files"] == ("a was added; b was added", True)
+
+
+def test_weights_that_are_not_those_of_the_training_are_found(tiny_run, tmp_path, cli):
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    assert cli("verify", run).status == 0
+    content = bytearray((run / "model.safetensors").read_bytes())
+    content[-1] ^= 1  # still a number
+    (run / "model.safetensors").write_bytes(content)
+    result = cli("verify", run)
+    assert result.status == 1 and ", but it kept " in result.out
