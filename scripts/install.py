@@ -59,17 +59,16 @@ def install(options: argparse.Namespace, folder: Path, log: TextIO) -> None:
     def pip(*words: object) -> None:
         options_of_all = ["--no-input", *(() if options.compile else ("--no-compile",))]
         command = [sys.executable, "-m", "pip", "install", *options_of_all, *map(str, words)]
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-        while True:
-            try:
-                if process.wait(timeout=_EVERY):
-                    raise Failed
-                return
-            except subprocess.TimeoutExpired:
-                newest = re.findall(
-                    r"^ *(?:Collecting|Downloading|Installing) .*", Path(log.name).read_text(), re.M
-                )
-                print(f"  {newest[-1].strip()[:90]}" if newest else "  ...", file=sys.stderr, flush=True)
+        with subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT) as process:
+            while True:
+                try:
+                    if process.wait(timeout=_EVERY):
+                        raise Failed
+                    return
+                except subprocess.TimeoutExpired:
+                    said = Path(log.name).read_text(encoding="utf-8", errors="replace")
+                    newest = re.findall(r"^ *((?:Collecting|Downloading|Installing) .*)", said, re.M)
+                    print(f"  {newest[-1][:60]}" if newest else "  ...", file=sys.stderr, flush=True)
 
     listed = folder / "needed.txt"
     # Older ones know no hashes in constraints.
