@@ -24,7 +24,12 @@ from transformer_mt.settings.section import OnlyForSearches, members
 def say_error(text: str) -> None:
     """Print a line on stderr, with the rank if there are several processes: any of them may fail."""
     rank = f"rank {os.environ.get('RANK', '?')}: " if int(os.environ.get("WORLD_SIZE", 1)) > 1 else ""
-    write(rank + text)
+    # A damaged file may be quoted at any length.
+    lines = [line if len(line) <= _LONGEST else f"{line[:_LONGEST]} ..." for line in text.split("\n")]
+    write(rank + "\n".join(lines))
+
+
+_LONGEST = 1000
 
 
 class Parser(argparse.ArgumentParser):

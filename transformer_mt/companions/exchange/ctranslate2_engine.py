@@ -34,6 +34,7 @@ _ONLY = {"search": "beam", "length_penalty_form": "plain", "banned": [], "rules"
 # Larger batches are no faster on a CPU, and the cores would finish their last ones at different times.
 _TOKENS_OF_A_CORE = 1024
 
+_LEAST_POSITIONS = 2  # a token and the end of the sentence
 # Results whose tokens are scored again in one call.
 _SCORED_TOGETHER = 64
 
@@ -200,6 +201,8 @@ class CTranslate2Engine(Engine):
         try:
             facts = json.loads((folder / "export.json").read_text(encoding="utf-8"))
             positions = int(facts["positions"])
+            if positions < _LEAST_POSITIONS:
+                raise ValueError
         except (OSError, ValueError, KeyError, TypeError):
             raise InputError(f"{folder}: must hold a whole export.json; export it again") from None
         end = [tokenizer.all_pieces_src[EOS]] if facts.get("source_end") else []
