@@ -19,7 +19,7 @@ from transformer_mt.config import Config
 from transformer_mt.config.error_sentences import keys
 
 ROOT = Path(__file__).parent.parent
-_FORMULA = re.compile(r"\$\$(?P<block>.+?)\$\$|(?<![\w$])\$(?P<inline>[^$\n]+)\$(?![\w$])", re.DOTALL)
+_FORMULA = re.compile(r"\$\$.+?\$\$|(?<![\w$])\$[^$\n]+\$(?![\w$])", re.DOTALL)
 _CODE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
 

@@ -192,8 +192,8 @@ class RunFolder:
 
         return SeenSentences.read(self.seen_file)
 
-    def newest_step(self) -> int:
-        """The update of the newest checkpoint, by its name; 0 without any."""
+    def newest_checkpoint_step(self) -> int:
+        """The update of the newest checkpoint according to the folder's name; 0 if there is no checkpoint."""
         names = [path.name.removeprefix("step-") for path in self.checkpoints.glob("step-*")]
         return max((int(name) for name in names if name.isdecimal()), default=0)
 

@@ -164,8 +164,9 @@ def _open_run(written: Config, folder: RunFolder, fresh: bool, ranks: Ranks, hel
         config = resolve(written, replace(known, last_update=last_update(config, batches, progress)))
     for note in notes_on(written, config, data):
         say(note)
-    for note in notes_on_languages(config.data) if saved is None else ():
-        say(note)
+    if saved is None and ranks.is_rank_zero:
+        for note in notes_on_languages(config.data):
+            say(note)
     # 5. With `fresh` the lock is taken after the old folder was moved.
     if ranks.is_rank_zero and lock is None:
         lock = held.enter_context(_create_folder(folder.path, fresh))
@@ -465,7 +466,7 @@ def _collect_results(run: Run) -> None:
         if progress.skipped_in_a_row >= MAX_SKIPS:
             raise diverged(run, f"the gradient of {MAX_SKIPS} updates in a row is not finite")
     run.estimate.updated(len(results), seconds)
-    run.energy.joules()  # before a counter begins again
+    run.energy.update()
     for line in run.estimate.announcement(progress.step, run.config.train, run.device.type == "cpu"):
         say(line)
     run.newest_result = results[-1]

@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = subcommands(parser)[words[0]]
     parser.whole = chosen.whole = build_parser
     words[1:1] = chosen.words_before(chosen)
-    chosen.given = words[1:]
+    chosen.command_line = words[1:]
     if subcommands(chosen):  # argparse cannot intermix arguments if there are subcommands
         return _run(chosen, parser.parse_args(words), argv is None)
     # Positional words may come before, between and after the options.

@@ -43,8 +43,8 @@ class Parser(argparse.ArgumentParser):
         """Gives the parser of all commands, among which an unknown option is looked for."""
         self.words_before: Callable[[Parser], list[str]] = lambda parser: []
         """Words that are put before those of the command line."""
-        self.given: Sequence[str] = ()
-        """The words of the command line, for an error to name."""
+        self.command_line: Sequence[str] = ()
+        """The words that are being parsed; an error shows the value of an unknown option."""
         self.hints: dict[str, str] = {}
         """What to do instead of options of other tools."""
         self.shown: dict[str, tuple[str, ...]] = {}
@@ -76,34 +76,37 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print one line and exit with status 2; argparse itself would print the whole usage."""
+        hint = ""
         if choice := re.fullmatch(r"argument (\S+): invalid choice: '?(.+?)'? \(choose from (.+)\)", message):
             name, word, words = choice[1], choice[2], choice[3].replace("'", "")
-            message = f"{name} must be one of {words}, but is {word}{_nearest(word, words.split(', '))}"
+            hint = _nearest(word, words.split(", "))
+            message = f"{name} must be one of {words}, but is {word}"
         elif unknown := re.fullmatch(r"unrecognized arguments: (.+)", message):
             unknown_words = unknown[1].split()
             option = next((word.partition("=")[0] for word in unknown_words if word.startswith("-")), None)
             if option is None:
                 message = f"{unknown_words[0]} is one argument too many"
-            elif hint := self.hints.get(option) or self._as_word(option):
-                message = f"{option} is not an option; {hint}"
-            elif setting := self._as_setting(option):
-                message = f"{option} is not an option; a setting is given as key=value: {setting}"
-            elif longer := [one for one in self._option_string_actions if _is_begun(option, one)]:
-                message = f"{option} is not an option; did you mean {longer[0]}?"
+            elif hint := self._instead_of(option):
+                message = f"{option} is not an option"
             elif commands := _commands_with(option, self.whole()):
                 message = f"{option} is not an option of this command, but of {', '.join(commands)}"
             else:
-                message = f"{option} is not an option{_nearest(option, _options(self))}"
+                hint = _nearest(option, _options(self))
+                message = f"{option} is not an option"
         message = re.sub(r"^argument (-\S+): ", r"\1 ", message)
         if variable := self.variables.get(message.split(" ")[0]):
             message += f" ({variable})"
-        message += (
-            ""
-            if re.search("did you mean|key=value|without an option", message)
-            else f"; see {self.prog} --help"
-        )
-        say_error(message)
+        say_error(message + (hint or f"; see {self.prog} --help"))
         raise SystemExit(2)
+
+    def _instead_of(self, option: str) -> str:
+        """What to type instead of an option of another tool; an empty string if nothing is known."""
+        if hint := self.hints.get(option) or self._as_word(option):
+            return f"; {hint}"
+        if setting := self._as_setting(option):
+            return f"; a setting is given as key=value: {setting}"
+        longer_or_shorter = [other for other in self._option_string_actions if _is_begun(option, other)]
+        return f"; did you mean {longer_or_shorter[0]}?" if longer_or_shorter else ""
 
     def _as_word(self, option: str) -> str | None:
         """How to give a positional argument that was given as an option: `--config mine.yaml`."""
@@ -121,7 +124,7 @@ class Parser(argparse.ArgumentParser):
         from transformer_mt.config.error_sentences import as_override
         from transformer_mt.config.root import Config
 
-        words = [*self.given, "..."]
+        words = [*self.command_line, "..."]
         written = next((word for word in words if word.partition("=")[0] == option), option)
         value = written.partition("=")[2] or (words[words.index(written) + 1] if written in words else "...")
         return as_override(option.lstrip("-").replace("-", "_"), value, Config)
@@ -136,11 +139,11 @@ class _HelpAll(argparse.Action):
 
 
 def _is_begun(option: str, other: str) -> bool:
-    """Whether one of two options begins with the other: `--beam-size` and `--beam`."""
+    """Returns True if one option is a prefix of the other, as `--beam` is of `--beam-size`."""
     return len(other) > _SHORT and (option.startswith(other) or other.startswith(option))
 
 
-_SHORT = 4  # letters of an option, with its dashes, that say nothing about another
+_SHORT = 4  # a prefix of up to this many characters, such as `--to`, is a coincidence
 
 
 def _word(action: argparse.Action) -> str:

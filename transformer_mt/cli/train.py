@@ -17,6 +17,7 @@ from typing import Any
 
 from transformer_mt.cli.arguments import Parser, positive
 from transformer_mt.errors import InputError, Interrupted, WorkError
+from transformer_mt.files import to_json
 from transformer_mt.messages import duration, say
 from transformer_mt.parts import register, unregister
 
@@ -88,14 +89,10 @@ class Notifier:
         """Run the command. Its failure is said, and changes nothing else."""
         if int(os.environ.get("RANK", 0)) > 0:
             return
-        facts = {
-            **_end_of(arguments, error, status),
-            "config": arguments.config,
-            "host": socket.gethostname(),
-        }
+        summary = to_json(summarize(arguments, error, status))
         try:
             done = subprocess.run(
-                self._words, input=json.dumps(facts), text=True, stdout=sys.stderr, timeout=self._SECONDS
+                self._words, input=summary, text=True, stdout=sys.stderr, timeout=self._SECONDS
             )
             problem = f"has ended with status {done.returncode}" if done.returncode else ""
         except (OSError, subprocess.TimeoutExpired) as failure:
@@ -104,31 +101,28 @@ class Notifier:
             say(f"note: the command of --notify {problem}")
 
 
-def _end_of(arguments: argparse.Namespace, error: BaseException | None, status: int) -> dict[str, Any]:
-    """What there is to say: how it has ended, and the newest numbers of the run."""
+def summarize(arguments: argparse.Namespace, error: BaseException | None, status: int) -> dict[str, Any]:
+    """How the training has ended, its newest update, and the scores of its best validation."""
     from transformer_mt.config.load import load_config
-    from transformer_mt.run.report import ERRORS, events_of, metric_of, value_of
+    from transformer_mt.run.report import best_validation, newest_step
     from transformer_mt.run_folder import RunFolder
 
     is_stopped = isinstance(error, (Interrupted, KeyboardInterrupt)) or status > 128
     event = "stopped" if is_stopped else "failed" if error is not None or status else "finished"
-    facts: dict[str, Any] = {"event": event, "message": str(error or "")}
+    summary: dict[str, Any] = {"event": event, "message": str(error or ""), "config": arguments.config}
+    summary["host"] = socket.gethostname()
     with suppress(InputError, OSError):
         name = load_config(arguments.config, arguments.overrides).name
-        folder = RunFolder(arguments.out or f"runs/{name}")
-        facts |= {"name": name, "folder": str(folder)}
-        entries = folder.entries()
+        run = RunFolder(arguments.out or f"runs/{name}")
+        entries = run.entries()
+        summary |= {"name": name, "folder": str(run), "step": newest_step(run, entries)}
         for entry in entries:
-            kept = ("seconds", "tokens_per_second", "joules")
-            facts |= {key: entry[key] for key in kept if entry.get(key) is not None}
-        facts["step"] = max([folder.newest_step(), *(entry["step"] for entry in entries)])
-        if valid := events_of(entries, "valid"):
-            metric = metric_of(valid)
-            choose: Any = min if metric in ERRORS else max
-            best = choose(valid, key=lambda entry: value_of(entry, metric))
-            facts |= {"best_step": best["step"], "loss": best["loss"]}
-            facts["scores"] = {score["name"]: score["value"] for score in best["scores"]}
-    return facts
+            copied = ("seconds", "tokens_per_second", "joules")
+            summary |= {key: entry[key] for key in copied if entry.get(key) is not None}
+        if best := best_validation(entries):
+            summary |= {"best_step": best["step"], "loss": best["loss"]}
+            summary["scores"] = {score["name"]: score["value"] for score in best["scores"]}
+    return summary
 
 
 def _train_here(arguments: argparse.Namespace) -> int:

@@ -235,31 +235,41 @@ def notes_on(written: Config, config: Config, data: PreparedData) -> Iterator[st
 
 
 _SAMPLE = 100
-"""Pairs of a corpus whose languages are looked at; fewer say little."""
+"""Number of pairs of a corpus whose languages are identified."""
 
 
 def notes_on_languages(data: DataConfig) -> Iterator[str]:
-    """A note on each corpus most of whose pairs are in each other's language. Nothing is noted without the
-    extra `clean`.
+    """Yields a note for each corpus whose sides are exchanged in most pairs. Corpora of fewer than 200 pairs
+    are not examined, and none without the extra `clean`.
     """
-    corpora = [entry for entry in data.entries if not isinstance(entry, ToyCorpus)]
-    samples = [(entry, data.languages_of(entry), _pairs_of(entry, data)) for entry in corpora]
-    samples = [sample for sample in samples if len(sample[2]) >= _SAMPLE and len(set(sample[1])) == 2]
+    corpora = [
+        (entry, data.languages_of(entry)) for entry in data.entries if not isinstance(entry, ToyCorpus)
+    ]
+    samples = [
+        (entry, languages, _pairs_of(entry, data)[:: _ROWS // _SAMPLE]) for entry, languages in corpora
+    ]
+    samples = [sample for sample in samples if len(sample[2]) >= _LEAST and len(set(sample[1])) == 2]
     if not samples:
         return
-    with suppress(InputError):
+    with suppress(InputError):  # the extra is not installed
         identifier = LanguageIdentifier()
-        for entry, languages, pairs in samples:
-            swapped = 0
-            for pair in pairs[:: len(pairs) // _SAMPLE]:
-                there = map(identifier.best, pair)
-                swapped += all(is_same_language(*both) for both in zip(there, reversed(languages)))
-            if swapped > _SAMPLE / 2 and all(map(identifier.knows, languages)):
-                source, target = languages
+        for entry, (source, target), pairs in samples:
+            if not (identifier.knows(source) and identifier.knows(target)):
+                continue
+            swapped = sum(
+                is_same_language(identifier.best(src), target)
+                and is_same_language(identifier.best(tgt), source)
+                for src, tgt in pairs
+            )
+            if swapped > len(pairs) / 2:
                 yield (
                     f"note: {entry.describe()}: the sources are in {target} and the targets in {source}; "
                     "stop with Ctrl-C and exchange source and target, or the columns, of this corpus"
                 )
+
+
+_LEAST = 10
+"""Fewest sampled pairs that say something about a corpus: those of 200 pairs."""
 
 
 def _pairs_of(entry: Corpus, settings: DataConfig) -> list[Pair]:

@@ -6,8 +6,10 @@ import importlib.util
 import math
 import os
 import secrets
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -237,31 +239,46 @@ class TimeEstimate:
 
 
 _RAPL = Path("/sys/class/powercap")
+# RAPL's counters start again after some tens of minutes, so they are read at least this often.
+_SECONDS_BETWEEN_READINGS = 60.0
 
 
 class EnergyMeter:
-    """The energy that this machine has used since the meter was made, as far as it tells: Intel's and AMD's
-    counters of processors (RAPL; on most systems only root may read them), and those of NVIDIA GPUs (NVML).
-    Other programs' work counts, too.
+    """Measures the energy that this machine uses from now on, including the work of other programs. It reads
+    the processors' counters (RAPL, which most systems let only root read) and those of NVIDIA GPUs (NVML).
     """
 
     def __init__(self, folder: Path = _RAPL) -> None:
         packages = [path for path in folder.glob("*-rapl:*") if path.name.count(":") == 1]  # not their parts
-        self._counters = [(path / "energy_uj", _number_in(path / "max_energy_range_uj")) for path in packages]
-        self._last = [_number_in(file) for file, _ in self._counters]
-        self._of_cpus, self._of_gpus = 0.0, _joules_of_gpus()
+        self._files = [(path / "energy_uj", _number_in(path / "max_energy_range_uj")) for path in packages]
+        self._last_readings = [_number_in(file) for file, _ in self._files]
+        self._last_time = time.monotonic()
+        self._cpu_joules = 0.0
+        self._gpu_counters = _gpu_counters()
+        self._gpu_start = [read() for read in self._gpu_counters]
+
+    def update(self) -> None:
+        """Read the processors' counters if the last reading is old. It is cheap: training calls it after each
+        update.
+        """
+        if time.monotonic() - self._last_time >= _SECONDS_BETWEEN_READINGS:
+            self._read()
 
     def joules(self) -> float | None:
-        """None if nothing is known. A counter begins again after some tens of minutes: ask more often."""
-        for i, (file, most) in enumerate(self._counters):
-            now, last = _number_in(file), self._last[i]
+        """The energy so far; None if no counter can be read."""
+        self._read()
+        if not self._gpu_counters and all(reading is None for reading in self._last_readings):
+            return None
+        gpu_joules = sum(read() - start for read, start in zip(self._gpu_counters, self._gpu_start)) / 1e3
+        return self._cpu_joules + gpu_joules
+
+    def _read(self) -> None:
+        self._last_time = time.monotonic()
+        for i, (file, size) in enumerate(self._files):
+            now, last = _number_in(file), self._last_readings[i]
             if now is not None and last is not None:
-                self._of_cpus += (now - last if now >= last else now - last + (most or 0.0)) / 1e6
-            self._last[i] = now
-        gpus = _joules_of_gpus()
-        of_gpus = gpus - self._of_gpus if gpus is not None and self._of_gpus is not None else None
-        knows_cpus = any(value is not None for value in self._last)
-        return self._of_cpus + (of_gpus or 0.0) if knows_cpus or of_gpus is not None else None
+                self._cpu_joules += (now - last + (0.0 if now >= last else size or 0.0)) / 1e6
+            self._last_readings[i] = now
 
 
 def _number_in(file: Path) -> float | None:
@@ -271,16 +288,21 @@ def _number_in(file: Path) -> float | None:
         return None
 
 
-def _joules_of_gpus() -> float | None:
-    """All NVIDIA GPUs since their driver was loaded; None without the package nvidia-ml-py."""
+def _gpu_counters() -> list[Callable[[], float]]:
+    """Functions that read the millijoules of each NVIDIA GPU; empty without nvidia-ml-py or a driver."""
     try:
         import pynvml  # type: ignore[import-not-found]
 
         pynvml.nvmlInit()
         handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        return sum(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) for handle in handles) / 1e3
-    except Exception:  # not installed, no driver, or a GPU that does not count
-        return None
+        counters: list[Callable[[], float]] = [
+            partial(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle) for handle in handles
+        ]
+        for read in counters:
+            read()  # old GPUs have no counter
+        return counters
+    except Exception:  # every problem of NVML means the same: nothing is known
+        return []
 
 
 class MetricsLog:

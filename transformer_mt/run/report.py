@@ -113,6 +113,20 @@ def value_of(entry: dict[str, Any], metric: str) -> float:
     return next((score["value"] for score in entry["scores"] if score["name"] == metric), math.nan)
 
 
+def best_validation(entries: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """The validation with the best score; None if there is none with a finite one."""
+    validations = events_of(entries, "valid")
+    metric = metric_of(validations) if validations else ""
+    scored = [entry for entry in validations if math.isfinite(value_of(entry, metric))]
+    choose: Any = min if metric in ERRORS else max
+    return choose(scored, key=lambda entry: value_of(entry, metric)) if scored else None
+
+
+def newest_step(run: RunFolder, entries: Sequence[dict[str, Any]]) -> int:
+    """The last update of a run that is in its log or in a checkpoint."""
+    return max([run.newest_checkpoint_step(), *(int(entry["step"]) for entry in entries)])
+
+
 def metric_of(entries: Sequence[dict[str, Any]]) -> str:
     """BLEU where it was measured, else the first metric."""
     names = [score["name"] for entry in entries for score in entry.get("scores", [])]

@@ -335,10 +335,12 @@ def names_of(code: str) -> set[str]:
 
 
 def code_of_name(name: str) -> str | None:
-    """The code of a language whose name in English or in itself this is: `de` of german and Deutsch; None for
-    other words and without babel.
+    """Returns `de` for german and Deutsch; None if no language has this name in English or in itself, and
+    without babel.
     """
-    if len(name) <= _LONGEST_CODE:
+    if (
+        len(name) <= _LONGEST_CODE or not name.isalpha()
+    ):  # a code; reading all languages takes most of a second
         return None
     return next((code for code in sorted(TWO_LETTERS) if name.lower() in names_of(code)), None)
 

@@ -141,10 +141,10 @@ def _receipt(root: Any) -> Iterator[Row]:
         if isinstance(scores, dict) and "bleu" in scores:
             yield Row("measured", f"BLEU {scores['bleu']} on {scores.get('corpus', 'a test set')}")
     if isinstance(root, Path) and (run := RunFolder(root)).is_finished:
-        weights, kept = digest(run.weights_file), _facts(run.finished_file).get("weights")
-        is_other = kept is not None and kept != weights
-        found = f"finished; weights {weights}" + (f", but it kept {kept}" if is_other else "")
-        yield Row("training", found, is_other)
+        weights, trained = digest(run.weights_file), _facts(run.finished_file).get("weights")
+        is_changed = trained is not None and trained != weights
+        change = f"; the training wrote {trained}" if is_changed else ""
+        yield Row("training", f"finished; weights {weights}{change}", is_changed)
 
 
 def _facts(file: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import math
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
@@ -19,13 +20,13 @@ from transformer_mt.config.load import Loader
 from transformer_mt.errors import InputError
 from transformer_mt.files import is_locked, to_json, write_text
 from transformer_mt.messages import duration, say, table
-from transformer_mt.run.report import ERRORS, events_of, metric_of, value_of
+from transformer_mt.run.report import ERRORS, best_validation, events_of, metric_of, newest_step, value_of
 from transformer_mt.run_folder import RunFolder
 
 _SHOWN = 4
 """Differing keys of a run that the table has room for."""
-_OF_A_PLACE = ("name", "parts")
-"""Keys that are no difference between trainings."""
+_IGNORED = ("name", "parts")
+"""Keys that do not affect a training."""
 
 
 @dataclass
@@ -46,7 +47,7 @@ class Summary:
     """Of a run that trains."""
     bytes: int = 0
     differs: dict[str, Any] = field(default_factory=dict)
-    """Keys whose values differ from those of the first run in the table."""
+    """The keys and values that differ from the first run in the table."""
 
 
 def add_arguments(parser: Parser) -> None:
@@ -79,9 +80,7 @@ def _runs(arguments: argparse.Namespace) -> int:
         print(table([_row(one) for one in summaries], _HEAD))
     if arguments.page:
         page = Path(arguments.page)
-        write_text(
-            page, as_page([(name, RunFolder(name)) for name in (s.folder for s in summaries)], summaries)
-        )
+        write_text(page, as_page(summaries))
         say(f"written: {page}")
     return 0
 
@@ -96,21 +95,19 @@ def runs_below(folder: Path) -> Iterator[RunFolder]:
 
 
 def summary(run: RunFolder) -> Summary:
-    """What the files of a run say."""
+    """Reads the state and the scores of a run from its files."""
     entries, settings = run.entries(), _settings(run)
-    train, valid = events_of(entries, "train"), events_of(entries, "valid")
-    step = max([run.newest_step(), *(int(entry["step"]) for entry in entries)])
+    step = newest_step(run, entries)
     last = int(settings.get("train.max_updates", step))
     state = "trains" if is_locked(run.path) else "finished" if run.is_finished else "stopped"
     one = Summary(str(run), state, step, last, bytes=_size(run.path))
-    if valid:
-        one.metric = metric_of(valid)
-        scores = [value for entry in valid if math.isfinite(value := value_of(entry, one.metric))]
-        one.best = (min if one.metric in ERRORS else max)(scores, default=None)
-    if train:
+    if best := best_validation(entries):
+        one.metric = metric_of([best])
+        one.best = value_of(best, one.metric)
+    if train := events_of(entries, "train"):
         one.loss = train[-1]["loss"]
-        begun = train[-2] if len(train) > 1 else {"step": 0, "seconds": 0.0}
-        updates, seconds = train[-1]["step"] - begun["step"], train[-1]["seconds"] - begun["seconds"]
+        before = train[-2] if len(train) > 1 else {"step": 0, "seconds": 0.0}
+        updates, seconds = train[-1]["step"] - before["step"], train[-1]["seconds"] - before["seconds"]
         if state == "trains" and updates > 0:
             one.seconds_left = max(0.0, (last - step) * seconds / updates)
     return one
@@ -134,22 +131,26 @@ def in_order(summaries: list[Summary], order: str) -> list[Summary]:
 
 
 def differences(first: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """The values of `other` that are not those of `first`, by their keys; None where it has none."""
+    """Returns the keys and values of `other` that differ from `first`; a missing key has the value None."""
     return {key: other.get(key) for key in first | other if first.get(key) != other.get(key)}
 
 
 def _settings(run: RunFolder) -> dict[str, Any]:
-    """The run's config by dotted keys, as it stands in the file: also of a run of another version."""
+    """Reads the config with dotted keys. It is not validated, so runs of other versions can be read, too."""
     try:
         values = yaml.load(run.config_file.read_text(encoding="utf-8"), Loader)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, ValueError, OSError) as error:
         raise InputError(f"{run.config_file}: cannot be read: {error}") from None
     dotted = flat(values if isinstance(values, dict) else {})
-    return {key: value for key, value in dotted.items() if key.split(".")[0] not in _OF_A_PLACE}
+    return {key: value for key, value in dotted.items() if key.split(".")[0] not in _IGNORED}
 
 
 def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    size = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):  # a training may remove a checkpoint meanwhile
+            size += path.stat().st_size if path.is_file() else 0
+    return size
 
 
 _HEAD = ["run", "state", "update", "best", "loss", "left", "MB", "differs from the first in"]
@@ -188,13 +189,14 @@ _PAGE = """\
 """
 
 
-def as_page(runs: Sequence[tuple[str, RunFolder]], summaries: Sequence[Summary]) -> str:
+def as_page(summaries: Sequence[Summary]) -> str:
     """One HTML file that needs nothing else."""
     from transformer_mt.companions.lab.pictures import curves
 
     with tempfile.TemporaryDirectory() as place:
         picture = Path(place) / "curves.png"
-        curves([(name, run.entries()) for name, run in runs], "updates", picture)
+        runs = [(one.folder, RunFolder(one.folder).entries()) for one in summaries]
+        curves(runs, "updates", picture)
         encoded = base64.b64encode(picture.read_bytes()).decode()
     rows = ("".join(f"<td>{escape(cell)}</td>" for cell in _row(one)) for one in summaries)
     return _PAGE.format(

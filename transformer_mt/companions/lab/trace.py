@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from transformer_mt.data.vocabulary.tokenizer import Tokenizer
 
 _OTHERS = 3
-"""Tokens beside the chosen one whose probability is shown."""
+"""How many other tokens are shown with their probabilities."""
 
 _MEANINGS = {
     "src_embedding": "source tokens as vectors, times √D, plus positions",

@@ -147,4 +147,4 @@ def test_weights_that_are_not_those_of_the_training_are_found(tiny_run, tmp_path
     content[-1] ^= 1  # still a number
     (run / "model.safetensors").write_bytes(content)
     result = cli("verify", run)
-    assert result.status == 1 and ", but it kept " in result.out
+    assert result.status == 1 and "; the training wrote " in result.out
