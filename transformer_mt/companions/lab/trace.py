@@ -29,7 +29,7 @@ _MEANINGS = {
     "query": "Q, all heads side by side",
     "key": "K",
     "value": "V",
-    "weights": "softmax(Q Kᵀ / √d_k): each row sums to 1",
+    "weights": "attention weights: softmax of the scores; each row sums to 1",
     "attention.output": "weights times V, heads joined, times W^O",
     "inner": "x W1 + b1, wider",
     "gate": "what opens and closes the wider vector",
