@@ -322,16 +322,18 @@ def test_scores_of_every_set_are_told_where_the_model_takes_no_files(tiny_run, t
     assert err.count("evaluation: the translations could not be written: ") == 1
 
 
-def test_evaluate_prints_signed_scores_and_keeps_the_translations(tiny_run, cli):
-    status, out, _ = cli("evaluate", tiny_run, "--beam", "2")
+def test_evaluate_prints_signed_scores_and_keeps_the_translations(tiny_run, tmp_path, cli):
+    run = tmp_path / "run"  # which no other test evaluated
+    shutil.copytree(tiny_run, run, ignore=shutil.ignore_patterns("evaluation"))
+    status, out, _ = cli("evaluate", run, "--beam", "2")
     lines = out.split("\n")
     assert status == 0 and lines[0] == "test-0: toy test, 30 sentences, beam 2, by torch in float32"
     assert [line.split()[0] for line in lines[1:4]] == ["BLEU", "chrF", "TER"]
     assert all("nrefs:1" in line for line in lines[1:4]) and "tok:13a" in lines[1]
-    rows = (tiny_run / "evaluation/test-0.jsonl").read_text(encoding="utf-8").strip().split("\n")
+    rows = (run / "evaluation/test-0.jsonl").read_text(encoding="utf-8").strip().split("\n")
     assert len(rows) == 30 and {"source", "reference", "translation", "score"} == json.loads(rows[0]).keys()
-    kept = json.loads((tiny_run / "evaluation/test-0.scores.json").read_text(encoding="utf-8"))
-    report = (tiny_run / "report.md").read_text(encoding="utf-8")
+    kept = json.loads((run / "evaluation/test-0.scores.json").read_text(encoding="utf-8"))
+    report = (run / "report.md").read_text(encoding="utf-8")
     assert re.search(rf"\| toy test +\| 30 +\| beam 2 +\| +{lines[1].split()[1]} ", report), report
     assert kept["decode"]["beam"] == 2 and f"{kept['scores'][0]['value']:.2f}" == lines[1].split()[1]
 
