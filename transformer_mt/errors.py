@@ -55,6 +55,8 @@ ADVICE = {
     errno.EIO: "check the disk",
     errno.EACCES: "check its rights",
     errno.EROFS: "write to another disk",
+    errno.ENOTEMPTY: "let one command at a time write there",
+    errno.EEXIST: "let one command at a time write there",
 }
 """Advice for errors of the system."""
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from transformer_mt.messages import say
 from transformer_mt.translation.stages.call import Call, Resource
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class GlossaryResource(Resource):
         self, sources: Sequence[str], translations: Sequence[str], references: Sequence[Sequence[str]]
     ) -> list[tuple[str, float, str]]:
         """How many of the terms that a source and one of its references have are in the translation, in per
-        cent: in any inflected form, and as they stand in the glossary. Empty if there are no such terms.
+        cent: in any inflected form, and as they stand in the glossary. Empty, and said, if there are none.
         """
         exact = any_form = total = lines = 0
         for source, translation, targets in zip(sources, translations, references):
@@ -60,6 +61,7 @@ class GlossaryResource(Resource):
             exact += sum(self.glossary.is_rendered(term, translation, exactly=True) for term in terms)
             any_form += sum(self.glossary.is_rendered(term, translation) for term in terms)
         if not total:
+            say("glossary: no pair of this set has a term on its left and the translation on its right")
             return []
         counted = f"of {total:,} terms in {lines:,} sentences"
         return [

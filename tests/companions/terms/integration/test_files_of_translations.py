@@ -32,6 +32,9 @@ def test_evaluate_counts_the_terms(tiny_run, tmp_path, cli):
     status, out, _ = cli("evaluate", tiny_run, "--glossary", tmp_path / "t.tsv", "--beam", "2")
     rows = [line.split("  ") for line in out.split("\n") if line.startswith("  terms")]
     assert status == 0 and len(rows) == 2 and float(rows[0][1].split()[-1]) == 100.0
+    (tmp_path / "t.tsv").write_text("zebra\tZebra\n", encoding="utf-8")
+    _, none, err = cli("evaluate", tiny_run, "--glossary", tmp_path / "t.tsv", "--beam", "2")
+    assert "  terms" not in none and "glossary: no pair of this set has a term on its left and" in err
     assert " terms in " in out and (tiny_run / "evaluation/other-test-0.scores.json").exists()
 
 
