@@ -152,8 +152,10 @@ def read_held_out(folder: Path, name: str) -> Iterator[EvaluationSentence]:
     """The set that a run, or the cache, holds out of training. InputError if it is not there."""
     file = held_out_file(folder, name)
     if not file.exists():
-        raise InputError(f"{file}: the {name} set held out of training is not there; train, or put the file "
-            "there if the run was moved without it")
+        raise InputError(
+            f"{file}: the {name} set held out of training is not there; train, or put the file "
+            "there if the run was moved without it"
+        )
     return ((src, (tgt,)) for src, tgt in rows_of(file))
 
 
