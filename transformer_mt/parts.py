@@ -27,6 +27,7 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
     },
     "position": {
         "sinusoidal": "transformer_mt.model.positions:SinusoidalPositions",
+        "sinusoidal_marian": "transformer_mt.model.positions:MarianPositions",
         "sinusoidal_fairseq": "transformer_mt.model.positions:FairseqPositions",
         "learned": "transformer_mt.model.positions:LearnedPositions",
         "relative": "transformer_mt.model.variants.position_bias:Relative",

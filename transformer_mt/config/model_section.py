@@ -136,8 +136,9 @@ class ModelConfig(Section):
     size.
     """
     position: Annotated[PartName, PartOf("position")] = PartName("sinusoidal")
-    """Encoding of token positions; learned ones end at data.max_length; sinusoidal_fairseq is the form of
-    M2M-100 and NLLB; relative has the setting distance: {relative: {distance: 8}}.
+    """Encoding of token positions; learned ones end at data.max_length; sinusoidal_marian is the form of
+    Marian, sinusoidal_fairseq that of M2M-100 and NLLB; relative has the setting distance:
+    {relative: {distance: 8}}.
     """
     attention: AttentionConfig = AttentionConfig()
     """The formula of attention."""
@@ -151,8 +152,12 @@ class ModelConfig(Section):
     """LayerNorm on the sums of embeddings and positions, as in BERT and BART."""
     output_bias: bool = False
     """A bias for each output token, as in Marian's models."""
-    decoder_start: Literal["bos", "eos"] = "bos"
-    """The token that starts decoding; M2M-100 and NLLB use eos."""
+    autoregression: Literal["attention", "ssru"] = "attention"
+    """How the decoder sees the target so far: by self-attention, or by ssru, a simpler recurrent unit with
+    half the weights, whose steps take the same time at every position (Kim et al. 2019).
+    """
+    decoder_start: Literal["bos", "eos", "zeros"] = "bos"
+    """What decoding starts with: a token (M2M-100 and NLLB use eos), or zeros, as in Marian."""
 
     @property
     def has_max_positions(self) -> bool:
@@ -175,9 +180,16 @@ class ModelConfig(Section):
         yield from self._of_recurrent() if self.kind == "recurrent" else self._of_transformer()
 
     def _of_recurrent(self) -> Iterator[Conflict]:
-        if self.decoder_start == "eos":
-            yield "model.decoder_start must be bos with kind: recurrent, but is eos"
-        for key in ("embedding_norm", "num_kv_heads", "qk_norm", "share_layers", "layer_drop", "norm_kind"):
+        for key in (
+            "decoder_start",
+            "autoregression",
+            "embedding_norm",
+            "num_kv_heads",
+            "qk_norm",
+            "share_layers",
+            "layer_drop",
+            "norm_kind",
+        ):
             value, usual = getattr(self, key), type(self).model_fields[key].default
             if value != usual:
                 said = str(usual).lower() if usual is not None else "left out"
@@ -208,8 +220,10 @@ class ModelConfig(Section):
             )
 
     def _of_transformer(self) -> Iterator[Conflict]:
-        if self.decoder_start == "eos" and self.kind != "transformer":
-            yield f"model.decoder_start must be bos with kind: {self.kind}, but is eos"
+        for key in ("decoder_start", "autoregression") if self.kind != "transformer" else ():
+            value, usual = getattr(self, key), type(self).model_fields[key].default
+            if value != usual:
+                yield f"model.{key} must be {usual} with kind: {self.kind}, but is {value}"
         heads = self.num_heads
         if self.d_model % heads:
             near = _near(self.d_model, 2 * heads)

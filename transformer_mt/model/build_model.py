@@ -36,6 +36,7 @@ from transformer_mt.model.variants.recurrent import (
     RecurrentEncoder,
     SourceAttention,
 )
+from transformer_mt.model.variants.ssru import SSRU
 from transformer_mt.model.variants.variants import PredictedCentre, VariantAttention
 from transformer_mt.parts import is_ours
 from transformer_mt.settings.part import PartName
@@ -97,7 +98,7 @@ def _transformer(
         kind = part_class("residual", c.norm, "model.norm", Residual)
         return norm() if kind.final_norm else nn.Identity()
 
-    def embedding(tokens: nn.Embedding, first: int | None = None) -> Embedding:
+    def embedding(tokens: nn.Embedding, first: int | Literal["zeros"] | None = None) -> Embedding:
         return Embedding(tokens, positions(), c.dropout, first, norm() if c.embedding_norm else None)
 
     def encoder() -> Encoder:
@@ -110,7 +111,7 @@ def _transformer(
     def decoder(has_source: bool) -> Decoder:
         layers = [
             DecoderLayer(
-                build_attention(c, "decoder"),
+                SSRU(c.d_model) if c.autoregression == "ssru" else build_attention(c, "decoder"),
                 build_attention(c, "cross") if has_source else None,
                 feed_forward(),
                 residual,
@@ -125,9 +126,13 @@ def _transformer(
         return EncoderModel(embedding(src_tokens), encoder(), head, output)
     if c.kind == "decoder":
         return DecoderModel(embedding(tgt_tokens), decoder(has_source=False), output)
-    first = EOS if c.decoder_start == "eos" else None
+    firsts: dict[str, int | Literal["zeros"]] = {"eos": EOS, "zeros": "zeros"}
     return Transformer(
-        embedding(src_tokens), embedding(tgt_tokens, first), encoder(), decoder(has_source=True), output
+        embedding(src_tokens),
+        embedding(tgt_tokens, firsts.get(c.decoder_start)),
+        encoder(),
+        decoder(has_source=True),
+        output,
     )
 
 

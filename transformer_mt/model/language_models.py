@@ -101,5 +101,5 @@ class DecoderModel(TranslationModel):
 
     @property
     def attentions(self) -> dict[str, list[MultiHeadAttention]]:
-        modules = [layer.self_attention for layer in self.decoder.layers]
+        modules = [layer.self_attention for layer in self.decoder.layers if layer.self_attention]
         return {"cross": [], "encoder": [], "decoder": modules}

@@ -23,17 +23,22 @@ def sinusoids(length: int, d_model: int) -> Tensor:
     return table.float()
 
 
-def fairseq_sinusoids(length: int, d_model: int) -> Tensor:
-    """(T, D): fairseq's form of the sinusoids. Its frequencies 10000^(-i / (D/2 - 1)) end at 1/10000, and its
-    first position is 2, because the first two are reserved for padding.
+def marian_sinusoids(length: int, d_model: int, first: int = 0) -> Tensor:
+    """(T, D): Marian's and tensor2tensor's form of the sinusoids, of the positions from `first` on. Its
+    frequencies 10000^(-i / (D/2 - 1)) end at 1/10000.
     """
-    position = torch.arange(2, length + 2, dtype=torch.float64)[:, None]
+    position = torch.arange(first, length + first, dtype=torch.float64)[:, None]
     frequency = 10000.0 ** (-torch.arange(d_model // 2, dtype=torch.float64) / (d_model // 2 - 1))
     return (
         torch.stack([torch.sin(position * frequency), torch.cos(position * frequency)], dim=2)
         .flatten(1)
         .float()
     )
+
+
+def fairseq_sinusoids(length: int, d_model: int) -> Tensor:
+    """(T, D): fairseq's form: it begins with position 2, because the first two are reserved for padding."""
+    return marian_sinusoids(length, d_model, first=2)
 
 
 class AddedPositions(nn.Module):
@@ -77,6 +82,14 @@ class SinusoidalPositions(AddedPositions):
         if end > len(table):
             self.table = table = self.formula(2 * end, table.size(1)).to(table)
         return x_BTD + (table[start:end] if isinstance(start, int) else table[start])
+
+
+class MarianPositions(SinusoidalPositions):
+    """Adds Marian's sinusoids."""
+
+    @staticmethod
+    def formula(length: int, d_model: int) -> Tensor:
+        return marian_sinusoids(length, d_model)
 
 
 class FairseqPositions(SinusoidalPositions):

@@ -19,7 +19,8 @@ _CAPACITY = 16
 @dataclass(frozen=True)
 class LayerState:
     """Keys and values of one decoder layer, stored once per sentence: those of the positions of all its
-    hypotheses, and those of its source.
+    hypotheses, and those of its source. A recurrent layer has its cells in `self_keys`, as (B, 1, capacity,
+    D), and no `self_values`.
     """
 
     self_keys: Tensor
@@ -54,9 +55,12 @@ class DecoderState:
     """Tokens so far, of each hypothesis."""
 
     @classmethod
-    def start(cls, src_keys_values: list[tuple[Tensor, Tensor]], src_mask: Tensor) -> "DecoderState":
+    def start(
+        cls, src_keys_values: list[tuple[Tensor, Tensor]], src_mask: Tensor, cell: int = 0
+    ) -> "DecoderState":
         """The state before the first token, with one hypothesis per sentence. `src_keys_values` holds the
-        keys and values of the source for each layer.
+        keys and values of the source for each layer. `cell` is the width of cells of recurrent layers; 0 if
+        the layers have self-attention.
         """
         layers = []
         for keys, values in src_keys_values:
@@ -65,6 +69,9 @@ class DecoderState:
                 dtype = torch.promote_types(keys.dtype, torch.float32)
                 keys, values = keys.to(dtype), values.to(dtype)
             own_keys, own_values = keys.new_empty(2, B, H, _CAPACITY, K)
+            if cell:
+                own_keys = keys.new_empty(B, 1, _CAPACITY, cell, dtype=torch.float32)
+                own_values = own_keys[..., :0]
             # Contiguous: else each step's products would copy them.
             layers.append(LayerState(own_keys, own_values, keys.contiguous(), values.contiguous()))
         past, positions = (
@@ -90,6 +97,13 @@ class DecoderState:
         """(B, 1, W, E), True = may attend to the entry; None if each hypothesis may attend to all entries."""
         is_greedy = self.num_entries == self.length  # one hypothesis a sentence, from the first token on
         return None if is_greedy else self.past[:, None, :, : self.num_entries]
+
+    @cached_property
+    def parents(self) -> Tensor:
+        """(B, W), the entry before the newest of each hypothesis."""
+        before = self.past[:, :, : self.num_entries - self.width]
+        order = torch.arange(1, before.size(2) + 1, device=before.device)
+        return (before * order).amax(dim=2) - 1
 
     @property
     def width(self) -> int:

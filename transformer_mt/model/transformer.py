@@ -8,7 +8,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +20,7 @@ from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.masks import Layout, Packing, attend_to
 from transformer_mt.model.positions import LearnedPositions
 from transformer_mt.model.state import DecoderState, LayerState
+from transformer_mt.model.variants.ssru import SSRU
 
 
 class LayerDrop(nn.Module):
@@ -155,19 +156,21 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention to the source, feed-forward, each in a residual connection. A
-    decoder-only model has no attention to the source.
+    """Causal self-attention or a recurrence, attention to the source, feed-forward, each in a residual
+    connection. A decoder-only model has no attention to the source.
     """
 
     def __init__(
         self,
-        self_attention: MultiHeadAttention,
+        autoregression: MultiHeadAttention | SSRU,
         cross_attention: MultiHeadAttention | None,
         feed_forward: nn.Module,
         residual: Callable[[], Residual],
     ) -> None:
         super().__init__()
-        self.self_attention, self.self_residual = self_attention, residual()
+        self.self_attention = None if isinstance(autoregression, SSRU) else autoregression
+        self.recurrence = autoregression if isinstance(autoregression, SSRU) else None
+        self.self_residual = residual()
         self.cross_attention = cross_attention
         if cross_attention is not None:
             self.cross_residual = residual()
@@ -185,7 +188,10 @@ class DecoderLayer(nn.Module):
         the mask is causal, which also keeps real tokens from seeing the padding after them.
         """
 
-        def attend_to_self(x: Tensor) -> Tensor:
+        def see_target(x: Tensor) -> Tensor:
+            if self.recurrence is not None:
+                return self.recurrence(x, self_mask)
+            assert self.self_attention is not None
             keys, values = self.self_attention.keys_values(x)
             is_causal = self_mask is None
             return self.self_attention(x, keys, values, mask=self_mask, causal=is_causal, recorder=recorder)
@@ -196,7 +202,7 @@ class DecoderLayer(nn.Module):
                 x, *self.cross_attention.keys_values(memory_BSD), mask=mask, recorder=recorder
             )
 
-        x_BTD = self.self_residual(x_BTD, attend_to_self)
+        x_BTD = self.self_residual(x_BTD, see_target)
         if self.cross_attention is not None:
             x_BTD = self.cross_residual(x_BTD, attend_to_source)
         return self.ffn_residual(x_BTD, self.feed_forward)
@@ -204,13 +210,17 @@ class DecoderLayer(nn.Module):
     def step(
         self, x_BWD: Tensor, layer: LayerState, state: DecoderState, recorder: AttentionRecorder | None = None
     ) -> Tensor:
-        """Compute one position for each of a sentence's W hypotheses, and write their keys and values into
-        the buffers of `layer`.
+        """Compute one position for each of a sentence's W hypotheses, and write their keys and values, or
+        their cells, into the buffers of `layer`.
         """
         end = state.num_entries
         newest = slice(end - state.width, end)
 
-        def attend_to_self(x: Tensor) -> Tensor:
+        def see_target(x: Tensor) -> Tensor:
+            if self.recurrence is not None:
+                layer.self_keys[:, 0, newest], output = self.recurrence.step(x, layer.self_keys[:, 0], state)
+                return output
+            assert self.self_attention is not None
             layer.self_keys[:, :, newest], layer.self_values[:, :, newest] = self.self_attention.keys_values(
                 x, state.self_positions
             )
@@ -230,7 +240,7 @@ class DecoderLayer(nn.Module):
                 recorder=recorder,
             )
 
-        x_BWD = self.self_residual(x_BWD, attend_to_self)
+        x_BWD = self.self_residual(x_BWD, see_target)
         if self.cross_attention is not None:
             x_BWD = self.cross_residual(x_BWD, attend_to_source)
         return self.ffn_residual(x_BWD, self.feed_forward)
@@ -266,8 +276,13 @@ class Decoder(nn.Module):
         """The state before the first token, with one row per sentence. Each layer's keys and values of the
         source are computed once, here. A decoder-only model has a source of length 0.
         """
-        attentions = [layer.cross_attention or layer.self_attention for layer in self.layers]
-        return DecoderState.start([attention.keys_values(memory_BSD) for attention in attentions], src_mask)
+        keys_values = []
+        for layer in self.layers:
+            attention = layer.cross_attention or layer.self_attention
+            assert attention is not None
+            keys_values.append(attention.keys_values(memory_BSD))
+        cell = memory_BSD.size(-1) if any(layer.recurrence for layer in self.layers) else 0
+        return DecoderState.start(keys_values, src_mask, cell)
 
     def forward(
         self,
@@ -298,11 +313,11 @@ class Embedding(nn.Module):
         tokens: nn.Embedding,
         positions: nn.Module,
         dropout: float,
-        first: int | None = None,
+        first: int | Literal["zeros"] | None = None,
         norm: nn.Module | None = None,
     ) -> None:
-        """`first` replaces the id of every sequence's first token; None leaves it unchanged. `norm` is
-        applied after the positions are added.
+        """`first` replaces the id of every sequence's first token, or its vector by zeros; None leaves it
+        unchanged. `norm` is applied after the positions are added.
         """
         super().__init__()
         self.tokens = tokens
@@ -313,13 +328,20 @@ class Embedding(nn.Module):
 
     def forward(self, ids_BT: Tensor, start: int | Tensor = 0) -> Tensor:
         """`start`: the position of the first token, or a (B, T) tensor with the position of each token."""
-        if self.first is not None:
-            if isinstance(start, Tensor):
-                ids_BT = torch.where(start == 0, self.first, ids_BT)
-            elif start == 0:
-                ids_BT = torch.cat([torch.full_like(ids_BT[:, :1], self.first), ids_BT[:, 1:]], dim=1)
+        is_first_BT = None if self.first is None else _begins(ids_BT, start)
+        if isinstance(self.first, int) and is_first_BT is not None:
+            ids_BT = torch.where(is_first_BT, self.first, ids_BT)
         x_BTD = without_cut_off_tokens(self.tokens(ids_BT), ids_BT) * math.sqrt(self.tokens.embedding_dim)
+        if self.first == "zeros" and is_first_BT is not None:
+            x_BTD = x_BTD.masked_fill(is_first_BT[..., None], 0.0)
         return self.dropout(self.norm(self.positions(x_BTD, start)))
+
+
+def _begins(ids_BT: Tensor, start: int | Tensor) -> Tensor | None:
+    """(B, T), True for the first tokens of sequences; None if there is none."""
+    if isinstance(start, Tensor):
+        return start == 0
+    return (torch.arange(ids_BT.size(1), device=ids_BT.device) == 0).expand_as(ids_BT) if start == 0 else None
 
 
 class Transformer(TranslationModel):
@@ -376,7 +398,7 @@ class Transformer(TranslationModel):
         return {
             "cross": [layer.cross_attention for layer in self.decoder.layers if layer.cross_attention],
             "encoder": [layer.self_attention for layer in self.encoder.layers],
-            "decoder": [layer.self_attention for layer in self.decoder.layers],
+            "decoder": [layer.self_attention for layer in self.decoder.layers if layer.self_attention],
         }
 
 

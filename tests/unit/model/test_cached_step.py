@@ -35,6 +35,13 @@ def kinds():
     for norm, position in itertools.product(("pre", "post"), POSITIONS):
         yield {"norm": norm, "position": position, "num_kv_heads": 1, "qk_norm": True, "norm_kind": "rms"}
     yield {"share_layers": True, "layer_drop": 0.3}
+    for norm, start in itertools.product(("pre", "post"), ("bos", "eos", "zeros")):
+        yield {
+            "autoregression": "ssru",
+            "norm": norm,
+            "decoder_start": start,
+            "position": "sinusoidal_marian",
+        }
     for cell, decoder, score, look in itertools.product(
         ("lstm", "gru"), ("bahdanau", "luong"), ONLY_RECURRENT, (*LOOKS, {})
     ):
@@ -52,7 +59,18 @@ def legal(changes):
 def values(config):
     """What can differ between two configs, as (key, value) pairs."""
     a, scores = config.attention, config.attention.scores()
-    keys = {key: getattr(config, key) for key in ("norm", "position", "feed_forward", "kind", "recurrent")}
+    keys = {
+        key: getattr(config, key)
+        for key in (
+            "norm",
+            "position",
+            "feed_forward",
+            "kind",
+            "recurrent",
+            "autoregression",
+            "decoder_start",
+        )
+    }
     keys |= {"window": a.window, "cross": a.cross, "hard": a.hard}
     keys |= {side: getattr(scores, side) for side in ("encoder", "decoder", "cross")}
     return [(key, str(value)) for key, value in keys.items()]

@@ -104,6 +104,7 @@ class StepGraph(nn.Module):
         newest = Positions(of_past.queries, of_past.queries, self.most)
 
         def attend_to_self(x: Tensor) -> Tensor:
+            assert layer.self_attention is not None
             keys, values = layer.self_attention.keys_values(x, newest)
             keys, values = torch.cat([past[0], keys], dim=2), torch.cat([past[1], values], dim=2)
             present.append(torch.stack([keys, values]))
@@ -354,8 +355,12 @@ class ToOnnx:
         return supported, sorted(n for n in names if getattr(settings, n) != getattr(supported, n))
 
     def reasons_against(self, config: Config) -> list[str]:
-        kind = config.model.kind
-        reasons = [] if kind == "transformer" else [f"model.kind must be transformer, but is {kind}"]
+        needed = {"kind": "transformer", "autoregression": "attention"}
+        reasons = [
+            f"model.{key} must be {value}, but is {present}"
+            for key, value in needed.items()
+            if (present := getattr(config.model, key)) != value
+        ]
         return reasons + reasons_against_text(config.data)
 
     def write(self, run: TrainedRun, folder: Path) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from torch import nn
 
 from transformer_mt.companions.exchange.ctranslate2_engine import (
@@ -33,7 +32,7 @@ from transformer_mt.errors import InputError
 from transformer_mt.files import write_text
 from transformer_mt.model.attention import MultiHeadAttention, RMSNorm
 from transformer_mt.model.interface import TranslationModel, alignment_layer
-from transformer_mt.model.positions import LearnedPositions, NoPositions, fairseq_sinusoids, sinusoids
+from transformer_mt.model.positions import LearnedPositions, NoPositions, SinusoidalPositions
 from transformer_mt.model.transformer import (
     DecoderLayer,
     EncoderLayer,
@@ -59,8 +58,17 @@ def reasons_against(model: ModelConfig) -> list[str]:
         "kind": ("transformer",),
         "norm": ("pre", "post"),
         "norm_kind": ("layer", "rms"),
+        "autoregression": ("attention",),
         "feed_forward": ("relu", "gelu", "silu", "swiglu"),
-        "position": ("sinusoidal", "sinusoidal_fairseq", "learned", "relative", "rotary", "none"),
+        "position": (
+            "sinusoidal",
+            "sinusoidal_marian",
+            "sinusoidal_fairseq",
+            "learned",
+            "relative",
+            "rotary",
+            "none",
+        ),
     }
     reasons = [
         f"model.{key} must be {' or '.join(values)}, but is {getattr(model, key)}"
@@ -148,7 +156,8 @@ def write_model(
     names = {key: tokenizer.tgt.id_to_piece(i) for key, i in (("unk", UNK), ("bos", BOS), ("eos", EOS))}
     for key, name in names.items():
         setattr(spec.config, f"{key}_token", name)
-    spec.config.decoder_start_token = names[c.decoder_start]
+    spec.decoder.start_from_zero_embedding = c.decoder_start == "zeros"
+    spec.config.decoder_start_token = names.get(c.decoder_start, names["bos"])
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
     spec.validate()
@@ -159,13 +168,15 @@ def write_model(
 def _positions(positions: nn.Module, config: Config) -> np.ndarray:
     if isinstance(positions, LearnedPositions):
         return _array(positions.embedding.weight)
-    formula = fairseq_sinusoids if config.model.position == "sinusoidal_fairseq" else sinusoids
-    table = formula(num_positions(config), config.model.d_model)
-    return (torch.zeros_like(table) if isinstance(positions, NoPositions) else table).numpy()
+    shape = num_positions(config), config.model.d_model
+    if isinstance(positions, NoPositions):
+        return np.zeros(shape, np.float32)
+    assert isinstance(positions, SinusoidalPositions)
+    return positions.formula(*shape).numpy()
 
 
 def _set_layer(layer: nn.Module, spec: Any) -> None:
-    assert isinstance(layer, (EncoderLayer, DecoderLayer))
+    assert isinstance(layer, (EncoderLayer, DecoderLayer)) and layer.self_attention is not None
     _set_attention(layer.self_attention, layer.self_residual, spec.self_attention, self_attention=True)
     if isinstance(layer, DecoderLayer) and layer.cross_attention is not None:
         _set_attention(layer.cross_attention, layer.cross_residual, spec.attention, self_attention=False)

@@ -245,6 +245,7 @@ class ToHuggingFace:
         if model.kind != "transformer":
             return [f"model.kind must be transformer, but is {model.kind}"]
         needed: dict[str, tuple[object, object, str]] = {
+            "model.autoregression": (model.autoregression, "attention", ""),
             "model.attention.window": (model.attention.window, 0, ""),
             "model.attention.cross": (model.attention.cross, "global", ""),
             "model.attention.hard": (model.attention.hard, False, ""),
