@@ -1,7 +1,7 @@
-"""Models as ONNX files, and as a folder that any browser opens: the model, its search and a page.
+"""Models as ONNX files, as a folder that any browser opens, and for Bergamot, Firefox's engine.
 
 Begin with `to_onnx.py`, which writes and proves the two graphs of a model; `to_browser.py` adds the page of
-`web/`.
+`web/`. `to_bergamot.py` stands alone.
 """
 
 from transformer_mt.companion import Companion
@@ -9,6 +9,12 @@ from transformer_mt.companion import Companion
 _HERE = "transformer_mt.companions.browser"
 companion = Companion(
     requires=["exchange"],
-    kinds={"export_format": {"onnx": f"{_HERE}.to_onnx:ToOnnx", "browser": f"{_HERE}.to_browser:ToBrowser"}},
+    kinds={
+        "export_format": {
+            "onnx": f"{_HERE}.to_onnx:ToOnnx",
+            "browser": f"{_HERE}.to_browser:ToBrowser",
+            "bergamot": f"{_HERE}.to_bergamot:ToBergamot",
+        }
+    },
     options={"export": f"{_HERE}.to_browser:add_options"},
 )

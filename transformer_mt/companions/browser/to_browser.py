@@ -31,7 +31,7 @@ def add_options(parser: Parser) -> None:
         "--runtime",
         metavar="FOLDER",
         default="node_modules",
-        help="for --to browser: a node_modules folder with the JavaScript libraries (default: node_modules)",
+        help="for --to browser or bergamot: a node_modules folder with their engine (default: node_modules)",
     )
 
 

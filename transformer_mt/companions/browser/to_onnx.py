@@ -10,7 +10,7 @@ import json
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -397,35 +397,51 @@ class ToOnnx:
 
     def pack(self, folder: Path, out: Path, config: Config) -> None:
         if self.quantization != "float32":
-            self._compare_by_references(folder)
+            by_export = self._translator(OnnxModel(folder))
+
+            def translate(lines: Sequence[str], tag: str | None) -> list[str]:
+                return [result.translation for result in by_export.stream(lines, Options(tag=tag))]
+
+            check_cost_of_int8(self._run, self.proof_settings, translate)
         folder.rename(out)
 
-    def _compare_by_references(self, folder: Path) -> None:
-        """WorkError if BLEU of the validation set is more than half a point below the run's."""
-        data, run = self._run.config.data, self._run.folder
-        # Only sets in the default direction.
-        of_direction = [valid for valid in data.valid_sets if data.languages_of(valid) == data.languages]
-        try:
-            if not of_direction:
-                raise InputError(f"no validation set is in {' and '.join(data.languages)}")
-            valid = of_direction[0]
-            pairs = evenly_spaced(list(read_set(valid, data.languages, run.path, "valid")), _PAIRS)
-        except InputError as error:
-            say(f"note: {error}; so int8 was compared with the run's own translations alone")
-            return
-        sources, references = [source for source, _ in pairs], [targets for _, targets in pairs]
-        metric = build_bleu(data.target_lang, "auto", lowercase=False)
-        scores = []
-        for model in (self._run.model, OnnxModel(folder)):
-            results = self._translator(model).stream(sources, Options(tag=valid.tag))
-            scores.append(metric.score(sources, [result.translation for result in results], references).value)
-        ours, theirs = scores
-        scored = f"BLEU of {len(pairs)} validation sentences: {theirs:.2f} in int8, {ours:.2f} by the run"
-        if theirs < ours - _BELOW:
-            raise WorkError(
-                f"int8 must cost at most {_BELOW} BLEU, but: {scored}; the export was not kept, use float32"
-            )
-        say(scored)
+
+def check_cost_of_int8(
+    run: TrainedRun,
+    settings: Mapping[str, Any],
+    translate: Callable[[Sequence[str], str | None], Sequence[str]],
+) -> None:
+    """Compare BLEU of the validation set by the export, which translates lines with a tag, with the run's,
+    which searches with these `settings`. WorkError if the export's is more than half a point lower.
+    """
+    config = run.config
+    data = config.data
+    # Only sets in the default direction.
+    of_direction = [valid for valid in data.valid_sets if data.languages_of(valid) == data.languages]
+    try:
+        if not of_direction:
+            raise InputError(f"no validation set is in {' and '.join(data.languages)}")
+        valid = of_direction[0]
+        pairs = evenly_spaced(list(read_set(valid, data.languages, run.folder.path, "valid")), _PAIRS)
+    except InputError as error:
+        say(f"note: {error}; so int8 was compared with the run's own translations alone")
+        return
+    sources, references = [source for source, _ in pairs], [targets for _, targets in pairs]
+    decode = config.decode.model_copy(update=dict(settings))
+    by_run = Translator.of_config(run.model, run.tokenizer, config, decode).stream(
+        sources, Options(tag=valid.tag)
+    )
+    metric = build_bleu(data.target_lang, "auto", lowercase=False)
+    ours, theirs = (
+        metric.score(sources, translations, references).value
+        for translations in ([result.translation for result in by_run], list(translate(sources, valid.tag)))
+    )
+    scored = f"BLEU of {len(pairs)} validation sentences: {theirs:.2f} in int8, {ours:.2f} by the run"
+    if theirs < ours - _BELOW:
+        raise WorkError(
+            f"int8 must cost at most {_BELOW} BLEU, but: {scored}; the export was not kept, use float32"
+        )
+    say(scored)
 
 
 def _positions(config: Config) -> int:

@@ -35,7 +35,7 @@ class Output:
 
     translation: str
     score: float
-    """log P / length^a, as ours."""
+    """log P / length^a, as ours; NaN if the runtime does not tell it."""
     tokens: Sequence[str] = ()
     """The pieces of the translation; empty if the runtime does not report them."""
 

@@ -1,0 +1,237 @@
+"""Marian's models: the names and shapes of their weights, and their binary files, in both directions.
+
+The formats as read in marian-dev, src/common/binary.cpp and src/models/transformer.h.
+"""
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transformer_mt.companions.exchange.layouts import stream_order
+from transformer_mt.config.model_section import ModelConfig
+from transformer_mt.errors import InputError
+from transformer_mt.model.interface import NEVER
+
+OPTIONS = "special:model.yml"
+"""The tensor that holds the options, as YAML that ends with a zero byte."""
+BIAS = "decoder_ff_logit_out_b"
+OUTPUT = "decoder_ff_logit_out_Wt"
+
+
+@dataclass(frozen=True)
+class MarianWeight:
+    """A weight of ours and its name there. Matrices of layers are transposed there, vectors have two axes."""
+
+    ours: str
+    theirs: str
+    stream: tuple[int, ...] = ()
+    """Axes of ours along the residual stream, whose dimensions have another order there."""
+    vocabulary: Literal["src", "tgt"] | None = None
+    """The vocabulary whose pieces the rows stand for."""
+
+
+def marian_weights(c: ModelConfig, shared: bool) -> Iterator[MarianWeight]:
+    """Every weight but the bias of the output, tied ones once."""
+    if c.tie_embeddings and shared:
+        yield MarianWeight("src_embedding.tokens.weight", "Wemb", (1,), "src")
+    else:
+        yield MarianWeight("src_embedding.tokens.weight", "encoder_Wemb", (1,), "src")
+        yield MarianWeight("tgt_embedding.tokens.weight", "decoder_Wemb", (1,), "tgt")
+    if not c.tie_embeddings:
+        yield MarianWeight("output.weight", OUTPUT, (1,), "tgt")
+    after = "_pre" if c.norm == "pre" else ""
+    for side, depth in (("encoder", c.num_encoder_layers), ("decoder", c.num_decoder_layers)):
+        for number in range(depth):
+            ours, theirs = f"{side}.layers.{number}", f"{side}_l{number + 1}"
+            if side == "decoder" and c.autoregression == "ssru":
+                yield MarianWeight(f"{ours}.recurrence.candidate.weight", f"{theirs}_rnn_W", (0, 1))
+                yield from _linear(f"{ours}.recurrence.forget", f"{theirs}_rnn_", "f", (0, 1))
+                yield from _norm(
+                    f"{ours}.self_residual.norm", f"{theirs}_rnn{'' if after else '_ffn'}", after
+                )
+            else:
+                yield from _attention(f"{ours}.self", f"{theirs}_self", after)
+            if side == "decoder":
+                yield from _attention(f"{ours}.cross", f"{theirs}_context", after)
+            yield from _linear(f"{ours}.feed_forward.inner", f"{theirs}_ffn_", "1", (1,))
+            yield from _linear(f"{ours}.feed_forward.outer", f"{theirs}_ffn_", "2", (0,))
+            yield from _norm(f"{ours}.ffn_residual.norm", f"{theirs}_ffn_ffn", after)
+        if c.norm == "pre":
+            yield from _norm(f"{side}.final_norm", f"{side}_top")
+
+
+def _attention(ours: str, theirs: str, after: str) -> Iterator[MarianWeight]:
+    for part, letter in (("query", "q"), ("key", "k"), ("value", "v")):
+        yield from _linear(f"{ours}_attention.{part}", f"{theirs}_", letter, (1,))
+    yield from _linear(f"{ours}_attention.output", f"{theirs}_", "o", (0,))
+    yield from _norm(f"{ours}_residual.norm", f"{theirs}_Wo", after)
+
+
+def _linear(ours: str, theirs: str, letter: str, stream: tuple[int, ...]) -> Iterator[MarianWeight]:
+    yield MarianWeight(f"{ours}.weight", f"{theirs}W{letter}", stream)
+    yield MarianWeight(f"{ours}.bias", f"{theirs}b{letter}", (0,) if 0 in stream else ())
+
+
+def _norm(ours: str, theirs: str, after: str = "") -> Iterator[MarianWeight]:
+    yield MarianWeight(f"{ours}.weight", f"{theirs}_ln_scale{after}", (0,))
+    yield MarianWeight(f"{ours}.bias", f"{theirs}_ln_bias{after}", (0,))
+
+
+def to_marian(
+    c: ModelConfig, weights: Mapping[str, Tensor], rows: Sequence[Sequence[int]]
+) -> dict[str, np.ndarray]:
+    """Our weights as Marian's. `rows` are, for each row of the vocabulary there, our id, or -1 for a row that
+    is only there: one list if both sides share a vocabulary, else two.
+    """
+    order, of_side = stream_order(c.d_model), {"src": list(rows[0]), "tgt": list(rows[-1])}
+    arrays: dict[str, np.ndarray] = {}
+    for weight in marian_weights(c, len(rows) == 1):
+        tensor = weights[weight.ours].detach().float().cpu()
+        for axis in weight.stream:
+            tensor = tensor.index_select(axis, order)
+        if weight.vocabulary is not None:
+            ids = torch.tensor(of_side[weight.vocabulary])
+            tensor = tensor[ids.clamp(min=0)] * (ids >= 0)[:, None]
+        elif tensor.ndim == 2:
+            tensor = tensor.T
+        arrays[weight.theirs] = np.ascontiguousarray(tensor.reshape(-1, tensor.shape[-1]).numpy())
+    ids = torch.tensor(of_side["tgt"])
+    bias = weights["output.bias"].detach().float().cpu() if c.output_bias else torch.zeros(int(ids.max()) + 1)
+    arrays[BIAS] = torch.where(ids >= 0, bias[ids.clamp(min=0)], NEVER)[None].numpy()
+    return arrays
+
+
+def from_marian(
+    c: ModelConfig, arrays: Mapping[str, np.ndarray], rows: Sequence[Sequence[int]], never: Sequence[int]
+) -> dict[str, Tensor]:
+    """Marian's weights as ours. `rows` are their ids in the order of ours, where the number of their rows
+    stands for a vector of zeros. `never` are our ids of the pieces that are never written. KeyError if one is
+    missing, ValueError if one has another shape.
+    """
+    order = stream_order(c.d_model).argsort()
+    of_side = {"src": list(rows[0]), "tgt": list(rows[-1])}
+    tensors: dict[str, Tensor] = {}
+    for weight in marian_weights(c, len(rows) == 1):
+        tensor = torch.from_numpy(np.ascontiguousarray(_found(arrays, weight.theirs), dtype=np.float32))
+        if weight.vocabulary is not None:
+            tensor = _with_zeros(tensor)[of_side[weight.vocabulary]]
+        elif weight.ours.endswith(".bias") or "norm" in weight.ours:
+            tensor = tensor.reshape(-1)
+        else:
+            tensor = tensor.T
+        for axis in weight.stream:
+            tensor = tensor.index_select(axis, order)
+        tensors[weight.ours] = tensor.contiguous()
+    bias = torch.from_numpy(np.array(_found(arrays, BIAS), dtype=np.float32).reshape(-1, 1))
+    tensors["output.bias"] = _with_zeros(bias)[of_side["tgt"], 0]
+    tensors["output.bias"][list(never)] = NEVER
+    return tensors
+
+
+def _found(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    if name == OUTPUT and name not in arrays and f"{OUTPUT[:-1]}" in arrays:
+        return arrays[OUTPUT[:-1]].T  # as older versions of Marian have it
+    return arrays[name]
+
+
+def _with_zeros(rows: Tensor) -> Tensor:
+    return torch.cat([rows, torch.zeros_like(rows[:1])])
+
+
+# Binary files: version, number of tensors, a header for each (length of its name, type, number of axes,
+# number of bytes), the names, the shapes, padding, the tensors.
+
+_VERSION, _ALIGNMENT = 1, 256
+_INT8, _FLOAT32, _INTGEMM8 = 0x0101, 0x0404, 0x4101
+_MOST_TENSORS = 100_000
+
+
+def is_quantized(name: str) -> bool:
+    """True for the matrices that are stored in int8: those of layers, and embeddings."""
+    return name.rpartition("_")[2] in ("W", "Wemb") or (name[-3:-1] == "_W" and not name.endswith("_Wt"))
+
+
+def quantized(matrix: np.ndarray, name: str) -> bytes:
+    """A matrix as int8 and its multiplier. Matrices of layers are stored transposed, embeddings are not."""
+    multiplier = np.float32(127.0 / max(float(np.abs(matrix).max()), 1e-9))
+    values = np.clip(np.rint(matrix * multiplier), -127, 127).astype(np.int8)
+    return (values if name.endswith("Wemb") else values.T).tobytes() + multiplier.tobytes()
+
+
+def write_bin(file: Path, arrays: Mapping[str, np.ndarray], options: str, int8: bool) -> None:
+    """Write a model as Marian's binary file, in float32 or with `intgemm8` matrices."""
+    said = np.frombuffer(options.encode() + b"\0", np.int8)
+    tensors: list[tuple[str, int, Sequence[int], bytes]] = [(OPTIONS, _INT8, said.shape, said.tobytes())]
+    for name, array in arrays.items():
+        if int8 and is_quantized(name):
+            tensors.append((name, _INTGEMM8, array.shape, quantized(array, name)))
+        else:
+            tensors.append((name, _FLOAT32, array.shape, array.astype("<f4").tobytes()))
+    padded = [data + b"\0" * (-len(data) % _ALIGNMENT) for *_, data in tensors]
+    with file.open("wb") as out:
+        out.write(struct.pack("<QQ", _VERSION, len(tensors)))
+        for (name, kind, shape, _), data in zip(tensors, padded):
+            out.write(struct.pack("<4Q", len(name.encode()) + 1, kind, len(shape), len(data)))
+        out.write(b"".join(name.encode() + b"\0" for name, *_ in tensors))
+        out.write(b"".join(struct.pack(f"<{len(shape)}i", *shape) for _, _, shape, _ in tensors))
+        padding = -(out.tell() + 8) % _ALIGNMENT
+        out.write(struct.pack("<Q", padding) + b"\0" * padding)
+        out.writelines(padded)
+
+
+def read_bin(file: Path) -> tuple[dict[str, np.ndarray], str]:
+    """The weights in float32, int8 ones multiplied out, and the options. InputError if it is no such file, is
+    cut, or has sizes that it cannot have.
+    """
+    data, at = memoryview(file.read_bytes()), 0
+
+    def wrong(reason: str) -> InputError:
+        return InputError(f"{file}: must be a binary model of Marian, but {reason}")
+
+    def numbers(kind: str, count: int) -> tuple[int, ...]:
+        nonlocal at
+        size = struct.calcsize(f"<{kind}") * count
+        if at + size > len(data):
+            raise wrong("is cut")
+        values = struct.unpack_from(f"<{count}{kind}", data, at)
+        at += size
+        return values
+
+    version, count = numbers("Q", 2)
+    if version != _VERSION or count > _MOST_TENSORS:
+        raise wrong(f"begins with version {version} and {count} tensors")
+    headers = [numbers("Q", 4) for _ in range(count)]
+    if sum(header[0] + 4 * header[2] + header[3] for header in headers) > len(data):
+        raise wrong("is cut")
+    names = [bytes(numbers("B", header[0]))[:-1].decode(errors="replace") for header in headers]
+    shapes = [numbers("i", header[2]) for header in headers]
+    (padding,) = numbers("Q", 1)
+    at += padding
+    arrays: dict[str, np.ndarray] = {}
+    options = ""
+    for name, (_, kind, _, size), shape in zip(names, headers, shapes):
+        body, elements = data[at : at + size], 1
+        for length in shape:
+            elements *= length
+        width = {_INT8: 1, _FLOAT32: 4, _INTGEMM8: 1}.get(kind)
+        if width is None:
+            raise wrong(f"{name} is of the kind {kind:#x}, which is neither float32 nor intgemm8")
+        if min(shape, default=1) < 1 or width * elements + 4 * (kind == _INTGEMM8) > len(body):
+            raise wrong(f"{name} has the shape {shape} and {len(body)} bytes")
+        if name == OPTIONS:
+            options = bytes(body[:elements]).split(b"\0")[0].decode(errors="replace")
+        elif kind == _FLOAT32:
+            arrays[name] = np.frombuffer(body, "<f4", elements).reshape(shape)
+        else:
+            values = np.frombuffer(body, np.int8, elements).astype(np.float32)
+            multiplier = np.frombuffer(body[elements:], "<f4", 1)[0] if kind == _INTGEMM8 else 1.0
+            turned = values.reshape(shape) if name.endswith("Wemb") else values.reshape(shape[::-1]).T
+            arrays[name] = turned / multiplier
+        at += size
+    return arrays, options
