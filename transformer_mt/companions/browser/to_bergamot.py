@@ -3,9 +3,9 @@ vocabulary, and the files by which these programs know a model.
 """
 
 import argparse
+import gzip
 import hashlib
 import json
-import math
 import re
 import shutil
 import subprocess
@@ -29,7 +29,6 @@ from transformer_mt.companions.exchange.export.format import (
     reasons_against_language_pieces,
     reasons_against_text,
 )
-from transformer_mt.companions.exchange.export.proof import probe_sentences
 from transformer_mt.companions.exchange.export.to_huggingface import LATER_BLOCKS
 from transformer_mt.companions.exchange.marian_layout import OUTPUT, marian_weights, to_marian, write_bin
 from transformer_mt.companions.exchange.verify import write_sums
@@ -44,8 +43,8 @@ from transformer_mt.translation.result import Translation
 from transformer_mt.translator import Translator
 
 ENGINE, VERSION = "@browsermt/bergamot-translator", "0.4.9"
-ACTIVATIONS = {"relu": "relu", "silu": "swish", "gelu": "gelu"}
-"""Our names of activations, and Marian's."""
+ACTIVATIONS = {"relu": "relu", "silu": "swish"}
+"""Our names of activations, and Marian's; what is called gelu there is another function."""
 _CONFIG, _REGISTRY = "config.intgemm8bitalpha.yml", "registry.json"
 _INNER, _COLUMNS = 64, 8
 """The engine multiplies matrices of so many rows and columns, or multiples of them."""
@@ -61,7 +60,7 @@ def reasons_against(config: Config) -> list[str]:
     if model.kind != "transformer":
         return [f"model.kind must be transformer, but is {model.kind}"]
     needed: dict[str, Sequence[Any]] = {
-        "norm": ("post", "pre"),
+        "norm": ("post",),
         "feed_forward": tuple(ACTIVATIONS),
         "position": ("sinusoidal_marian",),
         "decoder_start": ("zeros",),
@@ -120,7 +119,6 @@ def vocabulary_there(tokenizer: Tokenizer, side: int) -> tuple[bytes, list[int]]
 
 def model_options(c: ModelConfig, sizes: Sequence[int], shared: bool) -> dict[str, Any]:
     """The options of Marian that describe the network."""
-    pre = c.norm == "pre"
     return {
         "type": "transformer",
         "dim-emb": c.d_model,
@@ -149,10 +147,10 @@ def model_options(c: ModelConfig, sizes: Sequence[int], shared: bool) -> dict[st
         "transformer-guided-alignment-layer": "last",
         "transformer-heads": c.num_heads,
         "transformer-no-projection": False,
-        "transformer-postprocess": "da" if pre else "dan",
+        "transformer-postprocess": "dan",
         "transformer-postprocess-emb": "d",
-        "transformer-postprocess-top": "n" if pre else "",
-        "transformer-preprocess": "n" if pre else "",
+        "transformer-postprocess-top": "",
+        "transformer-preprocess": "",
         "transformer-tied-layers": [],
         "transformer-train-position-embeddings": False,
         "ulr": False,
@@ -261,11 +259,10 @@ class ToBergamot:
 
     def _alphas(self, run: TrainedRun, shared: bool) -> dict[str, np.ndarray]:
         """By how much the inputs of each matrix are multiplied before they are rounded to int8."""
-        c, data = run.config.model, run.config.data
-        lines = probe_sentences(run.folder, data, run.tokenizer, None)
+        c = run.config.model
         decode = run.config.decode.model_copy(update=self.proof_settings)
         with largest_inputs(run.model) as largest:
-            Translator.of_config(run.model, run.tokenizer, run.config, decode).translate(lines)
+            Translator.of_config(run.model, run.tokenizer, run.config, decode).translate(run.sentences)
         names = {weight.ours.removesuffix(".weight"): weight.theirs for weight in marian_weights(c, shared)}
         names["output"] = "Wemb" if shared else "decoder_Wemb" if c.tie_embeddings else OUTPUT
         alphas = {}
@@ -276,7 +273,7 @@ class ToBergamot:
         return alphas
 
     def translate(self, folder: Path, sentences: Sequence[str]) -> Sequence[Output]:
-        return [Output(text, math.nan) for text in self._translated(folder, sentences)]
+        return [Output(text, None) for text in self._translated(folder, sentences)]
 
     def _translated(self, folder: Path, sentences: Sequence[str]) -> list[str]:
         return translate_in_node(self._node, self._engine, folder, sentences)
@@ -329,7 +326,7 @@ def _entry(file: Path) -> dict[str, Any]:
     return {
         "name": file.name,
         "size": len(content),
-        "estimatedCompressedSize": len(content),
+        "estimatedCompressedSize": len(gzip.compress(content, mtime=0)),
         "expectedSha256Hash": hashlib.sha256(content).hexdigest(),
         "modelType": "prod",
     }

@@ -15,7 +15,9 @@ from torch import Tensor
 
 from transformer_mt.companions.exchange.layouts import stream_order
 from transformer_mt.config.model_section import ModelConfig
+from transformer_mt.data.vocabulary.tokenizer import BOS, PAD, Numbering
 from transformer_mt.errors import InputError
+from transformer_mt.model.build_model import build_model
 from transformer_mt.model.interface import NEVER
 
 OPTIONS = "special:model.yml"
@@ -37,7 +39,9 @@ class MarianWeight:
 
 
 def marian_weights(c: ModelConfig, shared: bool) -> Iterator[MarianWeight]:
-    """Every weight but the bias of the output, tied ones once."""
+    """Every weight but the bias of the output, tied ones once, of a model with post-norm: with norms before
+    its sublayers, Marian normalises the queries of self-attention, but neither its keys nor its values.
+    """
     if c.tie_embeddings and shared:
         yield MarianWeight("src_embedding.tokens.weight", "Wemb", (1,), "src")
     else:
@@ -45,32 +49,27 @@ def marian_weights(c: ModelConfig, shared: bool) -> Iterator[MarianWeight]:
         yield MarianWeight("tgt_embedding.tokens.weight", "decoder_Wemb", (1,), "tgt")
     if not c.tie_embeddings:
         yield MarianWeight("output.weight", OUTPUT, (1,), "tgt")
-    after = "_pre" if c.norm == "pre" else ""
     for side, depth in (("encoder", c.num_encoder_layers), ("decoder", c.num_decoder_layers)):
         for number in range(depth):
             ours, theirs = f"{side}.layers.{number}", f"{side}_l{number + 1}"
             if side == "decoder" and c.autoregression == "ssru":
                 yield MarianWeight(f"{ours}.recurrence.candidate.weight", f"{theirs}_rnn_W", (0, 1))
                 yield from _linear(f"{ours}.recurrence.forget", f"{theirs}_rnn_", "f", (0, 1))
-                yield from _norm(
-                    f"{ours}.self_residual.norm", f"{theirs}_rnn{'' if after else '_ffn'}", after
-                )
+                yield from _norm(f"{ours}.self_residual.norm", f"{theirs}_rnn_ffn")
             else:
-                yield from _attention(f"{ours}.self", f"{theirs}_self", after)
+                yield from _attention(f"{ours}.self", f"{theirs}_self")
             if side == "decoder":
-                yield from _attention(f"{ours}.cross", f"{theirs}_context", after)
+                yield from _attention(f"{ours}.cross", f"{theirs}_context")
             yield from _linear(f"{ours}.feed_forward.inner", f"{theirs}_ffn_", "1", (1,))
             yield from _linear(f"{ours}.feed_forward.outer", f"{theirs}_ffn_", "2", (0,))
-            yield from _norm(f"{ours}.ffn_residual.norm", f"{theirs}_ffn_ffn", after)
-        if c.norm == "pre":
-            yield from _norm(f"{side}.final_norm", f"{side}_top")
+            yield from _norm(f"{ours}.ffn_residual.norm", f"{theirs}_ffn_ffn")
 
 
-def _attention(ours: str, theirs: str, after: str) -> Iterator[MarianWeight]:
+def _attention(ours: str, theirs: str) -> Iterator[MarianWeight]:
     for part, letter in (("query", "q"), ("key", "k"), ("value", "v")):
         yield from _linear(f"{ours}_attention.{part}", f"{theirs}_", letter, (1,))
     yield from _linear(f"{ours}_attention.output", f"{theirs}_", "o", (0,))
-    yield from _norm(f"{ours}_residual.norm", f"{theirs}_Wo", after)
+    yield from _norm(f"{ours}_residual.norm", f"{theirs}_Wo")
 
 
 def _linear(ours: str, theirs: str, letter: str, stream: tuple[int, ...]) -> Iterator[MarianWeight]:
@@ -78,9 +77,9 @@ def _linear(ours: str, theirs: str, letter: str, stream: tuple[int, ...]) -> Ite
     yield MarianWeight(f"{ours}.bias", f"{theirs}b{letter}", (0,) if 0 in stream else ())
 
 
-def _norm(ours: str, theirs: str, after: str = "") -> Iterator[MarianWeight]:
-    yield MarianWeight(f"{ours}.weight", f"{theirs}_ln_scale{after}", (0,))
-    yield MarianWeight(f"{ours}.bias", f"{theirs}_ln_bias{after}", (0,))
+def _norm(ours: str, theirs: str) -> Iterator[MarianWeight]:
+    yield MarianWeight(f"{ours}.weight", f"{theirs}_ln_scale", (0,))
+    yield MarianWeight(f"{ours}.bias", f"{theirs}_ln_bias", (0,))
 
 
 def to_marian(
@@ -108,40 +107,59 @@ def to_marian(
 
 
 def from_marian(
-    c: ModelConfig, arrays: Mapping[str, np.ndarray], rows: Sequence[Sequence[int]], never: Sequence[int]
+    c: ModelConfig, arrays: Mapping[str, np.ndarray], numberings: Sequence[Numbering], shared: bool
 ) -> dict[str, Tensor]:
-    """Marian's weights as ours. `rows` are their ids in the order of ours, where the number of their rows
-    stands for a vector of zeros. `never` are our ids of the pieces that are never written. KeyError if one is
-    missing, ValueError if one has another shape.
+    """Marian's weights as ours. The numberings have one piece more than Marian's vocabulary: the last, which
+    stands for padding and has a vector of zeros. ValueError if a weight is missing, has another shape, or
+    belongs to another network.
     """
-    order = stream_order(c.d_model).argsort()
-    of_side = {"src": list(rows[0]), "tgt": list(rows[-1])}
+    order, of_side = stream_order(c.d_model).argsort(), {"src": numberings[0], "tgt": numberings[-1]}
+    wanted = list(marian_weights(c, shared))
+    known = {BIAS, OUTPUT, OUTPUT[:-1], "Wemb", *(weight.theirs for weight in wanted)}
+    if extra := [name for name in arrays if name not in known and not name.endswith("_QuantMultA")]:
+        raise ValueError(f"the weights hold {extra[0]}, which this kind of model does not have")
+    sizes = len(numberings[0].pieces), len(numberings[-1].pieces)
+    with torch.device("meta"):
+        shapes = {name: weight.shape for name, weight in build_model(c, *sizes, shared, 1).named_parameters()}
     tensors: dict[str, Tensor] = {}
-    for weight in marian_weights(c, len(rows) == 1):
-        tensor = torch.from_numpy(np.ascontiguousarray(_found(arrays, weight.theirs), dtype=np.float32))
+    for weight in wanted:
+        tensor = _found(arrays, weight.theirs)
         if weight.vocabulary is not None:
-            tensor = _with_zeros(tensor)[of_side[weight.vocabulary]]
-        elif weight.ours.endswith(".bias") or "norm" in weight.ours:
-            tensor = tensor.reshape(-1)
-        else:
-            tensor = tensor.T
+            tensor = _with_rows_of(of_side[weight.vocabulary], tensor, weight.theirs)
+        tensor = tensor.reshape(-1) if len(shapes[weight.ours]) == 1 else tensor
+        tensor = tensor if weight.vocabulary is not None or tensor.ndim == 1 else tensor.T
+        if tensor.shape != (shape := shapes[weight.ours]):
+            raise ValueError(
+                f"{weight.theirs} must have the shape of {weight.ours}, {tuple(shape)}, but has "
+                f"{tuple(tensor.shape)}"
+            )
         for axis in weight.stream:
             tensor = tensor.index_select(axis, order)
         tensors[weight.ours] = tensor.contiguous()
-    bias = torch.from_numpy(np.array(_found(arrays, BIAS), dtype=np.float32).reshape(-1, 1))
-    tensors["output.bias"] = _with_zeros(bias)[of_side["tgt"], 0]
-    tensors["output.bias"][list(never)] = NEVER
-    return tensors
+    bias = _with_rows_of(of_side["tgt"], _found(arrays, BIAS).reshape(-1, 1), BIAS)[:, 0]
+    bias[[PAD, BOS]] = NEVER
+    return {**tensors, "output.bias": bias}
 
 
-def _found(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    if name == OUTPUT and name not in arrays and f"{OUTPUT[:-1]}" in arrays:
-        return arrays[OUTPUT[:-1]].T  # as older versions of Marian have it
-    return arrays[name]
+def _found(arrays: Mapping[str, np.ndarray], name: str) -> Tensor:
+    """The matrix or vector of this name. Older versions of Marian keep the output's matrix transposed; a
+    vocabulary of both sides may have one matrix although the output has its own.
+    """
+    if name == OUTPUT and name not in arrays and OUTPUT[:-1] in arrays:
+        return _found(arrays, OUTPUT[:-1]).T
+    if name not in arrays and name in ("encoder_Wemb", "decoder_Wemb"):
+        return _found(arrays, "Wemb")
+    if name not in arrays:
+        raise ValueError(f"the weights must hold {name}, but do not")
+    return torch.from_numpy(np.array(arrays[name], np.float32))
 
 
-def _with_zeros(rows: Tensor) -> Tensor:
-    return torch.cat([rows, torch.zeros_like(rows[:1])])
+def _with_rows_of(numbering: Numbering, matrix: Tensor, name: str) -> Tensor:
+    """The rows in the order of our ids, with zeros for padding."""
+    rows = len(numbering.order) - 1
+    if len(matrix) != rows:
+        raise ValueError(f"{name} must have {rows} rows (tokens), but has {len(matrix)}")
+    return torch.cat([matrix, torch.zeros_like(matrix[:1])])[numbering.foreign_ids()]
 
 
 # Binary files: version, number of tensors, a header for each (length of its name, type, number of axes,

@@ -100,22 +100,26 @@ def size_for(pairs: int) -> Size:
     return min(SIZES, key=lambda size: abs(log(size.pairs / max(1, pairs))))
 
 
-PURPOSES = ("any", "ctranslate2", "huggingface", "browser")
+PURPOSES = ("any", "ctranslate2", "huggingface", "browser", "bergamot")
 """The exports that a model may be for."""
 
 _BROWSER_WIDTH = 256
+MARIAN = "sinusoidal_marian"
+"""Positions of a model for Bergamot, whose decoder is an SSRU and begins with zeros."""
 
 
 def suited(size: Size, purpose: str) -> Size:
     """The size for an export. Only sinusoidal positions fit all exports. A model for the browser must load
-    and run on a phone, so it is narrow, and its decoder, which runs once per token, has one layer.
+    and run on a phone, so it is narrow, and its decoder, which runs once per token, has one layer; so is one
+    for Bergamot, which runs there, too.
     """
     if purpose in ("any", "huggingface"):
         return replace(size, position="sinusoidal")
-    if purpose == "browser":
+    if purpose in ("browser", "bergamot"):
         width = min(size.d_model, _BROWSER_WIDTH)
         narrow = max((s for s in SIZES if s.d_model <= width), key=lambda s: min(s.pairs, size.pairs))
-        return replace(narrow, pairs=size.pairs, epochs=size.epochs, shallow_decoder=True)
+        position = MARIAN if purpose == "bergamot" else narrow.position
+        return replace(narrow, pairs=size.pairs, epochs=size.epochs, shallow_decoder=True, position=position)
     return size
 
 

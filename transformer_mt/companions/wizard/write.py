@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
 from transformer_mt.companions.wizard.plan import (
+    MARIAN,
     UNSEGMENTED_LEAST,
     Size,
     seconds_per_update,
@@ -171,9 +172,11 @@ _WORDS_PER_PIECE = 20
 _MIN_VOCABULARY, _REFUSED_VOCABULARY = 400, 300
 _EXPORTS = {
     "rotary": "transformers cannot hold\n# rotary positions: for it, train with `model.position=sinusoidal`.",
-    "sinusoidal": "All exports can hold it.",
+    "sinusoidal": "All exports but bergamot can hold it.",
+    MARIAN: "Of the exports,\n# only bergamot can hold it.",
 }
 """A comment on the positions."""
+_FOR_MARIAN = {"norm": "post", "autoregression": "ssru", "decoder_start": "zeros"}
 # BLEU counts sequences of up to this many tokens.
 _FEW_TOKENS = 4
 
@@ -382,4 +385,5 @@ def _model_keys(size: Size) -> dict[str, object]:
         "num_decoder_layers": 1 if size.shallow_decoder else size.layers,
         "dropout": size.dropout,
         "position": size.position,
+        **(_FOR_MARIAN if size.position == MARIAN else {}),
     }

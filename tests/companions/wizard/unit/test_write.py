@@ -405,8 +405,9 @@ def test_with_few_pairs_a_config_for_denoising_their_text_is_written(said):
         new_config("en", "de", ["a.tsv"], Path("mine.yaml"))
 
 
-@needs("exchange")
+@needs("exchange", "browser")
 def test_the_config_says_what_its_export_needs(tmp_path, quick):
+    from transformer_mt.companions.browser.to_bergamot import reasons_against as bergamot_reasons
     from transformer_mt.companions.exchange.export.to_argos import ToArgos
     from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
     from transformer_mt.companions.exchange.export.to_huggingface import ToHuggingFace
@@ -421,12 +422,15 @@ def test_the_config_says_what_its_export_needs(tmp_path, quick):
         out = tmp_path / f"for_{purpose}.yaml"
         new_config("en", "de", ["a.tsv"], out, purpose=purpose)
         config = load_config(out)
+        assert (config.model.num_decoder_layers == 1) is (purpose in ("browser", "bergamot"))
+        if purpose == "bergamot":
+            assert bergamot_reasons(config) == [] and "# only bergamot can hold it." in out.read_text()
+            continue
         is_held = purpose in ("any", "huggingface")
         refused = [] if is_held else ["model.position must be sinusoidal, but is rotary"]
         assert ToHuggingFace().reasons_against(config) == refused
         assert ToCTranslate2().reasons_against(config) == ToArgos().reasons_against(config) == []
         assert ("cannot hold" in out.read_text()) is not is_held
-        assert (config.model.num_decoder_layers == 1) is (purpose == "browser")
 
 
 @pytest.mark.parametrize("pairs", [size.pairs for size in SIZES])

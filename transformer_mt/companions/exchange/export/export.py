@@ -92,9 +92,10 @@ def export(
         changes = [f"decode.{n} {getattr(decode, n)} (here {getattr(config.decode, n)})" for n in without]
         say(f"{target.name} cannot search as this run does; the export has {', '.join(changes)}")
     config = config.model_copy(update={"decode": decode})
-    trained = TrainedRun(run, config, *load_model(run, config), extras)
-    trained.model.eval()
-    sentences = probe_sentences(run, config.data, trained.tokenizer, probe)
+    model, tokenizer = load_model(run, config)
+    model.eval()
+    sentences = probe_sentences(run, config.data, tokenizer, probe)
+    trained = TrainedRun(run, config, model, tokenizer, extras, sentences)
     with unproven_folder(out) as unproven:
         target.write(trained, unproven)
         _write_metadata(unproven, target.metadata(config))

@@ -27,6 +27,8 @@ class TrainedRun:
     tokenizer: Tokenizer
     extras: Sequence[str] = ()
     """What the user wants to give away besides what translation needs (`EXTRAS` below)."""
+    sentences: Sequence[str] = ()
+    """The sentences of the proof: what the model will translate is like them."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,8 @@ class Output:
     """The translation of a line by another runtime."""
 
     translation: str
-    score: float
-    """log P / length^a, as ours; NaN if the runtime does not tell it."""
+    score: float | None
+    """log P / length^a, as ours; None if the runtime does not tell it."""
     tokens: Sequence[str] = ()
     """The pieces of the translation; empty if the runtime does not report them."""
 

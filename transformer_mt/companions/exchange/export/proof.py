@@ -8,7 +8,7 @@ import math
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +57,8 @@ class Proof:
     """Lines that were compared."""
     identical: int
     """Lines that both translate alike."""
-    largest_difference: float
-    """Largest difference between the scores of these lines."""
+    largest_difference: float | None
+    """Largest difference between the scores of these lines; None if the runtime tells no scores."""
     bleu: float
     """BLEU of the exported model's output against ours."""
     left_out: int = 0
@@ -75,10 +75,11 @@ class Proof:
             else ""
         )
         ties = f" ({self.ties} others differently, with the same score in both models)" if self.ties else ""
+        told = self.largest_difference
+        scores = "" if told is None else f", scores within {told:.1e}"
         return (
             f"{self.quantization}: {self.identical} of {self.sentences} probe sentences translated "
-            f"identically{ties}, scores within {self.largest_difference:.1e}, BLEU against the run's own "
-            f"output {self.bleu:.2f}{left_out}"
+            f"identically{ties}{scores}, BLEU against the run's own output {self.bleu:.2f}{left_out}"
         )
 
 
@@ -168,12 +169,14 @@ def compare(
         )
     # Where the runtime tells no scores, ours stand in: a translation that differs is a tie if our model has
     # the same score for both.
-    outputs = [replace(b, score=a.score) if math.isnan(b.score) else b for a, b in zip(expected, outputs)]
-    differences = [abs(a.score - b.score) / max(1.0, abs(a.score)) for a, b in zip(expected, outputs)]
+    tells_scores = all(output.score is not None for output in outputs)
+    mine = [float(a.score or 0.0) for a in expected]
+    theirs = [score if b.score is None else b.score for score, b in zip(mine, outputs)]
+    differences = [abs(a - b) / max(1.0, abs(a)) for a, b in zip(mine, theirs)]
     is_alike = [a.translation == b.translation for a, b in zip(expected, outputs)]
-    others = [output for output, same in zip(outputs, is_alike) if not same]
+    others = [score for score, same in zip(theirs, is_alike) if not same]
     alike = sum(is_alike)
-    ties = sum(abs(ours - b.score) <= _SCORES * max(1.0, abs(ours)) for ours, b in zip(scores, others))
+    ties = sum(abs(ours - other) <= _SCORES * max(1.0, abs(ours)) for ours, other in zip(scores, others))
     difference = max((by for by, same in zip(differences, is_alike) if same), default=0.0)
     # SacreBLEU's word splitters are extras. Lines of fewer than four words have no four-gram.
     num_words = sum(len(output.translation.split()) for output in expected)
@@ -184,7 +187,8 @@ def compare(
     bleu_score = build_bleu(target_lang, tokenize, lowercase=False).score([], translations, references)
     # SacreBLEU gives 0 if no line has four characters
     bleu = 100.0 if alike == len(expected) else bleu_score.value
-    proof = Proof(quantization, len(expected), alike, difference, bleu, left_out, ties)
+    told = difference if tells_scores else None
+    proof = Proof(quantization, len(expected), alike, told, bleu, left_out, ties)
     if quantization == "float32":
         if alike + ties < int(_IDENTICAL * len(expected)) or not difference <= _SCORES:
             raise WorkError(

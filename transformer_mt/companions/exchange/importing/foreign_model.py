@@ -144,7 +144,7 @@ def fetched(name: str, revision: str | None = None) -> tuple[Path, str | None]:
     """The folder of the model and its commit; a local folder as it is, without a commit. InputError if the
     hub does not have the model, WorkError if the hub cannot be reached and the model is not in the cache.
     """
-    if name.endswith(".npz") and not Path(name).exists():
+    if name.endswith((".npz", ".bin")) and not Path(name).exists():
         raise InputError(missing(name))
     if Path(name).exists():
         if revision is not None:
@@ -229,12 +229,26 @@ def is_public(folder: Path) -> bool:
 
 def is_marian(path: Path) -> bool:
     """True if the path is a file of Marian's or a folder with one."""
-    return (path.suffix == ".npz" and path.is_file()) or (path.is_dir() and any(path.glob("*.npz")))
+    return is_marian_file(path) or (path.is_dir() and bool(marian_files(path)))
+
+
+def marian_files(folder: Path) -> list[Path]:
+    """The models of Marian in a folder."""
+    return [file for file in sorted([*folder.glob("*.npz"), *folder.glob("*.bin")]) if is_marian_file(file)]
+
+
+def is_marian_file(file: Path) -> bool:
+    """True for an .npz file, and for a .bin file that begins as Marian's do, with the version 1."""
+    if file.suffix != ".bin" or not file.is_file():
+        return file.suffix == ".npz" and file.is_file()
+    with file.open("rb") as opened:
+        return opened.read(8) == (1).to_bytes(8, "little")
 
 
 def is_ctranslate2(folder: Path) -> bool:
     """True if the folder holds a model of CTranslate2 that is not an export of this project."""
-    return (ctranslate2_inside(folder) / MODEL_BIN).exists() and not (folder / "export.json").exists()
+    model = ctranslate2_inside(folder) / MODEL_BIN
+    return model.exists() and not (folder / "export.json").exists() and not is_marian_file(model)
 
 
 def ctranslate2_inside(folder: Path) -> Path:

@@ -25,7 +25,7 @@ from transformer_mt.companions.exchange.importing.foreign_model import (
     is_public,
 )
 from transformer_mt.companions.exchange.importing.huggingface_folder import read_huggingface_folder
-from transformer_mt.companions.exchange.importing.marian import read_marian_npz
+from transformer_mt.companions.exchange.importing.marian import read_marian
 from transformer_mt.config import Config
 from transformer_mt.config.error_sentences import sentences
 from transformer_mt.config.load import dump_config
@@ -42,7 +42,7 @@ from transformer_mt.version import __version__
 _READ = re.compile(r".*\.(json|spm|model|safetensors|npz|yml|bin)|.*vocabulary\.txt")
 
 
-FORMAT = 2
+FORMAT = 3
 """Format of imported runs in the cache: raise it when importing writes, or reading accepts, other files."""
 
 
@@ -144,7 +144,7 @@ def _read(folder: Path) -> ForeignModel:
     """The model. InputError where its files are not what its software writes."""
     try:
         if is_marian(folder):
-            return read_marian_npz(folder)
+            return read_marian(folder)
         return read_ctranslate2(folder) if is_ctranslate2(folder) else read_huggingface_folder(folder)
     except InputError as error:
         where = "" if str(error).startswith(str(folder)) else f"{folder}: "

@@ -1,27 +1,21 @@
-"""Marian's models: an .npz file with the options in it, vocabularies in YAML or as SentencePiece models."""
+"""Marian's models: an .npz or .bin file with the options in it; vocabularies in YAML or SentencePiece."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 import yaml
 
 from transformer_mt.companions.exchange.importing.foreign_model import (
     ForeignModel,
     languages_of,
+    marian_files,
     papers_in,
     read_json,
 )
-from transformer_mt.companions.exchange.layouts import (
-    BIAS,
-    is_transposed_in_marian,
-    marian_embeddings,
-    marian_names,
-    weights_of,
-)
+from transformer_mt.companions.exchange.marian_layout import OPTIONS, from_marian, read_bin
 from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.data.vocabulary.tokenizer import Numbering, Tokenizer, processor_of
 from transformer_mt.errors import InputError
@@ -141,17 +135,19 @@ def _numbering_of_json(file: Path, config: dict[str, Any], facts: dict[str, Any]
     return Numbering.of({str(piece): int(i) for piece, i in foreign.items()}, special)
 
 
-_OPTIONS = "special:model.yml"
 _ACTIVATIONS = {"relu": "relu", "swish": "silu"}
-# Operations before and after each sublayer and after the last layer: d is dropout, a adds the residual, n is
-# the norm.
-_NORMS = {("", "dan", ""): "post", ("n", "da", "n"): "pre"}
+_AUTOREGRESSION = {"self-attention": "attention", "rnn": "ssru"}
 # Options and their supported values, the usual one first; any other value means a different network.
 _ONLY: dict[str, tuple[Any, ...]] = {
     "type": ("transformer",),
-    "transformer-decoder-autoreg": ("self-attention",),
+    "transformer-decoder-autoreg": tuple(_AUTOREGRESSION),
     "transformer-no-projection": (False,),
     "transformer-train-position-embeddings": (False,),
+    # Operations before and after each sublayer and after the last layer: d is dropout, a adds the residual,
+    # n is the norm. Before a sublayer, Marian normalises the queries, but neither keys nor values.
+    "transformer-preprocess": ("", None),
+    "transformer-postprocess": ("dan",),
+    "transformer-postprocess-top": ("", None),
     "transformer-postprocess-emb": ("d", ""),
     "transformer-ffn-depth": (2,),
     "transformer-decoder-ffn-depth": (0, 2),
@@ -159,43 +155,49 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "lemma-dim-emb": (0,),
     "ulr": (False,),
 }
+_ONLY_RECURRENT: dict[str, tuple[Any, ...]] = {
+    "dec-cell": ("ssru",),
+    "layer-normalization": (False,),
+    "transformer-rnn-projection": (False,),
+}
+"""The same where the decoder is recurrent."""
 
 
-def read_marian_npz(path: Path) -> ForeignModel:
-    """The model in the file, or in a folder with one such file. InputError, with all reasons, where it is not
-    one that can be held exactly.
+def read_marian(path: Path) -> ForeignModel:
+    """The model in the file (.npz or .bin), or in a folder with one such file. InputError, with all reasons,
+    where it is not one that can be held exactly.
     """
     file, decoder = _files(path)
-    try:
-        with np.load(file) as stored:
-            weights = {name: stored[name] for name in stored.files}
-        options = yaml.safe_load(weights.pop(_OPTIONS)[:-1].tobytes())
-    except Exception as error:  # of zipfile, zlib, tokenize and numpy, which reads headers as Python
-        reason = str(error).strip().split("\n")[0][:200]
-        raise InputError(f"{file}: must be a model of Marian, but cannot be read: {reason}") from None
-    norm = _check(file, options)
-    tokenizer = _tokenizer(file, decoder, is_joint="Wemb" in weights)
-    is_tied = not any(name.startswith("decoder_ff_logit_out_W") for name in weights)
+    arrays, options = _contents(file)
+    _check(file, options)
+    is_joint = "Wemb" in arrays
+    tokenizer = _tokenizer(file, decoder, is_joint)
     model = ModelConfig(
         d_model=options["dim-emb"],
         d_ff=options["transformer-dim-ffn"],
         num_heads=options["transformer-heads"],
         num_encoder_layers=options["enc-depth"],
         num_decoder_layers=options["dec-depth"],
-        norm=PartName(norm),
+        norm=PartName("post"),
         feed_forward=PartName(_ACTIVATIONS[options["transformer-ffn-activation"]]),
-        tie_embeddings=is_tied,
+        position=PartName("sinusoidal_marian"),
+        autoregression=_AUTOREGRESSION[options.get("transformer-decoder-autoreg", "self-attention")],  # type: ignore[arg-type]
+        decoder_start="zeros",
+        tie_embeddings=not any(name.startswith("decoder_ff_logit_out_W") for name in arrays),
         output_bias=True,
     )
-    tensors = _tensors(file, model, weights)
-    source, targets = languages_of(file.parent, tokenizer, None, None)
+    try:
+        weights = from_marian(model, arrays, tokenizer.numberings, is_joint)
+    except ValueError as error:
+        raise InputError(f"{file}: {error}") from None
+    source, targets = languages_of(file.parent, tokenizer, *_languages_by_name(file))
     return ForeignModel(
         architecture="marian",
         model=model.model_dump(),
         decode=_decode(decoder),
         max_length=512,
         tokenizer=tokenizer,
-        weights=weights_of(file.parent, model, tensors, tokenizer.numberings),
+        weights=weights,
         source_lang=source,
         target_langs=targets,
         language_pieces=any(piece.startswith(">>") for piece in tokenizer.control_ids) or "auto",
@@ -203,37 +205,55 @@ def read_marian_npz(path: Path) -> ForeignModel:
     )
 
 
+def _languages_by_name(file: Path) -> tuple[str | None, str | None]:
+    """The languages of a model that is named as Firefox's are: model.ende.intgemm.alphas.bin."""
+    named = re.match(r"model\.([a-z]{2})([a-z]{2})\.", file.name)
+    return (named[1], named[2]) if named else (None, None)
+
+
+def _contents(file: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The weights in float32, and the options."""
+    if file.suffix == ".bin":
+        arrays, text = read_bin(file)
+    else:
+        try:
+            with np.load(file) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+            text = arrays.pop(OPTIONS)[:-1].tobytes().decode()
+        except Exception as error:  # of zipfile, zlib, tokenize and numpy, which reads headers as Python
+            reason = str(error).strip().split("\n")[0][:200]
+            raise InputError(f"{file}: must be a model of Marian, but cannot be read: {reason}") from None
+    options = yaml.safe_load(text)
+    if not isinstance(options, dict):
+        raise InputError(f"{file}: must hold its options ({OPTIONS}), but does not")
+    return arrays, options
+
+
 def _files(path: Path) -> tuple[Path, dict[str, Any]]:
-    """The .npz file, and what decoder.yml says."""
-    files = [path] if path.is_file() else sorted(path.glob("*.npz"))
+    """The model's file, and what decoder.yml, or another config in its folder, says."""
+    files = [path] if path.is_file() else marian_files(path)
     if len(files) != 1:
-        raise InputError(f"{path}: must hold one .npz file, but holds {len(files)}; name the file")
-    decoder = files[0].parent / "decoder.yml"
-    said = yaml.safe_load(decoder.read_text(encoding="utf-8")) if decoder.exists() else {}
-    return files[0], said if isinstance(said, dict) else {}
+        raise InputError(f"{path}: must hold one .npz or .bin file, but holds {len(files)}; name the file")
+    folder = files[0].parent
+    for config in (folder / "decoder.yml", *sorted(folder.glob("config*.yml"))):
+        said = yaml.safe_load(config.read_text(encoding="utf-8")) if config.exists() else None
+        if isinstance(said, dict) and "vocabs" in said:
+            return files[0], said
+    return files[0], {}
 
 
-def _check(file: Path, options: dict[str, Any]) -> str:
-    """Position of the norms. InputError, with all reasons, where an option is not one of ours."""
+def _check(file: Path, options: dict[str, Any]) -> None:
+    """InputError, with all reasons, where an option is not one of ours."""
+    is_recurrent = options.get("transformer-decoder-autoreg") == "rnn"
     reasons = [
         f"{key} must be {' or '.join(map(repr, values))}, but is {options[key]!r}"
-        for key, values in _ONLY.items()
+        for key, values in (_ONLY | _ONLY_RECURRENT if is_recurrent else _ONLY).items()
         if key in options and options[key] not in values
     ]
-    around = tuple(
-        str(options.get(f"transformer-{key}") or "")
-        for key in ("preprocess", "postprocess", "postprocess-top")
-    )
-    if around not in _NORMS:
-        reasons.append(
-            "transformer-preprocess, -postprocess and -postprocess-top must be "
-            f"{' or '.join(map(str, _NORMS))}, but are {around}"
-        )
     if (activation := options.get("transformer-ffn-activation")) not in _ACTIVATIONS:
         reasons.append(f"transformer-ffn-activation must be {' or '.join(_ACTIVATIONS)}, but is {activation}")
     if reasons:
         raise InputError("\n".join(f"{file}: {reason}" for reason in reasons))
-    return _NORMS[around]  # type: ignore[index]
 
 
 def _tokenizer(file: Path, decoder: dict[str, Any], is_joint: bool) -> Tokenizer:
@@ -285,22 +305,6 @@ def _pieces_of_yaml(file: Path) -> dict[str, int]:
         piece = match[1]
         ids[yaml.safe_load(piece) if piece[0] in "\"'" else piece] = int(match[2])
     return ids
-
-
-def _tensors(file: Path, model: ModelConfig, weights: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """The weights by their names in transformers."""
-    tensors: dict[str, np.ndarray] = {}
-    pairs = marian_names(model.num_encoder_layers, model.num_decoder_layers, model.norm == "pre")
-    try:
-        tensors |= marian_embeddings(weights)
-        for foreign, name in pairs:
-            tensor = weights[name]
-            tensors[foreign] = tensor.T if is_transposed_in_marian(foreign) else tensor.reshape(-1)
-        bias = weights["decoder_ff_logit_out_b"].reshape(-1)
-    except KeyError as error:
-        raise InputError(f"{file}: the weights must hold {error.args[0]}, but do not") from None
-    tensors[BIAS] = np.append(bias, 0.0).astype(bias.dtype)[None]
-    return {name: torch.from_numpy(np.ascontiguousarray(tensor)) for name, tensor in tensors.items()}
 
 
 def _decode(decoder: dict[str, Any]) -> dict[str, Any]:

@@ -232,8 +232,8 @@ def test_what_ctranslate2_cannot_run_is_said_before_weights_move(tokenizers, tmp
     odd = config.model.model_copy(update={"position": "alibi", "feed_forward": "tanh"})
     assert reasons_against(odd) == [
         "model.feed_forward must be relu or gelu or silu or swiglu, but is tanh",
-        "model.position must be sinusoidal or sinusoidal_fairseq or learned or relative or rotary or none, "
-        "but is alibi",
+        "model.position must be sinusoidal or sinusoidal_marian or sinusoidal_fairseq or learned or relative "
+        "or rotary or none, but is alibi",
     ]
     assert reasons_against(config.model.model_copy(update={"qk_norm": True})) == [
         "model.qk_norm must be false, but is true"

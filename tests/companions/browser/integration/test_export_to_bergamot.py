@@ -1,0 +1,176 @@
+"""`export --to bergamot`: Firefox's engine translates as the run does, and what it reads can be imported."""
+
+import hashlib
+import json
+import re
+import struct
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from tests.conftest import TINY
+from tests.helpers.command import run_command
+from tests.helpers.node import NODE, node_modules
+from transformer_mt.companions.browser.to_bergamot import (
+    ENGINE,
+    ToBergamot,
+    largest_inputs,
+    translate_in_node,
+)
+from transformer_mt.companions.exchange.export.format import TrainedRun
+from transformer_mt.companions.exchange.marian_layout import is_quantized, read_bin, write_bin
+from transformer_mt.corpora import toy
+from transformer_mt.run_folder import RunFolder
+from transformer_mt.translation.engines.torch_engine import load_model
+
+__all__ = ["node_modules"]
+MODELS = {
+    "ssru": {"autoregression": "ssru"},
+    "attention": {"feed_forward": "silu", "output_bias": True},
+    "separate": {"autoregression": "ssru", "num_decoder_layers": 2},
+}
+SOURCES = [source for source, _ in toy.generate("valid", 40)]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A run of each kind of model that the engine can hold."""
+    folder = tmp_path_factory.mktemp("marian")
+
+    def run(name):
+        out = folder / "runs" / name
+        if not out.exists():
+            fits = {"d_model": 64, "norm": "post", "position": "sinusoidal_marian", "decoder_start": "zeros"}
+            config = {**TINY, "name": name, "model": {**TINY["model"], **fits, **MODELS[name]}}
+            # Long enough that its translations end.
+            config["train"] = {**TINY["train"], "max_updates": 120, "validate_every": 120, "save_every": 120}
+            config["tokenizer"] = {**TINY["tokenizer"], "shared": name != "separate"}
+            (folder / f"{name}.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+            done = run_command("train", folder / f"{name}.yaml", cwd=folder)
+            assert done.status == 0, done.err
+        return out
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def exported(runs, node_modules, tmp_path_factory):
+    def export(name):
+        out = tmp_path_factory.mktemp("bergamot") / name
+        words = ("--to", "bergamot", "--quantization", "float32", "--runtime", node_modules)
+        done = run_command("export", runs(name), out, *words)
+        assert done.status == 0, done.err
+        return out, done
+
+    return export
+
+
+def test_the_engine_translates_as_the_run_does_and_so_does_what_is_imported(
+    runs, exported, node_modules, tmp_path, cli
+):
+    for name in MODELS:
+        out, done = exported(name)
+        same, compared = re.search(r"float32: (\d+) of (\d+) probe sentences translated", done.out).groups()
+        assert int(same) == int(compared) > 30 and "scores" not in done.out
+        assert "the export has decode.beam 1 (here 5)" in done.err
+        again, back = tmp_path / f"{name}_again", tmp_path / f"{name}_back"
+        imported = cli("import", out, again)
+        assert imported.status == 0 and imported.out.startswith(f"{again}: en to de")
+        old, new = RunFolder(runs(name)).weights(), RunFolder(again).weights()
+        layers = [key for key in old if ".layers." in key]
+        assert layers and all(torch.equal(old[key].float(), new[key]) for key in layers)
+        words = ("--to", "bergamot", "--quantization", "float32", "--runtime", node_modules)
+        (tmp_path / "probe").write_text("\n".join(SOURCES) + "\n", encoding="utf-8")
+        assert cli("export", again, back, *words, "--probe", tmp_path / "probe").status == 0
+        files = json.loads((out / "metadata.json").read_text())["files"]
+        for file in (files["model"], *files["vocabularies"]):
+            assert (back / file).read_bytes() == (out / file).read_bytes()
+
+
+def test_the_files_are_those_that_firefox_and_translatelocally_look_for(exported):
+    out, _ = exported("ssru")
+    entry = json.loads((out / "registry.json").read_text())["ende"]
+    assert entry.keys() == {"model", "vocab"}
+    for file in entry.values():
+        content = (out / file["name"]).read_bytes()
+        assert file["size"] == len(content) > file["estimatedCompressedSize"] > 0
+        assert file["expectedSha256Hash"] == hashlib.sha256(content).hexdigest()
+    info = json.loads((out / "model_info.json").read_text())
+    assert (info["shortName"], info["src"], info["srcTags"]) == ("en-de-ssru", "English", {"en": "English"})
+    config = yaml.safe_load((out / "config.intgemm8bitalpha.yml").read_text())
+    assert all((out / name).exists() for name in (*config["models"], *config["vocabs"]))
+
+
+def test_int8_keeps_each_weight_within_half_a_step_and_the_engine_takes_it(runs, node_modules, tmp_path):
+    run = RunFolder(runs("ssru"))
+    target, config = ToBergamot("int8", node_modules), run.config()
+    decode = target.supported_settings(config.decode)[0]
+    config = config.model_copy(update={"decode": decode})
+    trained = TrainedRun(run, config, *load_model(run, config), sentences=SOURCES)
+    trained.model.eval()
+    target.write(trained, tmp_path)
+    (tmp_path / "metadata.json").write_text(json.dumps(target.metadata(config)))
+    (tmp_path / "exact").mkdir()
+    ToBergamot("float32", node_modules).write(trained, tmp_path / "exact")
+    exact, _ = read_bin(tmp_path / "exact/model.ende.float32.bin")
+    arrays, _ = read_bin(tmp_path / "model.ende.intgemm.alphas.bin")
+    matrices = [name for name in exact if is_quantized(name)]
+    assert {"Wemb", "decoder_l1_rnn_W", "decoder_l1_rnn_Wf", "encoder_l1_ffn_W1"} <= set(matrices)
+    for name in matrices:
+        step = np.abs(exact[name]).max() / 127
+        assert np.abs(arrays[name] - exact[name]).max() <= step * 0.501
+        assert arrays[f"{name}_QuantMultA"].shape == (1,) and arrays[f"{name}_QuantMultA"][0] > 0
+    translations = translate_in_node(NODE, node_modules / ENGINE, tmp_path, SOURCES)
+    assert len(translations) == len(SOURCES) and all(translations)
+
+
+def test_the_largest_inputs_are_those_of_each_call():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    with largest_inputs(model) as largest:
+        model(torch.tensor([[1.0, -3.0]]))
+        model(torch.tensor([[0.5, 0.25]]))
+    model(torch.tensor([[9.0, 9.0]]))
+    assert largest == {"0": [3.0, 0.5]}
+
+
+def test_what_does_not_fit_is_refused_with_every_reason(tiny_run, node_modules, tmp_path, cli):
+    out = tmp_path / "x"
+    status, _, err = cli("export", tiny_run, out, "--to", "bergamot", "--runtime", node_modules)
+    assert status == 2 and not out.exists()
+    for reason in (
+        "model.position must be sinusoidal_marian, but is sinusoidal",
+        "model.norm must be post, but is pre",
+        "model.decoder_start must be zeros, but is bos",
+        "model.d_model must be a multiple of 64, but is 32",
+    ):
+        assert f"Bergamot cannot hold this model: {reason}" in err
+    assert "`transformer-mt new` with --for bergamot writes a config that fits" in err
+    err = cli("export", tiny_run, out, "--to", "bergamot", "--runtime", tmp_path).err
+    assert f"{tmp_path}: must hold @browsermt/bergamot-translator 0.4.9, but it is missing" in err
+
+
+def test_damaged_files_are_told(tmp_path, cli):
+    file = tmp_path / "model.bin"
+    good = {"Wemb": np.ones((2, 2), np.float32)}
+
+    def refused(data):
+        file.write_bytes(data)
+        status, _, err = cli("import", file, tmp_path / "run", "--from", "en", "--to", "de")
+        assert status == 2 and "Traceback" not in err
+        return err
+
+    write_bin(file, good, "type: transformer\n", int8=False)
+    whole = file.read_bytes()
+    assert "must be a binary model of Marian, but is cut" in refused(whole[:-300])
+    assert "is cut" in refused(whole[:20])
+    assert f"begins with version 1 and {2**60} tensors" in refused(struct.pack("<QQ", 1, 2**60) + whole[16:])
+    assert "is cut" in refused(whole[:40] + struct.pack("<Q", 2**50) + whole[48:])  # length of a tensor
+    assert "transformer-ffn-activation must be relu or swish, but is None" in refused(whole)
+    shape = whole.index(struct.pack("<2i", 2, 2))
+    for wrong in ((2, -2), (2_000_000_000, 2)):
+        changed = whole[:shape] + struct.pack("<2i", *wrong) + whole[shape + 8 :]
+        assert f"Wemb has the shape {wrong}" in refused(changed)
+    kind = whole.index(struct.pack("<Q", 0x0404))
+    assert "Wemb is of the kind 0x805" in refused(whole[:kind] + struct.pack("<Q", 0x805) + whole[kind + 8 :])
