@@ -33,7 +33,7 @@ def _attention(x: int, y: int, label: str, line: str) -> Box:
 
 BOXES = [
     Box(_LEFT, 690, "source embedding", "embedding", _MODEL, "class Embedding"),
-    Box(_LEFT, 640, "positions", "position", "model/positions.py", "class SinusoidalPositions"),
+    Box(_LEFT, 640, "plus positions", "position", "model/positions.py", "class SinusoidalPositions"),
     _attention(
         _LEFT, 560, "self-attention", "return self.self_attention(x, *self.self_attention.keys_values(x)"
     ),
@@ -41,8 +41,8 @@ BOXES = [
     Box(_LEFT, 468, "feed-forward", _FORWARD, _MODEL, "class FeedForward"),
     Box(_LEFT, 422, "add and norm", _NORM, _MODEL, "class PostNorm"),
     Box(_RIGHT, 690, "target embedding", "embedding", _MODEL, "class Embedding"),
-    Box(_RIGHT, 640, "positions", "position", "model/positions.py", "class SinusoidalPositions"),
-    _attention(_RIGHT, 560, "masked self-attention", "def attend_to_self(x: Tensor)"),
+    Box(_RIGHT, 640, "plus positions", "position", "model/positions.py", "class SinusoidalPositions"),
+    _attention(_RIGHT, 560, "masked self-attention", "def see_target(x: Tensor)"),
     Box(_RIGHT, 514, "add and norm", _NORM, _MODEL, "class PostNorm"),
     _attention(_RIGHT, 430, "attention to the source", "def attend_to_source(x: Tensor)"),
     Box(_RIGHT, 384, "add and norm", _NORM, _MODEL, "class PostNorm"),
@@ -50,8 +50,9 @@ BOXES = [
     Box(_RIGHT, 254, "add and norm", _NORM, _MODEL, "class PostNorm"),
     Box(_RIGHT, 176, "output projection", "output", _MODEL, "self.output = output"),
     Box(_RIGHT, 130, "softmax, cross-entropy", "output", "update/loss.py", "def plain_cross_entropy"),
+    Box(_LEFT, 222, "projections: Q, K, V", _ATTENTION, "model/attention.py", "def queries"),
     Box(_LEFT, 176, "scaled dot-product", _ATTENTION, "model/attention.py", "def plain_attention"),
-    Box(_LEFT, 130, "heads", _ATTENTION, "model/attention.py", "class MultiHeadAttention"),
+    Box(_LEFT, 130, "heads joined, projected", _ATTENTION, "model/attention.py", "def _project"),
 ]
 _FRAMES = [
     (_LEFT, 396, 586, "encoder layer", "class EncoderLayer"),
@@ -59,7 +60,7 @@ _FRAMES = [
 ]
 _TEXTS = [
     (_LEFT, 738, "The dog sleeps . </s>"), (_RIGHT, 738, "<s> Der Hund schläft ."),
-    (_RIGHT, 84, "Der Hund schläft . </s>"), (_LEFT, 92, "every attention is:"),
+    (_RIGHT, 84, "Der Hund schläft . </s>"), (_LEFT, 262, "every attention is:"),
 ]  # fmt: skip
 _COLOURS = {
     "embedding": "#fde2e4", "position": "#fff3cd", _ATTENTION: "#fde8cd", _NORM: "#f3f6c9",
@@ -132,7 +133,7 @@ def _flows() -> list[tuple[int, int, int]]:
         )
         arrows.append((x, 738, heights[0]))
         arrows += [(x, low, high) for low, high in pairwise(heights)]
-    return [*arrows, (_RIGHT, 130, 74), (_LEFT, 176, 130)]
+    return [*arrows, (_RIGHT, 130, 74), (_LEFT, 222, 176), (_LEFT, 176, 130)]
 
 
 def _flow(x: int, low: int, high: int) -> str:
@@ -143,7 +144,11 @@ def _flow(x: int, low: int, high: int) -> str:
 
 def _residuals() -> list[tuple[int, int, int]]:
     """(x, start, end): lines around a sublayer to its `add and norm`."""
-    sublayers = [box for box in BOXES if box.kind in (_ATTENTION, _FORWARD) and box.y > 200]
+    sublayers = [
+        box
+        for box in BOXES
+        if box.kind in (_ATTENTION, _FORWARD) and box.y > (400 if box.x == _LEFT else 200)
+    ]
     return [(box.x, box.y + 25, box.y - 46) for box in sublayers]
 
 

@@ -179,7 +179,7 @@ class ToBergamot:
     """A folder for Firefox's engine, as translateLocally keeps its models."""
 
     name = "Bergamot"
-    advice = "`transformer-mt new` with --for bergamot writes a config that fits."
+    advice = "A config that `transformer-mt new` writes for bergamot fits."
     least_bleu: ClassVar[float] = 70.0  # low: int8 changes weak models; `pack` uses references
     proof_settings: ClassVar[dict[str, Any]] = {
         "beam": 1, "split_sentences": False, "stop_early": True, **OURS_ALONE,

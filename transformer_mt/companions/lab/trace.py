@@ -27,17 +27,21 @@ _MEANINGS = {
     "decoder.final_norm": "the last states",
     "output": "logits: a number for each token of the vocabulary",
     "query": "Q, all heads side by side",
-    "key": "K",
-    "value": "V",
-    "weights": "attention weights: softmax of the scores; each row sums to 1",
+    "key": "K, all heads side by side",
+    "value": "V, all heads side by side",
+    "candidate": "what enters the recurrent cell",
+    "forget": "how much of the cell stays, before the sigmoid",
+    "weights": "softmax of the scores: each row sums to 1",
     "attention.output": "weights times V, heads joined, times W^O",
     "inner": "x W1 + b1, wider",
     "gate": "what opens and closes the wider vector",
     "outer": "the activation, then W2 and b2: narrow again",
-    "norm": "before attention or feed-forward (pre), or after the sum (post)",
     "layer": "the same, with its own weights",
 }
 """What a module computes, by its name or the end of it."""
+_SUBLAYERS = {
+    "self_residual": "self-attention", "cross_residual": "cross-attention", "ffn_residual": "feed-forward",
+}  # fmt: skip
 
 
 class Row(NamedTuple):
@@ -90,7 +94,8 @@ def _trace(arguments: argparse.Namespace) -> int:
     print(f"\nparameters: {sum(counts.values()):,} ({parts}; shared ones are counted once)\n")
     head = ["step", "reads", "target", "p", "other tokens", "attends most to"]
     print(table(list(steps(seen, tokenizer)), head))
-    print("\nattends most to: the source token, its number and weight, in the mean of all heads and layers")
+    print("\nattends most to: the source token with the largest weight of the cross-attention, its number and this "
+        "weight, in the mean of all heads and layers")
     return 0
 
 
@@ -133,6 +138,9 @@ def modules(model: "nn.Module", seen: "Inside") -> Iterator[Row]:
             yield Row(of, _MEANINGS["weights"], tuple(weights.shape), None)
         key = "layer" if last.isdecimal() else "attention.output" if attention else last
         meaning = _MEANINGS.get(name) or _MEANINGS.get(key, "")
+        if last == "norm":
+            is_first = model.get_submodule(name.removesuffix(".norm")).final_norm  # pre-norm
+            meaning = f"norm {'before' if is_first else 'after'} {_SUBLAYERS[parts[-2]]}"
         yield Row(name, meaning, shape, sum(w.numel() for w in model.get_submodule(name).parameters()))
 
 

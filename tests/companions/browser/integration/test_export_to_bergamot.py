@@ -146,7 +146,7 @@ def test_what_does_not_fit_is_refused_with_every_reason(tiny_run, node_modules, 
         "model.d_model must be a multiple of 64, but is 32",
     ):
         assert f"Bergamot cannot hold this model: {reason}" in err
-    assert "`transformer-mt new` with --for bergamot writes a config that fits" in err
+    assert "A config that `transformer-mt new` writes for bergamot fits" in err
     err = cli("export", tiny_run, out, "--to", "bergamot", "--runtime", tmp_path).err
     assert f"{tmp_path}: must hold @browsermt/bergamot-translator 0.4.9, but it is missing" in err
 
