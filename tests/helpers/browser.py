@@ -1,6 +1,9 @@
-"""A real browser for tests of web pages."""
+"""A real browser for tests of web pages, and a server for them."""
 
+import functools
+import http.server
 import shutil
+import threading
 
 import pytest
 
@@ -26,3 +29,18 @@ def watched_page(browser, **settings):
     page.on("console", lambda entry: page.problems.append(entry.text) if entry.type == "error" else None)
     page.on("request", lambda request: page.asked.append(request.url))
     return page
+
+
+class Static:
+    """A server of files that can be stopped, as a network that goes away."""
+
+    def __init__(self, folder):
+        handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+        handler.log_message = lambda *_: None
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def stop(self):
+        self._server.shutdown()
+        self._server.server_close()

@@ -188,8 +188,8 @@ class ToBergamot:
     def __init__(self, quantization: str = "int8", runtime: Path = Path("node_modules")) -> None:
         if quantization not in ("int8", "float32"):
             raise InputError(Setting("quantization"), f" must be int8 or float32, but is {quantization}")
-        self.quantization, self._engine = quantization, runtime / ENGINE
-        facts = self._engine / "package.json"
+        self.quantization, self.engine = quantization, runtime / ENGINE
+        facts = self.engine / "package.json"
         has = json.loads(facts.read_text(encoding="utf-8"))["version"] if facts.is_file() else "missing"
         if has != VERSION:
             raise InputError(
@@ -200,7 +200,7 @@ class ToBergamot:
         node = shutil.which("node")
         if node is None:
             raise InputError("Node must be installed: the export is proven by the engine in WebAssembly")
-        self._node = node
+        self.node = node
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> "ToBergamot":
@@ -273,10 +273,12 @@ class ToBergamot:
         return alphas
 
     def translate(self, folder: Path, sentences: Sequence[str]) -> Sequence[Output]:
-        return [Output(text, None) for text in self._translated(folder, sentences)]
+        return [Output(text, None) for text in self.translated(folder, sentences)]
 
-    def _translated(self, folder: Path, sentences: Sequence[str]) -> list[str]:
-        return translate_in_node(self._node, self._engine, folder, sentences)
+    def translated(self, folder: Path, sentences: Sequence[str]) -> list[str]:
+        """Translate with the engine in WebAssembly, each line as one sentence."""
+        folders = [(self.engine / "worker").resolve(), folder.resolve()]
+        return [str(text) for text in run_in_node(self.node, "bergamot.mjs", folders, sentences)]
 
     def expected(self, translation: Translation) -> Output | None:
         if translation.segments or {"truncated", "unchanged"} & set(translation.flags):
@@ -293,11 +295,15 @@ and there the path). `{_REGISTRY}` is the entry that Firefox's engine in JavaScr
 (`{ENGINE}`) wants for it.
 """
 
-    def pack(self, folder: Path, out: Path, config: Config) -> None:
+    def check_cost(self, folder: Path) -> None:
+        """WorkError if int8 costs too much of the validation set's BLEU."""
         if self.quantization == "int8":
             check_cost_of_int8(
-                self._run, self.proof_settings, lambda lines, _: self._translated(folder, lines)
+                self._run, self.proof_settings, lambda lines, _: self.translated(folder, lines)
             )
+
+    def pack(self, folder: Path, out: Path, config: Config) -> None:
+        self.check_cost(folder)
         source, target = config.data.languages
         titles = [language_name(code) for code in (source, target)]
         written = dict.fromkeys([self._model, *self._vocabularies])
@@ -332,13 +338,14 @@ def _entry(file: Path) -> dict[str, Any]:
     }
 
 
-def translate_in_node(node: str, engine: Path, folder: Path, sentences: Sequence[str]) -> list[str]:
-    """Translate with the engine in WebAssembly, each line as one sentence."""
-    script = str(files(__package__) / "web" / "bergamot.mjs")
-    command = [node, script, str((engine / "worker").resolve()), str(folder.resolve())]
+def run_in_node(node: str, script: str, folders: Sequence[Path], sentences: Sequence[str]) -> list[Any]:
+    """What a script of `web/` prints for sentences: a list with an entry for each. WorkError if it fails."""
+    command = [node, str(files(__package__) / "web" / script), *map(str, folders)]
     given = json.dumps(list(sentences))
     done = subprocess.run(command, input=given, capture_output=True, text=True)
     if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if re.search(r"rror\b", line)]
-        raise WorkError(f"Bergamot's engine failed: {(errors or [f'status {done.returncode}'])[0][:300]}")
-    return [str(text) for text in json.loads(done.stdout)]
+        errors = [line for line in done.stderr.splitlines() if re.match(r"\w*Error\b", line)]
+        raise WorkError(
+            f"the export's JavaScript failed in Node: {(errors or [f'status {done.returncode}'])[0][:300]}"
+        )
+    return list(json.loads(done.stdout))

@@ -7,22 +7,23 @@ stages themselves (translation/stages), rewritten for JavaScript.
 import argparse
 import hashlib
 import json
-import re
 import shutil
-import subprocess
 import zlib
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
 from transformer_mt.cli.arguments import Parser
-from transformer_mt.companions.browser.to_onnx import ENCODER, FACTS, STEP, ToOnnx
-from transformer_mt.companions.exchange.export.format import Output, TrainedRun
+from transformer_mt.companions.browser.to_bergamot import ToBergamot, run_in_node
+from transformer_mt.companions.browser.to_bergamot import reasons_against as reasons_against_bergamot
+from transformer_mt.companions.browser.to_onnx import ENCODER, FACTS, STEP, ToOnnx, page_facts
+from transformer_mt.companions.exchange.export.format import ExportFormat, Output, TrainedRun
 from transformer_mt.companions.exchange.verify import write_sums
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.errors import InputError, Setting, WorkError
+from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_text
 from transformer_mt.messages import say
+from transformer_mt.run_folder import open_model
 
 
 def add_options(parser: Parser) -> None:
@@ -43,9 +44,19 @@ _RUNTIME = {
     "sentencepiece.js": "sentencepiece-js/dist/index.js",
 }
 """Files of the export's folder `runtime`, and the files of node_modules that they are copied from."""
+_WASM = "runtime/bergamot.wasm"
+_BERGAMOT_LICENCE = (
+    "Bergamot's engine (runtime/bergamot.js, runtime/bergamot.wasm): Mozilla Public License 2.0, "
+    "https://mozilla.org/MPL/2.0/. Its source code: https://github.com/browsermt/bergamot-translator."
+)
+_USAGE = (
+    "Publish the folder `{out}` on any static web server, or try it with `python3 -m http.server -d {out}`. "
+    "The page works without a network once it was loaded."
+)
 _BY_RULES = ("lowercase_capitals", "match_ends")
 """Settings that the page follows, besides those of the search (rules.py)."""
 _PAGE = ("index.html", "page.js", "worker.js", "translator.js", "offline.js")
+"""The files of every page, besides its engine.js, which loads the model."""
 
 # sentencepiece-js is written for Node's `require` and reads its model from a file. Between these two strings
 # it runs anywhere, and gets the model as bytes.
@@ -89,7 +100,10 @@ class ToBrowser(ToOnnx):
                 )
 
     @classmethod
-    def of(cls, arguments: argparse.Namespace) -> "ToBrowser":
+    def of(cls, arguments: argparse.Namespace) -> "ExportFormat":  # type: ignore[override]
+        """The page's format: with Bergamot's engine where the model fits it."""
+        if not reasons_against_bergamot(open_model(arguments.model).config()):
+            return ToBergamotPage.of(arguments)
         return cls(arguments.quantization or "int8", Path(arguments.runtime))
 
     def supported_settings(self, settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
@@ -105,17 +119,12 @@ class ToBrowser(ToOnnx):
             shutil.copyfile(self._runtime / source, runtime / name)
         tokenizer = runtime / "sentencepiece.js"
         write_text(tokenizer, _BEFORE + tokenizer.read_text(encoding="utf-8") + _AFTER)
-        for name in _PAGE:
-            write_text(folder / name, (files(__package__) / "web" / name).read_text(encoding="utf-8"))
-        write_text(folder / "package.json", '{"type": "module"}\n')  # for Node
         licences = [
             f"{package}\n\n{(self._runtime / package / 'LICENSE').read_text(encoding='utf-8')}"
             for package in _PACKAGES
             if (self._runtime / package / "LICENSE").is_file()
         ]
-        ours = "The page and its search: transformer_mt, Apache-2.0. The model: see README.md."
-        mit = (files(__package__) / "web" / "onnxruntime-licence.txt").read_text(encoding="utf-8")
-        write_text(folder / "LICENSES.txt", "\n\n".join([ours, mit, *licences]))
+        write_page(folder, "onnx.js", [web_file("onnxruntime-licence.txt"), *licences])
 
     def translate(self, folder: Path, sentences: Sequence[str]) -> Sequence[Output]:
         by_python = super().translate(folder, sentences)
@@ -129,34 +138,51 @@ class ToBrowser(ToOnnx):
         return by_page
 
     def usage(self, config: Config, out: str) -> str:
-        return (
-            f"Publish the folder `{out}` on any static web server, or try it with `python3 -m http.server -d "
-            f"{out}`. The page works without a network once it was loaded."
-        )
+        return _USAGE.format(out=out)
 
     def pack(self, folder: Path, out: Path, config: Config) -> None:
         facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-        loaded = [ENCODER, STEP, *facts["tokenizers"]]
-        facts["files"] = {name: (folder / name).stat().st_size for name in loaded}
-        facts["checksums"] = {name: _checksum(folder / name) for name in loaded}
-        # A file that is missing on a host would keep all others from working without a network.
-        kept = [FACTS, *loaded, *_PAGE, "LICENSES.txt", *(f"runtime/{name}" for name in _RUNTIME)]
-        kept = [name for name in kept if (folder / name).exists()]
-        version = hashlib.sha256(b"".join((folder / name).read_bytes() for name in kept)).hexdigest()[:16]
-        write_text(
-            folder / FACTS, json.dumps({**facts, "version": version}, ensure_ascii=False, indent=1) + "\n"
-        )
-        for name in ("index.html", "offline.js"):
-            text = (folder / name).read_text(encoding="utf-8")
-            write_text(folder / name, text.replace("{version}", version))
-        files = [["./" if name == "index.html" else name, _checksum(folder / name)] for name in kept]
-        worker = folder / "offline.js"
-        text = worker.read_text(encoding="utf-8")
-        listed = json.dumps(json.dumps([file for file in files if file[0] != "offline.js"]))
-        write_text(worker, text.replace("'{files}'", listed))
-        write_text(folder / ".nojekyll", "")  # GitHub Pages serves the files as they are
-        write_sums(folder)  # of the files as they are now
+        seal_page(folder, [ENCODER, STEP, *facts["tokenizers"]])
         super().pack(folder, out, config)
+
+
+def web_file(name: str) -> str:
+    """A text of `web/`."""
+    return (files(__package__) / "web" / name).read_text(encoding="utf-8")
+
+
+def write_page(folder: Path, engine: str, licences: Sequence[str]) -> None:
+    """Write the page into the folder of a model; `engine` is the file of `web/` that loads it."""
+    for name in _PAGE:
+        write_text(folder / name, web_file(name))
+    write_text(folder / "engine.js", web_file(engine))
+    write_text(folder / "package.json", '{"type": "module"}\n')  # for Node
+    ours = "The page and its search: transformer_mt, Apache-2.0. The model: see README.md."
+    write_text(folder / "LICENSES.txt", "\n\n".join([ours, *licences]))
+
+
+def seal_page(folder: Path, loaded: Sequence[str]) -> None:
+    """Write down sizes and checksums of the files that the page has `loaded` when it is ready, and of all
+    that it keeps to work without a network.
+    """
+    facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    facts["files"] = {name: (folder / name).stat().st_size for name in loaded}
+    facts["checksums"] = {name: _checksum(folder / name) for name in loaded}
+    # A file that is missing on a host would keep all others from working without a network.
+    runtime = sorted(f"runtime/{file.name}" for file in (folder / "runtime").iterdir())
+    kept = list(dict.fromkeys([FACTS, *loaded, *_PAGE, "engine.js", "LICENSES.txt", *runtime]))
+    version = hashlib.sha256(b"".join((folder / name).read_bytes() for name in kept)).hexdigest()[:16]
+    write_text(folder / FACTS, json.dumps({**facts, "version": version}, ensure_ascii=False, indent=1) + "\n")
+    for name in ("index.html", "offline.js"):
+        text = (folder / name).read_text(encoding="utf-8")
+        write_text(folder / name, text.replace("{version}", version))
+    sealed = [["./" if name == "index.html" else name, _checksum(folder / name)] for name in kept]
+    worker = folder / "offline.js"
+    text = worker.read_text(encoding="utf-8")
+    listed = json.dumps(json.dumps([file for file in sealed if file[0] != "offline.js"]))
+    write_text(worker, text.replace("'{files}'", listed))
+    write_text(folder / ".nojekyll", "")  # GitHub Pages serves the files as they are
+    write_sums(folder)  # of the files as they are now
 
 
 def _checksum(file: Path) -> int:
@@ -165,12 +191,49 @@ def _checksum(file: Path) -> int:
 
 def translate_in_node(node: str, folder: Path, sentences: Sequence[str]) -> list[Output]:
     """The translations of whole lines by the JavaScript in the folder."""
-    script = str(files(__package__) / "web" / "node.mjs")
-    given = json.dumps(list(sentences))
-    done = subprocess.run([node, script, str(folder.resolve())], input=given, capture_output=True, text=True)
-    if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if re.match(r"\w*Error\b", line)]
-        raise WorkError(
-            f"the page's JavaScript failed in Node: {(errors or [f'status {done.returncode}'])[0]}"
+    rows = run_in_node(node, "node.mjs", [folder.resolve()], sentences)
+    return [Output(row["text"], row["score"]) for row in rows]
+
+
+class ToBergamotPage(ToBergamot):
+    """The same page with Bergamot's engine, which is smaller and faster than onnxruntime."""
+
+    name = "browser"
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> "ToBergamotPage":
+        return cls(arguments.quantization or "int8", Path(arguments.runtime))
+
+    def supported_settings(self, settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
+        supported, others = super().supported_settings(settings)
+        by_rules = {name: getattr(settings, name) for name in _BY_RULES}
+        return supported.model_copy(update=by_rules), [name for name in others if name not in by_rules]
+
+    def write(self, run: TrainedRun, folder: Path) -> None:
+        super().write(run, folder)
+        runtime, worker = folder / "runtime", self.engine / "worker" / "bergamot-translator-worker"
+        runtime.mkdir()
+        shutil.copyfile(worker.with_suffix(".wasm"), folder / _WASM)
+        # A module has no `this`.
+        glue = (
+            worker.with_suffix(".js")
+            .read_text(encoding="utf-8")
+            .replace("object = this;", "object = globalThis;")
         )
-    return [Output(row["text"], row["score"]) for row in json.loads(done.stdout)]
+        write_text(runtime / "bergamot.js", f"export default function (Module) {{\n{glue}\n}}\n")
+        facts = {**page_facts(run), "engine": self.metadata(run.config)["files"]}
+        write_text(folder / FACTS, json.dumps(facts, ensure_ascii=False, indent=1) + "\n")
+        write_page(folder, "bergamot.js", [_BERGAMOT_LICENCE])
+
+    def translated(self, folder: Path, sentences: Sequence[str]) -> list[str]:
+        return [str(text) for text in run_in_node(self.node, "page.mjs", [folder.resolve()], sentences)]
+
+    def usage(self, config: Config, out: str) -> str:
+        return _USAGE.format(out=out)
+
+    def pack(self, folder: Path, out: Path, config: Config) -> None:
+        self.check_cost(folder)
+        facts = self.metadata(config)["files"]
+        loaded = dict.fromkeys([facts["model"], *facts["vocabularies"], facts["config"], _WASM])
+        seal_page(folder, list(loaded))
+        folder.rename(out)

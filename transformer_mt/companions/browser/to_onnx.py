@@ -454,8 +454,26 @@ def _positions(config: Config) -> int:
 def model_facts(run: TrainedRun) -> dict[str, Any]:
     """Everything that a search needs besides graphs and SentencePiece models, as model.json has it."""
     config, tokenizer = run.config, run.tokenizer
-    data, decode = config.data, config.decode
     layers = run.model.attentions["decoder"]
+    facts = page_facts(run)
+    return {
+        **facts,
+        **{"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS},
+        "never": [PAD, UNK, BOS, *tokenizer.never_written],
+        "layers": len(layers),
+        "heads": layers[0].num_kv_heads,
+        "width": config.model.d_model // config.model.num_heads,
+        "max_source": config.data.max_length,
+        "max_target": _positions(config) - len(facts["directions"][0]["prompt"]),
+        "search": {key: getattr(config.decode, key) for key in _SEARCH},
+        "tokenizers": ["tokenizer.model"] if len(tokenizer.models) == 1 else _TWO_TOKENIZERS,
+    }
+
+
+def page_facts(run: TrainedRun) -> dict[str, Any]:
+    """What a page needs to know besides the search: languages, tags, rules, and whether it divides texts."""
+    config, tokenizer = run.config, run.tokenizer
+    data, decode = config.data, config.decode
 
     def ids(piece: str | None) -> list[int]:
         return [tokenizer.control_id(piece)] if piece else []
@@ -477,16 +495,7 @@ def model_facts(run: TrainedRun) -> dict[str, Any]:
         "title": f"Translate with {config.name}",
         "directions": directions,
         "tags": {tag: tokenizer.control_id(tag) for tag in data.tags},
-        **{"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS},
-        "never": [PAD, UNK, BOS, *tokenizer.never_written],
-        "layers": len(layers),
-        "heads": layers[0].num_kv_heads,
-        "width": config.model.d_model // config.model.num_heads,
-        "max_source": config.data.max_length,
-        "max_target": _positions(config) - len(directions[0]["prompt"]),
-        "search": {key: getattr(decode, key) for key in _SEARCH},
         "split_sentences": bool(decode.split_sentences),
-        "tokenizers": ["tokenizer.model"] if len(tokenizer.models) == 1 else _TWO_TOKENIZERS,
     }
 
 

@@ -110,10 +110,11 @@ def distill(plan: DistillationPlan, config: Config, out: Path | None, fresh: boo
     if not ranks.is_rank_zero:
         return ""
     after_training(folder)
-    refused = _export(folder)
+    can_export = not reasons_against(config.model)
+    refused = _export(folder) if can_export else None
     models = {"teacher": list(plan.teachers)} if plan.has_runs else {}
     models["student"] = [folder]
-    if refused is None:
+    if can_export and refused is None:
         models["student, int8"] = [folder / _INT8]
     rows = [_measure_alone(name, folders, test, config.evaluate) for name, folders in models.items()]
     text = _table(rows)
@@ -125,7 +126,9 @@ def distill(plan: DistillationPlan, config: Config, out: Path | None, fresh: boo
 
 
 def _check_student(plan: DistillationPlan, config: Config) -> None:
-    """InputError, before any work, if the student cannot learn from its teachers or cannot become int8."""
+    """InputError, before any work, if the student cannot learn from its teachers; a note if it cannot become
+    int8.
+    """
     import_ctranslate2()
     build_metrics(config.evaluate, config.data.target_lang, _MEASURED)  # an extra that is missing
     known = wanted = _directions(config.data)
@@ -142,9 +145,7 @@ def _check_student(plan: DistillationPlan, config: Config) -> None:
             f"the student must translate {names} like its teacher, but translates {source} to {target}"
         )
     if reasons := reasons_against(config.model):
-        raise InputError(
-            "the student must be a model that CTranslate2 can run in int8: " + "; ".join(reasons)
-        )
+        say(f"note: CTranslate2 cannot run this student, so it is not exported: {'; '.join(reasons)}")
     check_links(config)
 
 

@@ -94,8 +94,10 @@ def _trace(arguments: argparse.Namespace) -> int:
     print(f"\nparameters: {sum(counts.values()):,} ({parts}; shared ones are counted once)\n")
     head = ["step", "reads", "target", "p", "other tokens", "attends most to"]
     print(table(list(steps(seen, tokenizer)), head))
-    print("\nattends most to: the source token with the largest weight of the cross-attention, its number and this "
-        "weight, in the mean of all heads and layers")
+    print(
+        "\nattends most to: the source token with the largest weight of the cross-attention, its number and "
+        "this weight, in the mean of all heads and layers"
+    )
     return 0
 
 

@@ -11,21 +11,17 @@ import torch
 import yaml
 
 from tests.conftest import TINY
+from tests.helpers.browser import Static, browser, needs_chromium, watched_page
 from tests.helpers.command import run_command
-from tests.helpers.node import NODE, node_modules
-from transformer_mt.companions.browser.to_bergamot import (
-    ENGINE,
-    ToBergamot,
-    largest_inputs,
-    translate_in_node,
-)
+from tests.helpers.node import node_modules
+from transformer_mt.companions.browser.to_bergamot import ToBergamot, largest_inputs
 from transformer_mt.companions.exchange.export.format import TrainedRun
-from transformer_mt.companions.exchange.marian_layout import is_quantized, read_bin, write_bin
+from transformer_mt.companions.exchange.marian_layout import is_quantized, quantized, read_bin, write_bin
 from transformer_mt.corpora import toy
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.engines.torch_engine import load_model
 
-__all__ = ["node_modules"]
+__all__ = ["browser", "node_modules"]
 MODELS = {
     "ssru": {"autoregression": "ssru"},
     "attention": {"feed_forward": "silu", "output_bias": True},
@@ -121,8 +117,12 @@ def test_int8_keeps_each_weight_within_half_a_step_and_the_engine_takes_it(runs,
     for name in matrices:
         step = np.abs(exact[name]).max() / 127
         assert np.abs(arrays[name] - exact[name]).max() <= step * 0.501
+        again = quantized(arrays[name], name)[
+            :-4
+        ]  # an imported model loses nothing when it is exported again
+        assert again == quantized(exact[name], name)[:-4]
         assert arrays[f"{name}_QuantMultA"].shape == (1,) and arrays[f"{name}_QuantMultA"][0] > 0
-    translations = translate_in_node(NODE, node_modules / ENGINE, tmp_path, SOURCES)
+    translations = target.translated(tmp_path, SOURCES)
     assert len(translations) == len(SOURCES) and all(translations)
 
 
@@ -133,6 +133,36 @@ def test_the_largest_inputs_are_those_of_each_call():
         model(torch.tensor([[0.5, 0.25]]))
     model(torch.tensor([[9.0, 9.0]]))
     assert largest == {"0": [3.0, 0.5]}
+
+
+@needs_chromium
+def test_the_page_of_a_model_that_fits_has_this_engine_and_translates_without_a_network(
+    runs, node_modules, browser, tmp_path, cli
+):
+    """White space, capitals and numbers are as `translate` has them, though the engine knows no such rule."""
+    run, out = runs("ssru"), tmp_path / "page"
+    words = ("--to", "browser", "--quantization", "float32", "--runtime", node_modules)
+    done = cli("export", run, out, *words)
+    assert done.status == 0 and "probe sentences translated identically" in done.out, done.err
+    assert sorted(file.name for file in (out / "runtime").iterdir()) == ["bergamot.js", "bergamot.wasm"]
+    assert "Mozilla Public License 2.0" in (out / "LICENSES.txt").read_text()
+    text = "THE DOG SLEEPS. A cat sings.\n\n  - The cat sings. 12\n"
+    expected = run_command("translate", run, "--beam", "1", stdin=text.encode()).out
+    server = Static(out)
+    page = watched_page(browser)
+    page.goto(server.url)
+    page.fill("#source", "The dog sleeps.")
+    page.wait_for_function("document.getElementById('target').value")
+    page.wait_for_function("caches.keys().then((names) => names.length > 0)")
+    page.wait_for_function(
+        "navigator.serviceWorker.ready.then((ready) => ready.active?.state === 'activated')"
+    )
+    server.stop()
+    page.reload()
+    page.fill("#source", text)
+    page.wait_for_function("document.getElementById('target').value.includes('\\n')")
+    assert page.input_value("#target") == expected
+    assert page.problems == [] and all(url.startswith((server.url, "data:", "blob:")) for url in page.asked)
 
 
 def test_what_does_not_fit_is_refused_with_every_reason(tiny_run, node_modules, tmp_path, cli):

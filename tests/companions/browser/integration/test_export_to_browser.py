@@ -1,17 +1,14 @@
 """`transformer-mt export --to browser`: the page translates in Node and in Chromium, without a network."""
 
-import functools
-import http.server
 import json
 import re
 import shutil
 import subprocess
-import threading
 
 import pytest
 
 from tests.conftest import ROOT
-from tests.helpers.browser import browser, needs_chromium, watched_page
+from tests.helpers.browser import Static, browser, needs_chromium, watched_page
 from tests.helpers.command import run_command
 from tests.helpers.faults import no_node
 from tests.helpers.node import NODE, node_modules
@@ -187,21 +184,6 @@ def test_a_model_that_cannot_be_loaded_is_named(exported, browser, tmp_path):
     server.stop()
 
 
-class Static:
-    """A server of files that can be stopped, as a network that goes away."""
-
-    def __init__(self, folder):
-        handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
-        handler.log_message = lambda *_: None
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def stop(self):
-        self._server.shutdown()
-        self._server.server_close()
-
-
 @needs_chromium
 def test_the_page_translates_without_a_network(exported, browser, tiny_run, cli):
     out, _ = exported
@@ -314,5 +296,5 @@ def test_a_fault_of_the_javascript_is_named(exported, tmp_path):
     folder = tmp_path / "broken"
     shutil.copytree(exported[0], folder)
     (folder / "step.onnx").write_bytes(b"no graph")
-    with pytest.raises(WorkError, match="the page's JavaScript failed in Node: Error: "):
+    with pytest.raises(WorkError, match="the export's JavaScript failed in Node: Error: "):
         translate_in_node(NODE, folder, ["x"])

@@ -168,7 +168,7 @@ def test_an_export_with_another_search_is_made_again(tiny_run, tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["model.kind=recurrent"], "the student must be a model that CTranslate2 can run in"),
+        (["data.target_lang=fr"], "the student must translate en to de like its teacher, but"),
         ([], "teacher: must be outside .*student, which is moved"),
     ],
 )

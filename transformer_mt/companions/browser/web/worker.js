@@ -6,15 +6,10 @@ self.onmessage = (message) => ready.then(() => answer(message));
 
 const version = new URL(import.meta.url).search;
 const at = (name) => new URL(name + version, import.meta.url).href;
-const ort = await import(at("runtime/ort.wasm.min.js"));
-const { loadTokenizer } = await import(at("runtime/sentencepiece.js"));
-const { Translator, crc32 } = await import(at("translator.js"));
+const { load } = await import(at("engine.js"));
+const { crc32 } = await import(at("translator.js"));
 
 let loading, running, checksums;
-
-ort.env.wasm.wasmPaths = { mjs: at("runtime/ort-wasm.js"), wasm: at("runtime/ort-wasm.wasm") };
-// Several threads need a server that sends the headers of cross-origin isolation.
-ort.env.wasm.numThreads = self.crossOriginIsolated ? Math.min(4, navigator.hardwareConcurrency) : 1;
 
 // The bytes of a file of this version; says how many have come.
 async function read(name) {
@@ -41,7 +36,7 @@ async function answer({ data }) {
   const abort = (running = new AbortController());
   try {
     // One load for all texts that are typed meanwhile; after a failure the next text tries again.
-    loading ??= Translator.load(ort, loadTokenizer, read).catch((error) => {
+    loading ??= load(read, at).catch((error) => {
       loading = checksums = undefined;
       postMessage({ failed: String(error.message ?? error) });
       throw new DOMException("not loaded", "AbortError");
