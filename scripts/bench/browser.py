@@ -1,22 +1,29 @@
-"""Size, quality and speed of models exported for browsers: in Node and Chromium, beside CTranslate2.
+"""Size, quality and speed of models exported for browsers: in Node and Chromium, by Bergamot's engine and by
+onnxruntime where each can hold the model, beside CTranslate2. The runs should have decode.beam 1, as Bergamot
+is greedy.
 
 python scripts/bench/browser.py RUN [RUN ...] --source val.en --reference val.de --runtime node_modules
 """
 
 import argparse
 import functools
+import gzip
 import http.server
 import json
+import os
 import shutil
 import subprocess
 import tempfile
 import threading
 import time
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from transformer_mt.companions.browser.to_browser import ToBrowser
+from transformer_mt.companions.browser.to_browser import ToBergamotPage, ToBrowser
 from transformer_mt.companions.exchange.export.export import export
+from transformer_mt.companions.exchange.export.format import ExportFormat
 from transformer_mt.companions.exchange.export.to_ctranslate2 import ToCTranslate2
 from transformer_mt.evaluation.metrics import bleu_tokenizer, build_bleu, build_chrf
 from transformer_mt.messages import table
@@ -26,25 +33,30 @@ from transformer_mt.run_folder import RunFolder
 WEB = Path("transformer_mt/companions/browser/web")
 ROUNDS, LINES = 3, 300
 IN_CHROMIUM = """async ([lines]) => {
-  const ort = await import("./runtime/ort.wasm.min.js");
-  const { loadTokenizer } = await import("./runtime/sentencepiece.js");
-  const { Translator } = await import("./translator.js");
-  const at = (name) => new URL(`runtime/${name}`, location.href).href;
-  ort.env.wasm.numThreads = 1;
-  ort.env.wasm.wasmPaths = { mjs: at("ort-wasm.js"), wasm: at("ort-wasm.wasm") };
+  const { load } = await import("./engine.js");
+  const at = (name) => new URL(name, location.href).href;
   const read = async (name) => new Uint8Array(await (await fetch(name)).arrayBuffer());
-  const translator = await Translator.load(ort, loadTokenizer, read);
+  const translator = await load(read, at);
   const begun = performance.now();
   await translator.searched(lines.map((line) => translator.encode(line)));
   return (performance.now() - begun) / 1000;
 }"""
 
 
-def in_node(folder: Path, lines: list[str]) -> tuple[list[str], float]:
-    """Translations, and seconds."""
-    command = [shutil.which("node") or "node", str(WEB / "node.mjs"), str(folder), "--time"]
-    done = subprocess.run(command, input=json.dumps(lines), capture_output=True, text=True, check=True)
-    return [row["text"] for row in json.loads(done.stdout)], float(done.stderr.split()[0])
+def in_node(folder: Path, lines: list[str]) -> tuple[list[str], float, float]:
+    """Translations, seconds, and the process's most memory in MB."""
+    script = "page.mjs" if (folder / "runtime/bergamot.wasm").exists() else "node.mjs"
+    with tempfile.TemporaryDirectory() as root:
+        given, out, said = (Path(root, name) for name in ("in", "out", "err"))
+        given.write_text(json.dumps(lines), encoding="utf-8")
+        with given.open() as stdin, out.open("w") as stdout, said.open("w") as stderr:
+            command = [shutil.which("node") or "node", str(WEB / script), str(folder), "--time"]
+            process = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr)
+            _, status, usage = os.wait4(process.pid, 0)
+        assert status == 0, said.read_text(encoding="utf-8")
+        rows = json.loads(out.read_text(encoding="utf-8"))
+        texts = [row if isinstance(row, str) else row["text"] for row in rows]
+        return texts, float(said.read_text(encoding="utf-8").split()[0]), usage.ru_maxrss / 1e3
 
 
 def in_chromium(folder: Path, lines: list[str]) -> float:
@@ -85,36 +97,92 @@ def main() -> None:
     arguments = parser.parse_args()
     lines = Path(arguments.source).read_text(encoding="utf-8").splitlines()
     references = [[line] for line in Path(arguments.reference).read_text(encoding="utf-8").splitlines()]
-    timed = lines[:LINES]
-    words = sum(len(line.split()) for line in timed)
-    rows = []
+    rows: list[list[str]] = []
     for name in arguments.runs:
-        run = RunFolder(name)
-        config = run.config()
-        target = config.data.target_lang
-        metrics = build_bleu(target, bleu_tokenizer(target), lowercase=False), build_chrf(False, 0)
         for quantization in arguments.weights:
             with tempfile.TemporaryDirectory() as root:
-                page, native = Path(root, "page"), Path(root, "ctranslate2")
-                export(run, page, ToBrowser(quantization, arguments.runtime), None)
-                to_native = ToCTranslate2(quantization)
-                to_native.least_bleu = 0.0  # type: ignore[attr-defined]  # only its speed is compared
-                export(run, native, to_native, None)
-                model = sum((page / file).stat().st_size for file in ("encoder.onnx", "step.onnx")) / 1e6
-                seconds: dict[str, list[float]] = {"node": [], "chromium": [], "native": []}
-                texts, _ = in_node(page, lines)
-                for _ in range(ROUNDS):
-                    seconds["node"].append(in_node(page, timed)[1])
-                    seconds["chromium"].append(in_chromium(page, timed))
-                    seconds["native"].append(in_ctranslate2(native, timed, config.decode.beam))
-                speeds = [words / median(each) for each in seconds.values()]
-                scores = [f"{metric.score([], texts, references).value:.2f}" for metric in metrics]
-                shown = [f"{speed:,.0f}" for speed in speeds]
-                ratio = f"{speeds[0] / speeds[2]:.2f}"
-                rows.append([config.name, quantization, f"{model:.1f}", *scores, *shown, ratio])
-    print(f"{cpu_name()}; one thread, medians of {ROUNDS} rounds of {len(timed)} lines\n")
-    names = ["Node, words/s", "Chromium", "CTranslate2", "ratio"]
-    print(table(rows, ["run", "weights", "MB", "BLEU", "chrF", *names]))
+                rows += measured(
+                    RunFolder(name), quantization, Path(root), arguments.runtime, lines, references
+                )
+    print(f"{cpu_name()}; one thread, medians of {ROUNDS} rounds of {LINES} lines, beam as in the runs\n")
+    names = ["model MB", "page MB", "model gz", "page gz", "BLEU", "chrF"]
+    names += ["Node, words/s", "Chromium", "CTranslate2", "Node : CTranslate2", "memory MB"]
+    print(table(rows, ["run", "engine", "weights", *names]))
+
+
+def measured(
+    run: RunFolder,
+    quantization: str,
+    root: Path,
+    runtime: Path,
+    lines: list[str],
+    references: list[list[str]],
+) -> Iterator[list[str]]:
+    """A row for each engine that can hold the model."""
+    config = run.config()
+    target = config.data.target_lang
+    metrics = build_bleu(target, bleu_tokenizer(target), lowercase=False), build_chrf(False, 0)
+    timed = lines[:LINES]
+    words = sum(len(line.split()) for line in timed)
+    formats: dict[str, ExportFormat] = {
+        "Bergamot": ToBergamotPage(quantization, runtime),
+        "onnxruntime": ToBrowser(quantization, runtime),
+        "CTranslate2": ToCTranslate2(quantization),
+    }
+    folders = {}
+    for engine, format in formats.items():
+        if not format.reasons_against(config):
+            folders[engine] = root / engine
+            if engine == "CTranslate2":
+                format.least_bleu = 0.0  # type: ignore[attr-defined]  # only its speed is compared
+            print(engine, export(run, folders[engine], format, None))
+    seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for _ in range(ROUNDS):
+        for engine, folder in folders.items():
+            if engine == "CTranslate2":
+                seconds[engine, ""].append(in_ctranslate2(folder, timed, config.decode.beam))
+            else:
+                seconds[engine, "node"].append(in_node(folder, timed)[1])
+                seconds[engine, "chromium"].append(in_chromium(folder, timed))
+    speeds = {each: words / median(times) for each, times in seconds.items()}
+    native = speeds.get(("CTranslate2", ""))
+    for engine, folder in folders.items():
+        if engine != "CTranslate2":
+            texts, _, memory = in_node(folder, lines)
+            sizes = [sum(map(size, files_of(folder, kind))) / 1e6 for size in SIZES for kind in KINDS]
+            speed = speeds[engine, "node"]
+            yield [
+                config.name,
+                engine,
+                quantization,
+                *(f"{megabytes:.1f}" for megabytes in sizes),
+                *(f"{metric.score([], texts, references).value:.2f}" for metric in metrics),
+                f"{speed:,.0f}",
+                f"{speeds[engine, 'chromium']:,.0f}",
+                f"{native:,.0f}" if native else "",
+                f"{speed / native:.2f}" if native else "",
+                f"{memory:.0f}",
+            ]
+
+
+def bytes_of(file: Path) -> int:
+    return file.stat().st_size
+
+
+def bytes_sent(file: Path) -> int:
+    """Of the file as most hosts send it."""
+    return len(gzip.compress(file.read_bytes()))
+
+
+SIZES, KINDS = (bytes_of, bytes_sent), ("model", "all")
+
+
+def files_of(page: Path, kind: str) -> list[Path]:
+    """The files of the model alone, or all that a visitor loads."""
+    facts = json.loads((page / "model.json").read_text(encoding="utf-8"))
+    model = [page / name for name in facts["files"] if not name.startswith("runtime/")]
+    others = [file for file in page.rglob("*") if file.suffix in (".js", ".html", ".wasm")]
+    return model if kind == "model" else sorted({*model, *others})
 
 
 if __name__ == "__main__":

@@ -159,7 +159,7 @@ def write_npz(folder: Path, public: Path, vocabulary: str = "yml", **changes: An
         "transformer-no-projection": False, "transformer-ffn-activation": "swish",
         "transformer-ffn-depth": 2, **changes,
     }  # fmt: skip
-    said = np.frombuffer(yaml.safe_dump(options).encode() + b"\0", dtype=np.int8)
+    said = np.frombuffer(yaml.safe_dump(options).encode() + b"\0\0", dtype=np.int8)  # Marian pads it
     np.savez(folder / "model.npz", **{"special:model.yml": said}, **arrays)
     names = {"vocab.json": "vocab.src.yml", "target_vocab.json": "vocab.tgt.yml"}
     written = []

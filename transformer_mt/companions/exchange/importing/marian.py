@@ -151,7 +151,14 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "transformer-postprocess-emb": ("d", ""),
     "transformer-ffn-depth": (2,),
     "transformer-decoder-ffn-depth": (0, 2),
+    "transformer-decoder-dim-ffn": (0,),
     "transformer-tied-layers": ([],),
+    "transformer-attention-mask": ("default",),
+    "transformer-disable-position-embeddings": (False,),
+    "transformer-no-affine": (False,),
+    "transformer-no-bias": (False,),
+    "transformer-pool": (False,),
+    "output-omit-bias": (False,),
     "lemma-dim-emb": (0,),
     "ulr": (False,),
 }
@@ -219,7 +226,7 @@ def _contents(file: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         try:
             with np.load(file) as stored:
                 arrays = {name: stored[name] for name in stored.files}
-            text = arrays.pop(OPTIONS)[:-1].tobytes().decode()
+            text = arrays.pop(OPTIONS).tobytes().split(b"\0")[0].decode()
         except Exception as error:  # of zipfile, zlib, tokenize and numpy, which reads headers as Python
             reason = str(error).strip().split("\n")[0][:200]
             raise InputError(f"{file}: must be a model of Marian, but cannot be read: {reason}") from None
