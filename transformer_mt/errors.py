@@ -55,6 +55,9 @@ ADVICE = {
     errno.EIO: "check the disk",
     errno.EACCES: "check its rights",
     errno.EROFS: "write to another disk",
+    errno.EPERM: "check its rights, or name another path",
+    errno.ENOENT: "create its folder first, or check the path",
+    errno.EISDIR: "name a file in it",
     errno.ENOTEMPTY: "let one command at a time write there",
     errno.EEXIST: "let one command at a time write there",
 }

@@ -17,7 +17,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from transformer_mt.errors import InputError, Setting
+from transformer_mt.errors import InputError, Setting, nearest
 
 _WHOLE, _PARTS, _PART = 2**24, 64, 2**16
 """`sample_digest` reads files of up to _WHOLE bytes whole; else it reads _PARTS parts of _PART bytes each."""
@@ -62,10 +62,16 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def missing(path: str | Path) -> str:
     """The message for a missing file, or for a link whose target is missing."""
-    path = Path(path)
+    name, path = str(path), Path(path)
     if path.is_symlink():
         return f"{path}: must be a file, but is a link to {path.readlink()}, which is missing"
-    return f"{path}: no such file; paths are relative to the current folder"
+    if web := re.match(r"(https?):/+", name):
+        address = f"{web[1]}://{name[web.end() :]}"
+        return f"{address}: must be a file here; download it first: curl -LO {address}"
+    there = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
+    near = nearest(path.name, there, cutoff=0.75)
+    hint = f"did you mean {path.parent / near}?" if near else "paths are relative to the current folder"
+    return f"{path}: no such file; {hint}"
 
 
 def check_is_new(out: Path) -> None:

@@ -117,7 +117,9 @@ class RunFolder:
             )
             raise InputError(f"{self}: no such folder; a model is the folder of a run; {(near or [hint])[0]}")
         if not self.config_file.exists():
-            raise InputError(f"{self}: must be a run's folder, but holds no {self.config_file.name}")
+            inside = sorted(str(file.parent) for file in self.path.glob("*/config.yaml"))
+            hint = f"; the runs in it: {', '.join(inside[:_SHOWN])}" if inside else ""
+            raise InputError(f"{self}: must be a run's folder, but holds no {self.config_file.name}{hint}")
         settings = {f"decode.{key}": value for key, value in (decode or {}).items()}
         return load_config_of_run(self.config_file, settings)
 

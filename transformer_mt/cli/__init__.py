@@ -32,7 +32,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except WorkError as error:  # the command of a companion that is broken
         say_error(str(error))
         return 1
-    if not (words and words[0] in subcommands(parser)):
+    if not words:
+        build_parser().print_help()
+        return 2
+    if words[0] not in subcommands(parser):
         return _run(parser, build_parser().parse_args(words), argv is None)
     chosen = subcommands(parser)[words[0]]
     parser.whole = chosen.whole = build_parser

@@ -30,13 +30,15 @@ def say_error(text: str) -> None:
 
 
 _LONGEST = 1000
+_SHOWN_CHOICES = 10
 
 
 class Parser(argparse.ArgumentParser):
     """Reports a wrong command line in one line, with the nearest right word."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+        # An abbreviation may stand for another option than was meant: --prot for --protect-usual.
+        super().__init__(*given, **{"allow_abbrev": False, **named})
         self.variables: dict[str, str] = {}
         """The variables of the environment that options come from."""
         self.whole: Callable[[], Parser] = lambda: self
@@ -79,8 +81,11 @@ class Parser(argparse.ArgumentParser):
         hint = ""
         if choice := re.fullmatch(r"argument (\S+): invalid choice: '?(.+?)'? \(choose from (.+)\)", message):
             name, word, words = choice[1], choice[2], choice[3].replace("'", "")
-            hint = _nearest(word, words.split(", "))
+            right = words.split(", ")
+            hint = self.hints.get(word) or _nearest(word, right)
             message = f"{name} must be one of {words}, but is {word}"
+            if len(right) > _SHOWN_CHOICES:
+                message = f"{word} is no {name.lower()}"
         elif unknown := re.fullmatch(r"unrecognized arguments: (.+)", message):
             unknown_words = unknown[1].split()
             option = next((word.partition("=")[0] for word in unknown_words if word.startswith("-")), None)
@@ -93,6 +98,8 @@ class Parser(argparse.ArgumentParser):
             else:
                 hint = _nearest(option, _options(self))
                 message = f"{option} is not an option"
+        elif message.startswith("the following arguments are required: "):
+            message = f"{message.partition(': ')[2]} must be given: {self.prog} {self._words()}"
         message = re.sub(r"^argument (-\S+): ", r"\1 ", message)
         if variable := self.variables.get(message.split(" ")[0]):
             message += f" ({variable})"
@@ -105,17 +112,22 @@ class Parser(argparse.ArgumentParser):
             return f"; {hint}"
         if setting := self._as_setting(option):
             return f"; a setting is given as key=value: {setting}"
-        longer_or_shorter = [other for other in self._option_string_actions if _is_begun(option, other)]
-        return f"; did you mean {longer_or_shorter[0]}?" if longer_or_shorter else ""
+        others = list(self._option_string_actions)
+        slips = [other for other in others if sorted(other) == sorted(option)]  # --prot is --port
+        near = slips or [other for other in others if _is_begun(option, other)]
+        return f"; did you mean {near[0]}?" if near else ""
 
     def _as_word(self, option: str) -> str | None:
         """How to give a positional argument that was given as an option: `--config mine.yaml`."""
         for action in self._actions:
             names = {action.dest, str(action.metavar).lower()}
             if not action.option_strings and option.lstrip("-").replace("-", "_") in names:
-                words = " ".join(_word(one) for one in self._actions if not one.option_strings)
-                return f"{action.metavar} is given without an option: {self.prog} {words}"
+                return f"{action.metavar} is given without an option: {self.prog} {self._words()}"
         return None
+
+    def _words(self) -> str:
+        """The positional arguments, as in the usage."""
+        return " ".join(_word(action) for action in self._actions if not action.option_strings)
 
     def _as_setting(self, option: str) -> str | None:
         """`train.learning_rate=0.1` for `--lr 0.1`; None if the command has no such setting."""

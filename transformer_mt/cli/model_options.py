@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformer_mt.cli.arguments import add_flags, check_searches, given, value_of
+from transformer_mt.cli.arguments import Parser, add_flags, check_searches, given, value_of
 from transformer_mt.config.decode_section import DecodeConfig
 from transformer_mt.errors import InputError, Setting, WorkError
 from transformer_mt.messages import say
@@ -193,6 +193,12 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="another run of an ensemble; repeatable",
     )
+    if isinstance(parser, Parser):
+        parser.hints |= {
+            "--gpu": "write --device cuda", "--cuda": "write --device cuda", "--src": "write --from LANG",
+            "--tgt": "write --to LANG", "--trg": "write --to LANG", "--source-lang": "write --from LANG",
+            "--target-lang": "write --to LANG",
+        }  # fmt: skip
     parser.add_argument("--to", metavar="LANG", help="target language, if the model has several")
     parser.add_argument(
         "--from", dest="from", metavar="LANG", help="source language, if the model has several"

@@ -37,6 +37,7 @@ def build_parser(only: str | None = None) -> Parser:
     parser = Parser(prog="transformer-mt", description="Train Transformers and translate with them.")
     parser.add_argument("--version", action="version", version=f"transformer-mt {__version__}")
     below = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    parser.hints = {"demo": "; `make demo` or `transformer-mt train demo` trains the demo"}
     parser.shown = dict.fromkeys(("start", "train", "use", "research"), ())
     for name, command in commands.items():
         parser.shown[command.group] = (*parser.shown.get(command.group, ()), name)

@@ -54,7 +54,8 @@ def add_arguments(parser: Parser) -> None:
         default=1,
         help="processes on this machine, one per GPU, run by torchrun",
     )
-    parser.hints = {"--resume": "the same command resumes a training"}
+    gpu = "a GPU is used where there is one, or else train.device=cuda says why not"
+    parser.hints = {"--resume": "the same command resumes a training", "--gpu": gpu, "--cuda": gpu}
     parser.set_defaults(command=_train, is_process=False)  # whether it may start its own process again
 
 

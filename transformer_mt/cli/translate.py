@@ -25,7 +25,7 @@ from transformer_mt.cli.model_options import (
     translating_together,
 )
 from transformer_mt.companion import hooks, resolve
-from transformer_mt.errors import InputError
+from transformer_mt.errors import InputError, Setting, advice_on
 from transformer_mt.files import digest, missing, to_json, write_text
 from transformer_mt.messages import say
 from transformer_mt.text.file_formats import brought_formats, format_of
@@ -110,7 +110,9 @@ def _check_output_is_not_input(request: TranslateRequest, output: Path) -> None:
     if not request.text and not request.input and sys.stdin is not None:
         sources.append(os.fstat(0))
     if any(os.path.samestat(source, os.stat(output)) for source in sources):
-        raise InputError(f"{output}: the output must not be an input")
+        raise InputError(
+            f"{output}: the output must not be an input; name another file with ", Setting("output")
+        )
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -396,6 +398,8 @@ def _chunks(request: TranslateRequest, files: ExitStack) -> Iterator[list[bytes]
         return iter([[os.fsencode(text) for text in request.text]])
     if not request.input and sys.stdin is None:
         raise InputError("standard input is closed; give TEXT or --input FILE")
+    if not request.input and sys.stdin.isatty():
+        say("type a sentence and Enter; Ctrl-D ends")
     source = files.enter_context(open_bytes(request.input)) if request.input else sys.stdin.buffer
     return read_ready(source, request.input or "standard input", ChunkSize().next)
 
@@ -491,7 +495,7 @@ def _open_output(request: TranslateRequest, translator: "Translator", files: Exi
     except OSError as error:
         if output.is_symlink() and not output.exists():
             raise InputError(missing(output)) from None
-        raise InputError(f"{output}: cannot be written: {error.strerror}") from None
+        raise InputError(f"{output}: cannot be written: {error.strerror}; {advice_on(error)}") from None
 
 
 def _progress(request: TranslateRequest, done: int, files: ExitStack) -> Any:

@@ -146,10 +146,12 @@ def shipped(path: Path) -> Path:
     files = [folder / f"{path.name}.yaml" for folder in folders if (folder / f"{path.name}.yaml").exists()]
     if files:
         return files[0]
-    names = sorted({file.stem for folder in folders for file in folder.glob("*.yaml")})
+    names = {file.stem: file.stem for folder in folders for file in folder.glob("*.yaml")}
+    names |= {file.stem: str(file) for file in Path().glob("*.yaml")}
+    near = nearest(path.name, names)
+    hint = f"; did you mean {names[near]}?" if near else f", such as {', '.join(sorted(names)[:5])}"
     raise InputError(
-        f"{path}: must be a config file, or one that ships with the package ({', '.join(names)}), but is "
-        "neither"
+        f"{path}: must be a config file, or one that ships with the package, but is neither{hint}"
     )
 
 
@@ -193,10 +195,19 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
         place = f"\n{snippet}" if snippet.strip(" ^\n") else ""
         problem = next((ours for theirs, ours in _YAML_PROBLEMS.items() if theirs in problem), problem)
         line = mark.line + 1 if mark else 1
+        if path.suffix not in (".yaml", ".yml"):
+            raise InputError(
+                f"{path}: a config must be YAML, but this is not; if it holds pairs, `transformer-mt new en de "
+                f"{path}` writes one, with your languages"
+            ) from None
         for number in range(max(0, line - 2), min(line, len(text.splitlines()))):
-            if missing_colon := re.fullmatch(r"\s*([A-Za-z_]\w*)\s+[^:#\s][^:#]*", text.splitlines()[number]):
-                line, place = number + 1, f"\n{text.splitlines()[number]}"
+            written = text.splitlines()[number]
+            if missing_colon := re.fullmatch(r"\s*([A-Za-z_]\w*)\s+[^:#\s][^:#]*", written):
+                line, place = number + 1, f"\n{written}"
                 problem = f"a colon is missing after `{missing_colon[1]}`"
+            if missing_space := re.fullmatch(r"\s*([A-Za-z_]\w*:)[^\s:/]\S*\s*", written):
+                line, place = number + 1, f"\n{written}"
+                problem = f"a space is missing after `{missing_space[1]}`"
         raise InputError(f"{path}:{line}: this is not YAML: {problem}{place}") from None
     except InputError:
         raise

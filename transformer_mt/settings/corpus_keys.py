@@ -36,7 +36,10 @@ Language = Annotated[str, Field(pattern=_CODE)]
 def check_language(code: str) -> None:
     """InputError if the code is not the code of a language. Only new configs and new runs are checked."""
     if not re.fullmatch(_CODE, code):
-        raise InputError(f"a language must be a code such as en or zh_Hans, but is {code!r}")
+        raise InputError(
+            f"a language must be a code such as en or zh_Hans, but is {code!r}; source and target are two "
+            "words: en de"
+        )
     if code.lower() in _COUNTRIES:
         name, language = _COUNTRIES[code.lower()]
         raise InputError(

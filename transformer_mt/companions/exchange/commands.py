@@ -97,9 +97,10 @@ def _export(arguments: argparse.Namespace) -> int:
         raise InputError(
             f"--with must be left out with --to {arguments.to}: only our commands read these files"
         )
+    run, out = open_model(arguments.model), Path(arguments.out)
+    run.config()  # before anything is looked for: it says which runs there are
     sign = signer_of(arguments.sign) if arguments.sign else None
     target: ExportFormat = load_part("export_format", arguments.to).of(arguments)
-    run, out = open_model(arguments.model), Path(arguments.out)
     if arguments.to == "huggingface" and not run.config().data.directions:
         from transformer_mt.companions.exchange.export.text_models import export_text_model
 
