@@ -241,6 +241,9 @@ def load_translator(
     model has several target languages and none is named, unless `any_direction` is set.
     """
     run, others = request.run(), request.other_runs()
+    if run.metrics_file.exists() and not (run.is_finished or run.is_export):
+        train, step = run.config().train, run.newest_checkpoint_step()
+        say(f"note: the training of {run} has not ended: update {step:,} of at most {train.max_updates:,}")
     from transformer_mt.translator import Translator
 
     def check(settings: DecodeConfig) -> None:

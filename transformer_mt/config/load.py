@@ -197,8 +197,8 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
         line = mark.line + 1 if mark else 1
         if path.suffix not in (".yaml", ".yml"):
             raise InputError(
-                f"{path}: a config must be YAML, but this is not; if it holds pairs, `transformer-mt new en de "
-                f"{path}` writes one, with your languages"
+                f"{path}: a config must be YAML, but this is not; if it holds pairs, "
+                f"`transformer-mt new en de {path}` writes one, with your languages"
             ) from None
         for number in range(max(0, line - 2), min(line, len(text.splitlines()))):
             written = text.splitlines()[number]

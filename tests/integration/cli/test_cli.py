@@ -153,7 +153,9 @@ def test_n_best_and_settings_of_the_search(tiny_run, cli):
         (["RUN", "x", "--lenght-penalty=1"], "--lenght-penalty is not an option; did you mean --length-p"),
         (["RUN", "x", "--xyzzy"], "--xyzzy is not an option; see transformer-mt translate --help"),
         (["RUN", "x", "--search", "sampel"], "'sample' or 'mbr', but is 'sampel'; did you mean 'sample'?"),
-        ([], "the following arguments are required: MODEL; see transformer-mt translate --help"),
+        ([], "MODEL must be given: transformer-mt translate MODEL [TEXT ...]; see transformer-mt translate"),
+        (["RUN", "x", "--src", "en"], "--src is not an option; write --from LANG"),
+        (["RUN", "-i", "https://x.org/a.txt"], "must be a file here; download it first: curl -LO https://x"),
         (["RUN", "x", "--device", "cuda:7"], "there is no cuda:7"),
         (["RUN", "x", "--device", "tpu"], "must be auto, cpu, cuda, cuda:N or mps, but is tpu"),
     ],
@@ -168,7 +170,11 @@ def test_mistakes_get_one_line_and_status_two(tiny_run, cli, words, message):
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["trian", "x.yaml"], "but is trian; did you mean train?"),
+        (["trian", "x.yaml"], "trian is no command; did you mean train?"),
+        (["demo"], "demo is no command; `make demo` or `transformer-mt train demo` trains the demo"),
+        (["serve", "--prot", "5001"], "--prot is not an option; did you mean --port?"),
+        (["train", "x.yaml", "--gpu", "0"], "--gpu is not an option; a GPU is used where there is one"),
+        (["new", "en-de", "a.tsv"], "source and target are two words: en de"),
         (
             ["plot", "curvs", "x"],
             "must be one of attention, curves, schedule, but is curvs; did you mean curves?",
@@ -190,7 +196,6 @@ def test_mistakes_get_one_line_and_status_two(tiny_run, cli, words, message):
         (["new", "en", "jp", "x"], "but jp is a country's; Japanese is ja; see transformer-mt new --help"),
         (["translate", "A", "man", "sleeps"], 'in quotes, after the model: translate MODEL "A man sleeps"'),
         (["evaluate", "x", "y"], "y is one argument too many; see transformer-mt evaluate --help"),
-        ([], "the following arguments are required: COMMAND; see transformer-mt --help"),
     ],
 )
 def test_a_wrong_word_gets_the_nearest_right_one(cli, words, message):
@@ -296,6 +301,37 @@ def test_too_little_memory_to_translate_is_told_in_one_line(tiny_run, monkeypatc
     status, out, err = cli("translate", tiny_run, "The dog sleeps.")
     assert (status, out) == (1, "")
     assert err == "not enough memory; lower --batch-tokens or --beam, or close other programs\n"
+
+
+def test_a_training_that_has_not_ended_is_noted(tiny_run, tmp_path, cli):
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run, ignore=shutil.ignore_patterns("finished.json", "ctranslate2"))
+    status, out, err = cli("translate", run, "The dog sleeps.")
+    assert status == 0 and out and f"the training of {run} has not ended: update 24 of at most 24" in err
+    assert "has not ended" not in cli("translate", tiny_run, "The dog sleeps.").err
+
+
+def test_without_a_command_the_help_is_shown(cli):
+    status, out, _ = cli()
+    assert status == 2 and "transformer-mt COMMAND ..." in out and "train" in out
+
+
+def test_files_that_are_not_there_are_named_with_the_nearest(tmp_path, monkeypatch, cli):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pairs.tsv").write_text("a dog\tein Hund: Tier\n", encoding="utf-8")
+    (tmp_path / "runs/mine").mkdir(parents=True)
+    (tmp_path / "runs/mine/config.yaml").touch()
+    (tmp_path / "museum.yaml").write_text("train:\n  max_updates:100\n  seed: 1\n", encoding="utf-8")
+    for words, answer in {
+        ("train", "pairs.tsv"): "if it holds pairs, `transformer-mt new en de pairs.tsv` writes one",
+        ("train", "museum"): "but is neither; did you mean museum.yaml?",
+        ("train", "museum.yaml"): "museum.yaml:2: this is not YAML: a space is missing after `max_updates:`",
+        ("translate", "runs", "x"): "holds no config.yaml; the runs in it: runs/mine",
+        ("new", "en", "de", "pair.tsv"): "pair.tsv: no such file; did you mean pairs.tsv?",
+        ("export", "runs/mien", "x", "--to", "onnx"): "runs/mien: no such folder",
+    }.items():
+        status, _, err = cli(*words)
+        assert status == 2 and answer in err, words
 
 
 def test_with_standard_error_closed_messages_do_not_stand_among_the_results(tmp_path):
