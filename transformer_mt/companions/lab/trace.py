@@ -142,7 +142,10 @@ def modules(model: "nn.Module", seen: "Inside") -> Iterator[Row]:
         meaning = _MEANINGS.get(name) or _MEANINGS.get(key, "")
         if last == "norm":
             is_first = model.get_submodule(name.removesuffix(".norm")).final_norm  # pre-norm
-            meaning = f"norm {'before' if is_first else 'after'} {_SUBLAYERS[parts[-2]]}"
+            layer = model.get_submodule(name.rpartition(f".{parts[-2]}")[0])
+            is_recurrent = parts[-2] == "self_residual" and getattr(layer, "recurrence", None) is not None
+            sublayer = "the recurrent unit" if is_recurrent else _SUBLAYERS[parts[-2]]
+            meaning = f"norm {'before' if is_first else 'after'} {sublayer}"
         yield Row(name, meaning, shape, sum(w.numel() for w in model.get_submodule(name).parameters()))
 
 
