@@ -6,11 +6,11 @@ python scripts/bench/browser.py RUN [RUN ...] --source val.en --reference val.de
 """
 
 import argparse
+import contextlib
 import functools
 import gzip
 import http.server
 import json
-import os
 import shutil
 import subprocess
 import tempfile
@@ -52,11 +52,17 @@ def in_node(folder: Path, lines: list[str]) -> tuple[list[str], float, float]:
         with given.open() as stdin, out.open("w") as stdout, said.open("w") as stderr:
             command = [shutil.which("node") or "node", str(WEB / script), str(folder), "--time"]
             process = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr)
-            _, status, usage = os.wait4(process.pid, 0)
-        assert status == 0, said.read_text(encoding="utf-8")
+            memory = 0.0
+            while process.poll() is None:
+                with contextlib.suppress(OSError):  # it has ended
+                    status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
+                    if "VmHWM" in status:
+                        memory = float(status.partition("VmHWM:")[2].split()[0]) / 1e3
+                time.sleep(0.02)
+        assert process.returncode == 0, said.read_text(encoding="utf-8")
         rows = json.loads(out.read_text(encoding="utf-8"))
         texts = [row if isinstance(row, str) else row["text"] for row in rows]
-        return texts, float(said.read_text(encoding="utf-8").split()[0]), usage.ru_maxrss / 1e3
+        return texts, float(said.read_text(encoding="utf-8").split()[0]), memory
 
 
 def in_chromium(folder: Path, lines: list[str]) -> float:

@@ -60,6 +60,8 @@ def add_arguments(parser: Parser) -> None:
 
 
 def _train(arguments: argparse.Namespace) -> int:
+    if getattr(arguments, "price", None) is not None:
+        raise InputError("--price must be given with --plan, which does not train")
     if arguments.notify is None:
         return _train_here(arguments)
     notifier = Notifier(arguments.notify)
@@ -93,7 +95,7 @@ class Notifier:
         summary = to_json(summarize(arguments, error, status))
         try:
             done = subprocess.run(
-                self._words, input=summary, text=True, stdout=sys.stderr, timeout=self._SECONDS
+                self._words, input=f"{summary}\n", text=True, stdout=sys.stderr, timeout=self._SECONDS
             )
             problem = f"has ended with status {done.returncode}" if done.returncode else ""
         except (OSError, subprocess.TimeoutExpired) as failure:

@@ -188,19 +188,22 @@ class ToBergamot:
     def __init__(self, quantization: str = "int8", runtime: Path = Path("node_modules")) -> None:
         if quantization not in ("int8", "float32"):
             raise InputError(Setting("quantization"), f" must be int8 or float32, but is {quantization}")
-        self.quantization, self.engine = quantization, runtime / ENGINE
+        self.quantization, self.runtime = quantization, runtime
+        self.engine, self.node = runtime / ENGINE, ""
+
+    def _find_engine(self) -> None:
+        """InputError if the engine or Node is not there."""
         facts = self.engine / "package.json"
         has = json.loads(facts.read_text(encoding="utf-8"))["version"] if facts.is_file() else "missing"
         if has != VERSION:
             raise InputError(
-                f"{runtime}: must hold {ENGINE} {VERSION}, but it is {has}; run `npm install "
+                f"{self.runtime}: must hold {ENGINE} {VERSION}, but it is {has}; run `npm install "
                 f"{ENGINE}@{VERSION}` and give its node_modules with ",
                 Setting("runtime"),
             )
-        node = shutil.which("node")
-        if node is None:
+        self.node = shutil.which("node") or ""
+        if not self.node:
             raise InputError("Node must be installed: the export is proven by the engine in WebAssembly")
-        self.node = node
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> "ToBergamot":
@@ -218,6 +221,7 @@ class ToBergamot:
 
     def write(self, run: TrainedRun, folder: Path) -> None:
         assert isinstance(run.model, Transformer)
+        self._find_engine()
         self._run, c = run, run.config.model
         pair = "".join(run.config.data.languages)
         shared = run.tokenizer.shared
@@ -253,7 +257,6 @@ class ToBergamot:
             "quiet": True,
             "quiet-translation": True,
             "gemm-precision": "int8shiftAlphaAll" if is_int8 else "float32",
-            "alignment": "soft",
         }
         write_text(folder / _CONFIG, yaml.safe_dump(search, sort_keys=False))
 

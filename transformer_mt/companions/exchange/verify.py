@@ -19,6 +19,8 @@ from transformer_mt.messages import say
 from transformer_mt.run_folder import RunFolder, facts_of
 
 SUMS, SIGNATURE = "SHA256SUMS", "model.sig"
+_EVALUATION = "evaluation"
+"""The folder that `evaluate` and `compare` add to a model: no part of it, neither hashed nor signed."""
 
 
 class Row(NamedTuple):
@@ -81,7 +83,9 @@ def _compare(root: Any) -> Row:
         for name, sha in expected.items()
         if (root / name).is_file() and _sha256(root / name) != sha
     ]
-    wrong += [f"{name} was added" for name in sorted(_names(root) - expected.keys() - {SUMS, SIGNATURE})]
+    evaluated = {name for name in _names(root) if name.startswith(f"{_EVALUATION}/")}
+    added = _names(root) - expected.keys() - evaluated - {SUMS, SIGNATURE}
+    wrong += [f"{name} was added" for name in sorted(added)]
     return Row("files", "; ".join(wrong) or f"all {len(expected)} as written ({SUMS})", bool(wrong))
 
 
@@ -203,7 +207,7 @@ def signer_of(key: str) -> Callable[[Path], None]:
 
 
 def _hashing(signing: Any, file: Path) -> Any:
-    return signing.hashing.Config().set_ignored_paths(paths=[file.name], ignore_git_paths=False)
+    return signing.hashing.Config().set_ignored_paths(paths=[file.name, _EVALUATION], ignore_git_paths=False)
 
 
 def _library() -> Any:

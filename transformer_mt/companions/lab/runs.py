@@ -153,7 +153,7 @@ def _size(folder: Path) -> int:
     return size
 
 
-_HEAD = ["run", "state", "update", "best", "loss", "left", "MB", "differs from the first in"]
+_HEAD = ["run", "state", "update", "best", "training loss", "left", "MB", "differs from the first in"]
 
 
 def _row(one: Summary) -> list[str]:

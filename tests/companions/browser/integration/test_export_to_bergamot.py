@@ -165,7 +165,7 @@ def test_the_page_of_a_model_that_fits_has_this_engine_and_translates_without_a_
     assert page.problems == [] and all(url.startswith((server.url, "data:", "blob:")) for url in page.asked)
 
 
-def test_what_does_not_fit_is_refused_with_every_reason(tiny_run, node_modules, tmp_path, cli):
+def test_what_does_not_fit_is_refused_with_every_reason(runs, tiny_run, node_modules, tmp_path, cli):
     out = tmp_path / "x"
     status, _, err = cli("export", tiny_run, out, "--to", "bergamot", "--runtime", node_modules)
     assert status == 2 and not out.exists()
@@ -177,7 +177,7 @@ def test_what_does_not_fit_is_refused_with_every_reason(tiny_run, node_modules, 
     ):
         assert f"Bergamot cannot hold this model: {reason}" in err
     assert "A config that `transformer-mt new` writes for bergamot fits" in err
-    err = cli("export", tiny_run, out, "--to", "bergamot", "--runtime", tmp_path).err
+    err = cli("export", runs("ssru"), out, "--to", "bergamot", "--runtime", tmp_path).err
     assert f"{tmp_path}: must hold @browsermt/bergamot-translator 0.4.9, but it is missing" in err
 
 

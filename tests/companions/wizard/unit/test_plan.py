@@ -191,6 +191,11 @@ def path(write_config, tmp_path, monkeypatch):
     return write_config(data=DATA)
 
 
+def test_a_price_without_a_plan_is_refused(path, tmp_path, capfd):
+    status, _, err = planned(capfd, path, "--price", "2.5")
+    assert status == 2 and "--price must be given with --plan" in err and not (tmp_path / "runs").exists()
+
+
 def test_a_plan_for_this_machine_is_measured_and_trains_nothing(path, tmp_path, capfd):
     status, out, err = planned(capfd, path, "--plan", "--price", "3600", "train.max_updates=500")
     assert status == 0 and "measuring this machine" in err

@@ -1,5 +1,5 @@
 // Bergamot's engine in WebAssembly: a model of Marian that translates whole sentences.
-const LINES = 8; // sentences that are translated together
+const LINES = 32; // sentences that are translated together; more are faster, but a cancel waits for them
 // The products of matrices that the engine asks for, and its own functions for them.
 const PRODUCTS = {
   int8_prepare_a: "int8PrepareAFallback",

@@ -134,6 +134,14 @@ def test_a_key_that_cannot_sign_is_told_before_the_export(untrained_run, keys, t
         assert reason in result.err and not (tmp_path / "out").exists()
 
 
+def test_scores_of_an_export_are_no_part_of_it(signed, keys, cli):
+    """`evaluate` and `compare` write them into its folder."""
+    (signed / "evaluation").mkdir()
+    (signed / "evaluation/test-0.jsonl").write_text("{}\n", encoding="utf-8")
+    result = cli("verify", signed, "--key", keys / "ours.pub", "--json")
+    assert result.status == 0 and not any(is_wrong for _, is_wrong in found(result).values())
+
+
 def test_links_are_not_followed(signed, cli):
     for name in ("a", "b"):
         (signed / name).symlink_to(signed, target_is_directory=True)  # two loops: 2^40 paths
