@@ -310,6 +310,20 @@ def marian_in(folder: Path) -> None:
     next(folder.glob("*.npz")).rename(folder / "model.npz")
 
 
+def bergamot_in(folder: Path) -> None:
+    """The same in int8, as Firefox has its models."""
+    import numpy as np
+
+    from transformer_mt.companions.exchange.marian_layout import OPTIONS, write_bin
+
+    marian_in(folder)
+    with np.load(folder / "model.npz") as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    options = arrays.pop(OPTIONS).tobytes().rstrip(b"\0").decode()
+    write_bin(folder / "model.bin", arrays, options, int8=True)
+    (folder / "model.npz").unlink()
+
+
 def answers_in(folder: Path) -> None:
     from transformer_mt.companions.teacher.answers import Answers, Cost
     from transformer_mt.companions.teacher.prompt import Answer
@@ -463,6 +477,7 @@ KINDS: dict[str, Kind] = {
     "public weights": Kind(public_in, "model.safetensors", import_public),
     "public vocabulary": Kind(public_in, "vocab.json", import_public),
     "marian": Kind(marian_in, "model.npz", import_public),
+    "bergamot": Kind(bergamot_in, "model.bin", import_public),
     "glossary": Kind(
         writes("g.tsv", "dog\tHund\ncat\tKatze\nthe house\tdas Haus\n"), "g.tsv", glossary("g.tsv")
     ),

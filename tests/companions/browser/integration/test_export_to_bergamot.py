@@ -85,6 +85,20 @@ def test_the_engine_translates_as_the_run_does_and_so_does_what_is_imported(
             assert (back / file).read_bytes() == (out / file).read_bytes()
 
 
+def test_an_imported_model_learns_and_goes_back(exported, node_modules, tmp_path, monkeypatch, cli):
+    """As a model of Firefox would be adapted to the words of a team."""
+    monkeypatch.chdir(tmp_path)
+    assert cli("import", exported("ssru")[0], "firefox").status == 0
+    train = {**TINY["train"], "max_updates": 4, "validate_every": 4, "save_every": 4, "warmup": 1}
+    config = {"data": TINY["data"], "init_from": "firefox", "train": train}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    done = run_command("train", "mine.yaml", cwd=tmp_path)
+    assert done.status == 0 and "Traceback" not in done.err, done.err
+    words = ("--to", "bergamot", "--quantization", "float32", "--runtime", node_modules)
+    back = run_command("export", "runs/mine", "back", *words, cwd=tmp_path)
+    assert back.status == 0 and "probe sentences translated identically" in back.out, back.err
+
+
 def test_the_files_are_those_that_firefox_and_translatelocally_look_for(exported):
     out, _ = exported("ssru")
     entry = json.loads((out / "registry.json").read_text())["ende"]

@@ -230,6 +230,9 @@ def _contents(file: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         except Exception as error:  # of zipfile, zlib, tokenize and numpy, which reads headers as Python
             reason = str(error).strip().split("\n")[0][:200]
             raise InputError(f"{file}: must be a model of Marian, but cannot be read: {reason}") from None
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":  # a member of another kind
+            raise InputError(f"{file}: {name} must hold numbers, but does not")
     options = yaml.safe_load(text)
     if not isinstance(options, dict):
         raise InputError(f"{file}: must hold its options ({OPTIONS}), but does not")
