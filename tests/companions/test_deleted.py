@@ -27,7 +27,7 @@ def test_without_a_companion_its_commands_are_gone(name, tmp_path):
     assert not any(f"\n  {command} " in shown.out for command in companions()[name].commands)
     for command in list(companions()[name].commands)[:1]:
         status, out, err = installation.run(command, "x")
-        assert (status, out) == (2, "") and err.count("\n") == 1 and f"but is {command}" in err
+        assert (status, out) == (2, "") and err.count("\n") == 1 and f"{command} is no command" in err
     for other in without(name):
         assert all(f"\n  {command} " in shown.out for command in companions()[other].commands)
 

@@ -166,7 +166,7 @@ def test_mistakes_get_one_line_and_status_two(tiny_run, cli, words, message):
     assert message in err and err.count("\n") == 1
 
 
-@needs("inspection", "lab")
+@needs("inspection", "lab", "serving", "wizard")
 @pytest.mark.parametrize(
     "words, message",
     [
@@ -316,6 +316,7 @@ def test_without_a_command_the_help_is_shown(cli):
     assert status == 2 and "transformer-mt COMMAND ..." in out and "train" in out
 
 
+@needs("exchange", "wizard")
 def test_files_that_are_not_there_are_named_with_the_nearest(tmp_path, monkeypatch, cli):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pairs.tsv").write_text("a dog\tein Hund: Tier\n", encoding="utf-8")
