@@ -60,6 +60,9 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
 
 
+_COMPARED_NAMES = 1000  # of a folder's files, with a name that is not there
+
+
 def missing(path: str | Path) -> str:
     """The message for a missing file, or for a link whose target is missing."""
     name, path = str(path), Path(path)
@@ -68,7 +71,9 @@ def missing(path: str | Path) -> str:
     if web := re.match(r"(https?):/+", name):
         address = f"{web[1]}://{name[web.end() :]}"
         return f"{address}: must be a file here; download it first: curl -LO {address}"
-    there = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
+    there: list[str] = []
+    with suppress(OSError):  # no such folder, or no right to read it
+        there = [file.name for file in itertools.islice(path.parent.iterdir(), _COMPARED_NAMES)]
     near = nearest(path.name, there, cutoff=0.75)
     hint = f"did you mean {path.parent / near}?" if near else "paths are relative to the current folder"
     return f"{path}: no such file; {hint}"

@@ -30,7 +30,6 @@ def say_error(text: str) -> None:
 
 
 _LONGEST = 1000
-_SHOWN_CHOICES = 10
 
 
 class Parser(argparse.ArgumentParser):
@@ -84,7 +83,7 @@ class Parser(argparse.ArgumentParser):
             right = words.split(", ")
             hint = self.hints.get(word) or _nearest(word, right)
             message = f"{name} must be one of {words}, but is {word}"
-            if len(right) > _SHOWN_CHOICES:
+            if name == "COMMAND":
                 message = f"{word} is no {name.lower()}"
         elif unknown := re.fullmatch(r"unrecognized arguments: (.+)", message):
             unknown_words = unknown[1].split()

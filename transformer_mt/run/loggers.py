@@ -245,7 +245,7 @@ _SECONDS_BETWEEN_READINGS = 60.0
 
 class EnergyMeter:
     """Measures the energy that this machine uses from now on, including the work of other programs. It reads
-    the processors' counters (RAPL, which most systems let only root read) and those of NVIDIA GPUs (NVML).
+    the energy counters of CPUs (RAPL, which most systems let only root read) and of NVIDIA GPUs (NVML).
     """
 
     def __init__(self, folder: Path = _RAPL) -> None:
@@ -258,8 +258,8 @@ class EnergyMeter:
         self._gpu_start = [read() for read in self._gpu_counters]
 
     def update(self) -> None:
-        """Read the processors' counters if the last reading is old. It is cheap: training calls it after each
-        update.
+        """Read the CPUs' counters if the last reading is old. Training calls this after each update, so it
+        must cost nearly nothing.
         """
         if time.monotonic() - self._last_time >= _SECONDS_BETWEEN_READINGS:
             self._read()

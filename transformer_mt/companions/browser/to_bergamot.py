@@ -83,6 +83,8 @@ def reasons_against(config: Config) -> list[str]:
     for key, value in (("window", 0), ("cross", "global"), ("hard", False)):
         if (present := getattr(model.attention, key)) != value:
             reasons.append(f"model.attention.{key} must be {value}, but is {present}")
+    if config.data.tags:
+        reasons.append(f"data.train must have no tags, but has {', '.join(config.data.tags)}")
     return reasons + reasons_against_text(config.data) + reasons_against_language_pieces(config.data)
 
 
@@ -175,6 +177,18 @@ def largest_inputs(model: nn.Module) -> Iterator[dict[str, list[float]]]:
             hook.remove()
 
 
+def check_npm_package(runtime: Path, package: str, version: str, install: Sequence[str]) -> None:
+    """InputError if the folder `runtime` has no such package, with what `npm install` has to be given."""
+    file = runtime / package / "package.json"
+    present = json.loads(file.read_text(encoding="utf-8"))["version"] if file.is_file() else "missing"
+    if present != version:
+        raise InputError(
+            f"{runtime}: must hold {package} {version}, but it is {present}; run `npm install "
+            f"{' '.join(install)}` and give its node_modules with ",
+            Setting("runtime"),
+        )
+
+
 class ToBergamot:
     """A folder for Firefox's engine, as translateLocally keeps its models."""
 
@@ -193,14 +207,7 @@ class ToBergamot:
 
     def _find_engine(self) -> None:
         """InputError if the engine or Node is not there."""
-        facts = self.engine / "package.json"
-        has = json.loads(facts.read_text(encoding="utf-8"))["version"] if facts.is_file() else "missing"
-        if has != VERSION:
-            raise InputError(
-                f"{self.runtime}: must hold {ENGINE} {VERSION}, but it is {has}; run `npm install "
-                f"{ENGINE}@{VERSION}` and give its node_modules with ",
-                Setting("runtime"),
-            )
+        check_npm_package(self.runtime, ENGINE, VERSION, [f"{ENGINE}@{VERSION}"])
         self.node = shutil.which("node") or ""
         if not self.node:
             raise InputError("Node must be installed: the export is proven by the engine in WebAssembly")
@@ -210,8 +217,8 @@ class ToBergamot:
         return cls(arguments.quantization or "int8", Path(arguments.runtime))
 
     def supported_settings(self, settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
-        kept = {key: getattr(settings, key) for key in ("max_length_ratio", "split_sentences")}
-        supported = DecodeConfig.model_validate({**kept, "beam": 1, "stop_early": True, **OURS_ALONE})
+        same = {key: getattr(settings, key) for key in ("max_length_ratio", "split_sentences")}
+        supported = DecodeConfig.model_validate({**same, "beam": 1, "stop_early": True, **OURS_ALONE})
         unsaid = {"batch_tokens", "retry", "length_penalty", *OURS_ALONE}
         names = set(DecodeConfig.model_fields) - unsaid
         return supported, sorted(n for n in names if getattr(settings, n) != getattr(supported, n))
@@ -293,8 +300,8 @@ class ToBergamot:
 
     def usage(self, config: Config, out: str) -> str:
         return f"""\
-The folder is one of translateLocally's models: put it into the program's folder of models (Edit, Settings,
-and there the path). `{_REGISTRY}` is the entry that Firefox's engine in JavaScript
+For translateLocally, pack the folder (`tar -czf {out}.tar.gz {out}`) and open the archive in Edit, Translator
+Settings, Languages, Import model. `{_REGISTRY}` is the entry that Firefox's engine in JavaScript
 (`{ENGINE}`) wants for it.
 """
 
@@ -344,8 +351,8 @@ def _entry(file: Path) -> dict[str, Any]:
 def run_in_node(node: str, script: str, folders: Sequence[Path], sentences: Sequence[str]) -> list[Any]:
     """What a script of `web/` prints for sentences: a list with an entry for each. WorkError if it fails."""
     command = [node, str(files(__package__) / "web" / script), *map(str, folders)]
-    given = json.dumps(list(sentences))
-    done = subprocess.run(command, input=given, capture_output=True, text=True)
+    lines = json.dumps(list(sentences))
+    done = subprocess.run(command, input=lines, capture_output=True, encoding="utf-8")
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if re.match(r"\w*Error\b", line)]
         raise WorkError(

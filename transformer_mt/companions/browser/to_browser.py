@@ -14,13 +14,12 @@ from importlib.resources import files
 from pathlib import Path
 
 from transformer_mt.cli.arguments import Parser
-from transformer_mt.companions.browser.to_bergamot import ToBergamot, run_in_node
+from transformer_mt.companions.browser.to_bergamot import ToBergamot, check_npm_package, run_in_node
 from transformer_mt.companions.browser.to_bergamot import reasons_against as reasons_against_bergamot
 from transformer_mt.companions.browser.to_onnx import ENCODER, FACTS, STEP, ToOnnx, page_facts
 from transformer_mt.companions.exchange.export.format import ExportFormat, Output, TrainedRun
 from transformer_mt.companions.exchange.verify import write_sums
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_text
 from transformer_mt.messages import say
 from transformer_mt.run_folder import open_model
@@ -90,14 +89,7 @@ class ToBrowser(ToOnnx):
         super().__init__(quantization)
         self._runtime = runtime
         for package, version in _PACKAGES.items():
-            facts = runtime / package / "package.json"
-            has = json.loads(facts.read_text(encoding="utf-8"))["version"] if facts.is_file() else "missing"
-            if has != version:
-                raise InputError(
-                    f"{runtime}: must hold {package} {version}, but it is {has}; run "
-                    f"`npm install {' '.join(npm_packages())}` and give its node_modules with ",
-                    Setting("runtime"),
-                )
+            check_npm_package(runtime, package, version, npm_packages())
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> "ExportFormat":  # type: ignore[override]
@@ -107,9 +99,7 @@ class ToBrowser(ToOnnx):
         return cls(arguments.quantization or "int8", Path(arguments.runtime))
 
     def supported_settings(self, settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
-        supported, others = super().supported_settings(settings)
-        by_rules = {name: getattr(settings, name) for name in _BY_RULES}
-        return supported.model_copy(update=by_rules), [name for name in others if name not in by_rules]
+        return _with_rules(settings, *super().supported_settings(settings))
 
     def write(self, run: TrainedRun, folder: Path) -> None:
         super().write(run, folder)
@@ -146,6 +136,14 @@ class ToBrowser(ToOnnx):
         super().pack(folder, out, config)
 
 
+def _with_rules(
+    settings: DecodeConfig, supported: DecodeConfig, others: Sequence[str]
+) -> tuple[DecodeConfig, list[str]]:
+    """The supported settings and those of the rules that the page follows; the names of all others."""
+    by_rules = {name: getattr(settings, name) for name in _BY_RULES}
+    return supported.model_copy(update=by_rules), [name for name in others if name not in by_rules]
+
+
 def web_file(name: str) -> str:
     """A text of `web/`."""
     return (files(__package__) / "web" / name).read_text(encoding="utf-8")
@@ -170,13 +168,13 @@ def seal_page(folder: Path, loaded: Sequence[str]) -> None:
     facts["checksums"] = {name: _checksum(folder / name) for name in loaded}
     # A file that is missing on a host would keep all others from working without a network.
     runtime = sorted(f"runtime/{file.name}" for file in (folder / "runtime").iterdir())
-    kept = list(dict.fromkeys([FACTS, *loaded, *_PAGE, "engine.js", "LICENSES.txt", *runtime]))
-    version = hashlib.sha256(b"".join((folder / name).read_bytes() for name in kept)).hexdigest()[:16]
+    offline = list(dict.fromkeys([FACTS, *loaded, *_PAGE, "engine.js", "LICENSES.txt", *runtime]))
+    version = hashlib.sha256(b"".join((folder / name).read_bytes() for name in offline)).hexdigest()[:16]
     write_text(folder / FACTS, json.dumps({**facts, "version": version}, ensure_ascii=False, indent=1) + "\n")
     for name in ("index.html", "offline.js"):
         text = (folder / name).read_text(encoding="utf-8")
         write_text(folder / name, text.replace("{version}", version))
-    sealed = [["./" if name == "index.html" else name, _checksum(folder / name)] for name in kept]
+    sealed = [["./" if name == "index.html" else name, _checksum(folder / name)] for name in offline]
     worker = folder / "offline.js"
     text = worker.read_text(encoding="utf-8")
     listed = json.dumps(json.dumps([file for file in sealed if file[0] != "offline.js"]))
@@ -196,7 +194,7 @@ def translate_in_node(node: str, folder: Path, sentences: Sequence[str]) -> list
 
 
 class ToBergamotPage(ToBergamot):
-    """The same page with Bergamot's engine, which is smaller and faster than onnxruntime."""
+    """The same page with Bergamot's engine, which is half as large as onnxruntime."""
 
     name = "browser"
 
@@ -205,9 +203,7 @@ class ToBergamotPage(ToBergamot):
         return cls(arguments.quantization or "int8", Path(arguments.runtime))
 
     def supported_settings(self, settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
-        supported, others = super().supported_settings(settings)
-        by_rules = {name: getattr(settings, name) for name in _BY_RULES}
-        return supported.model_copy(update=by_rules), [name for name in others if name not in by_rules]
+        return _with_rules(settings, *super().supported_settings(settings))
 
     def write(self, run: TrainedRun, folder: Path) -> None:
         super().write(run, folder)
@@ -233,7 +229,7 @@ class ToBergamotPage(ToBergamot):
 
     def pack(self, folder: Path, out: Path, config: Config) -> None:
         self.check_cost(folder)
-        facts = self.metadata(config)["files"]
-        loaded = dict.fromkeys([facts["model"], *facts["vocabularies"], facts["config"], _WASM])
+        model = self.metadata(config)["files"]
+        loaded = dict.fromkeys([model["model"], *model["vocabularies"], model["config"], _WASM])
         seal_page(folder, list(loaded))
         folder.rename(out)

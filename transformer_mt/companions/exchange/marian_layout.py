@@ -5,15 +5,13 @@ The formats as read in marian-dev, src/common/binary.cpp and src/models/transfor
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from transformer_mt.companions.exchange.layouts import stream_order
+from transformer_mt.companions.exchange.layouts import ForeignWeight, stream_order
 from transformer_mt.config.model_section import ModelConfig
 from transformer_mt.data.vocabulary.tokenizer import BOS, PAD, Numbering
 from transformer_mt.errors import InputError
@@ -26,34 +24,23 @@ BIAS = "decoder_ff_logit_out_b"
 OUTPUT = "decoder_ff_logit_out_Wt"
 
 
-@dataclass(frozen=True)
-class MarianWeight:
-    """A weight of ours and its name there. Matrices of layers are transposed there, vectors have two axes."""
-
-    ours: str
-    theirs: str
-    stream: tuple[int, ...] = ()
-    """Axes of ours along the residual stream, whose dimensions have another order there."""
-    vocabulary: Literal["src", "tgt"] | None = None
-    """The vocabulary whose pieces the rows stand for."""
-
-
-def marian_weights(c: ModelConfig, shared: bool) -> Iterator[MarianWeight]:
+def marian_weights(c: ModelConfig, shared: bool) -> Iterator[ForeignWeight]:
     """Every weight but the bias of the output, tied ones once, of a model with post-norm: with norms before
     its sublayers, Marian normalises the queries of self-attention, but neither its keys nor its values.
+    Matrices of layers are transposed there, vectors have two axes, and the residual stream has another order.
     """
     if c.tie_embeddings and shared:
-        yield MarianWeight("src_embedding.tokens.weight", "Wemb", (1,), "src")
+        yield ForeignWeight("src_embedding.tokens.weight", "Wemb", (1,), "src")
     else:
-        yield MarianWeight("src_embedding.tokens.weight", "encoder_Wemb", (1,), "src")
-        yield MarianWeight("tgt_embedding.tokens.weight", "decoder_Wemb", (1,), "tgt")
+        yield ForeignWeight("src_embedding.tokens.weight", "encoder_Wemb", (1,), "src")
+        yield ForeignWeight("tgt_embedding.tokens.weight", "decoder_Wemb", (1,), "tgt")
     if not c.tie_embeddings:
-        yield MarianWeight("output.weight", OUTPUT, (1,), "tgt")
+        yield ForeignWeight("output.weight", OUTPUT, (1,), "tgt")
     for side, depth in (("encoder", c.num_encoder_layers), ("decoder", c.num_decoder_layers)):
         for number in range(depth):
             ours, theirs = f"{side}.layers.{number}", f"{side}_l{number + 1}"
             if side == "decoder" and c.autoregression == "ssru":
-                yield MarianWeight(f"{ours}.recurrence.candidate.weight", f"{theirs}_rnn_W", (0, 1))
+                yield ForeignWeight(f"{ours}.recurrence.candidate.weight", f"{theirs}_rnn_W", (0, 1))
                 yield from _linear(f"{ours}.recurrence.forget", f"{theirs}_rnn_", "f", (0, 1))
                 yield from _norm(f"{ours}.self_residual.norm", f"{theirs}_rnn_ffn")
             else:
@@ -65,21 +52,21 @@ def marian_weights(c: ModelConfig, shared: bool) -> Iterator[MarianWeight]:
             yield from _norm(f"{ours}.ffn_residual.norm", f"{theirs}_ffn_ffn")
 
 
-def _attention(ours: str, theirs: str) -> Iterator[MarianWeight]:
+def _attention(ours: str, theirs: str) -> Iterator[ForeignWeight]:
     for part, letter in (("query", "q"), ("key", "k"), ("value", "v")):
         yield from _linear(f"{ours}_attention.{part}", f"{theirs}_", letter, (1,))
     yield from _linear(f"{ours}_attention.output", f"{theirs}_", "o", (0,))
     yield from _norm(f"{ours}_residual.norm", f"{theirs}_Wo")
 
 
-def _linear(ours: str, theirs: str, letter: str, stream: tuple[int, ...]) -> Iterator[MarianWeight]:
-    yield MarianWeight(f"{ours}.weight", f"{theirs}W{letter}", stream)
-    yield MarianWeight(f"{ours}.bias", f"{theirs}b{letter}", (0,) if 0 in stream else ())
+def _linear(ours: str, theirs: str, letter: str, stream: tuple[int, ...]) -> Iterator[ForeignWeight]:
+    yield ForeignWeight(f"{ours}.weight", f"{theirs}W{letter}", stream)
+    yield ForeignWeight(f"{ours}.bias", f"{theirs}b{letter}", (0,) if 0 in stream else ())
 
 
-def _norm(ours: str, theirs: str) -> Iterator[MarianWeight]:
-    yield MarianWeight(f"{ours}.weight", f"{theirs}_ln_scale", (0,))
-    yield MarianWeight(f"{ours}.bias", f"{theirs}_ln_bias", (0,))
+def _norm(ours: str, theirs: str) -> Iterator[ForeignWeight]:
+    yield ForeignWeight(f"{ours}.weight", f"{theirs}_ln_scale", (0,))
+    yield ForeignWeight(f"{ours}.bias", f"{theirs}_ln_bias", (0,))
 
 
 def to_marian(

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shutil
 import struct
 
 import numpy as np
@@ -14,9 +15,10 @@ from tests.conftest import TINY
 from tests.helpers.browser import Static, browser, needs_chromium, watched_page
 from tests.helpers.command import run_command
 from tests.helpers.node import node_modules
-from transformer_mt.companions.browser.to_bergamot import ToBergamot, largest_inputs
+from transformer_mt.companions.browser.to_bergamot import ToBergamot, largest_inputs, reasons_against
 from transformer_mt.companions.exchange.export.format import TrainedRun
 from transformer_mt.companions.exchange.marian_layout import is_quantized, quantized, read_bin, write_bin
+from transformer_mt.config.load import load_config
 from transformer_mt.corpora import toy
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.translation.engines.torch_engine import load_model
@@ -193,6 +195,21 @@ def test_what_does_not_fit_is_refused_with_every_reason(runs, tiny_run, node_mod
     assert "A config that `transformer-mt new` writes for bergamot fits" in err
     err = cli("export", runs("ssru"), out, "--to", "bergamot", "--runtime", tmp_path).err
     assert f"{tmp_path}: must hold @browsermt/bergamot-translator 0.4.9, but it is missing" in err
+
+
+def test_tags_are_no_part_of_the_engine(runs, write_config):
+    """So a page of such a model has onnxruntime, which writes the tag before the source."""
+    data = {"train": [{"toy": "train", "size": 20, "tag": "formal"}, {"toy": "train", "size": 20}]}
+    config = load_config(write_config(data={**TINY["data"], **data}))
+    assert "data.train must have no tags, but has formal" in reasons_against(config)
+
+
+def test_languages_with_long_codes_are_read_from_the_folder(exported, tmp_path, cli):
+    out = shutil.copytree(exported("ssru")[0], tmp_path / "out")
+    info = json.loads((out / "model_info.json").read_text())
+    info |= {"srcTags": {"eng": "English"}, "trgTag": "zh_Hans"}
+    (out / "model_info.json").write_text(json.dumps(info), encoding="utf-8")
+    assert cli("import", out, tmp_path / "run").out.startswith(f"{tmp_path}/run: en to zh_Hans")
 
 
 def test_damaged_files_are_told(tmp_path, cli):

@@ -197,7 +197,7 @@ def read_marian(path: Path) -> ForeignModel:
         weights = from_marian(model, arrays, tokenizer.numberings, is_joint)
     except ValueError as error:
         raise InputError(f"{file}: {error}") from None
-    source, targets = languages_of(file.parent, tokenizer, *_languages_by_name(file))
+    source, targets = languages_of(file.parent, tokenizer, *_stated_languages(file))
     return ForeignModel(
         architecture="marian",
         model=model.model_dump(),
@@ -212,8 +212,13 @@ def read_marian(path: Path) -> ForeignModel:
     )
 
 
-def _languages_by_name(file: Path) -> tuple[str | None, str | None]:
-    """The languages of a model that is named as Firefox's are: model.ende.intgemm.alphas.bin."""
+def _stated_languages(file: Path) -> tuple[str | None, str | None]:
+    """The languages that translateLocally's model_info.json tells, or those of a model that is named as
+    Firefox's are: model.ende.intgemm.alphas.bin.
+    """
+    info = read_json(file.parent / "model_info.json", {})
+    if (sources := list(info.get("srcTags") or {})) and info.get("trgTag"):
+        return str(sources[0]), str(info["trgTag"])
     named = re.match(r"model\.([a-z]{2})([a-z]{2})\.", file.name)
     return (named[1], named[2]) if named else (None, None)
 
