@@ -15,6 +15,8 @@ from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.helpers.warm"])
 
@@ -23,16 +25,13 @@ Before = Callable[..., None]
 
 def _start_server() -> None:
     """Start the server if it does not run, with the folder of `tests` in its path: it gets the path of its
-    parent only for its children, and a library has a package `tests`, too.
+    parent only for its children, and a library has a package `tests`, too. Without PYTHONSAFEPATH it would
+    look in the current folder first, where a test may have put another copy of the package.
     """
-    path = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [path])])
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
+        patch.setenv("PYTHONSAFEPATH", "1")
         forkserver.ensure_running()
-    finally:
-        del os.environ["PYTHONPATH"]
-        if path is not None:
-            os.environ["PYTHONPATH"] = path
 
 
 class Result(NamedTuple):
