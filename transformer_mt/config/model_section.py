@@ -129,6 +129,10 @@ class ModelConfig(Section):
     """Probability that a sentence leaves out a layer in training."""
     norm: Annotated[PartName, PartOf("residual")] = PartName("pre")
     """The norm before each sublayer (trains reliably) or after the residual sum (the paper)."""
+    init: Literal["glorot", "depth_scaled"] = "glorot"
+    """The weights before training: Glorot uniform, or depth_scaled, which divides those of the l-th layer by
+    the root of l (Zhang et al. 2019), so that deep models with norm: post train fast, too.
+    """
     norm_kind: Annotated[PartName, PartOf("norm")] = PartName("layer")
     """LayerNorm (the paper), or RMSNorm, which has no mean and no bias."""
     feed_forward: Annotated[PartName, PartOf("feed_forward")] = PartName("relu")
@@ -184,6 +188,7 @@ class ModelConfig(Section):
             "decoder_start",
             "autoregression",
             "embedding_norm",
+            "init",
             "num_kv_heads",
             "qk_norm",
             "share_layers",
@@ -224,6 +229,8 @@ class ModelConfig(Section):
             value, usual = getattr(self, key), type(self).model_fields[key].default
             if value != usual:
                 yield f"model.{key} must be {usual} with kind: {self.kind}, but is {value}"
+        if self.init != "glorot" and self.share_layers:
+            yield f"model.init must be glorot with share_layers, whose layers are one, but is {self.init}"
         heads = self.num_heads
         if self.d_model % heads:
             near = _near(self.d_model, 2 * heads)

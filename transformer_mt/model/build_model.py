@@ -26,6 +26,7 @@ from transformer_mt.model.transformer import (
     EncoderLayer,
     Residual,
     Transformer,
+    scale_by_depth,
 )
 from transformer_mt.model.variants.attention_scores import AttentionScore, ScaledDot
 from transformer_mt.model.variants.position_bias import PositionBias
@@ -65,6 +66,8 @@ def build_model(
         output.weight = tgt_tokens.weight
     build = _recurrent if c.kind == "recurrent" else _transformer
     model = build(c, src_tokens, tgt_tokens, output, max_length)
+    if c.init == "depth_scaled":
+        scale_by_depth(model)
     if guided_layer is not None:
         usual = alignment_layer(c.num_decoder_layers)
         model.guided_layer = usual if guided_layer == "auto" else guided_layer - 1

@@ -418,3 +418,16 @@ def initialise(model: nn.Module) -> None:
     for module in model.modules():  # third: their vectors are an embedding, too
         if isinstance(module, LearnedPositions):
             nn.init.normal_(module.embedding.weight, std=0.5**0.5)
+
+
+def scale_by_depth(model: nn.Module) -> None:
+    """Divide the weights of the linear layers in the l-th layer of each stack by sqrt(l). With post-norm,
+    each norm divides the residual branch by what its sublayer adds to the variance, so that gradients vanish
+    on their way down; a smaller sublayer leaves more of the branch (Zhang et al. 2019, DS-Init).
+    """
+    for stack in model.modules():
+        if isinstance(stack, Encoder | Decoder):
+            for number, layer in enumerate(stack.layers, start=1):
+                for module in layer.modules():
+                    if isinstance(module, nn.Linear):
+                        module.weight.data /= number**0.5

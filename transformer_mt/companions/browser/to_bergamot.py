@@ -21,6 +21,7 @@ import yaml
 from sentencepiece import sentencepiece_model_pb2
 from torch import nn
 
+from transformer_mt.companions.browser.shortlist import BEST, COMMON, write_shortlist
 from transformer_mt.companions.browser.to_onnx import check_cost_of_int8
 from transformer_mt.companions.exchange.export.format import (
     OURS_ALONE,
@@ -199,10 +200,17 @@ class ToBergamot:
         "beam": 1, "split_sentences": False, "stop_early": True, **OURS_ALONE,
     }  # fmt: skip
 
-    def __init__(self, quantization: str = "int8", runtime: Path = Path("node_modules")) -> None:
+    def __init__(
+        self, quantization: str = "int8", runtime: Path = Path("node_modules"), has_shortlist: bool = False
+    ) -> None:
         if quantization not in ("int8", "float32"):
             raise InputError(Setting("quantization"), f" must be int8 or float32, but is {quantization}")
-        self.quantization, self.runtime = quantization, runtime
+        if has_shortlist and quantization == "float32":
+            raise InputError(
+                Setting("shortlist"), " must be left out with ", Setting("quantization", "float32"),
+                ", whose proof compares all lines",
+            )  # fmt: skip
+        self.quantization, self.runtime, self.has_shortlist = quantization, runtime, has_shortlist
         self.engine, self.node = runtime / ENGINE, ""
 
     def _find_engine(self) -> None:
@@ -214,7 +222,7 @@ class ToBergamot:
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> "ToBergamot":
-        return cls(arguments.quantization or "int8", Path(arguments.runtime))
+        return cls(arguments.quantization or "int8", Path(arguments.runtime), arguments.shortlist)
 
     def supported_settings(self, settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
         same = {key: getattr(settings, key) for key in ("max_length_ratio", "split_sentences")}
@@ -232,7 +240,8 @@ class ToBergamot:
         self._run, c = run, run.config.model
         pair = "".join(run.config.data.languages)
         shared = run.tokenizer.shared
-        names = [f"vocab.{pair}.spm"] if shared else [f"srcvocab.{pair}.spm", f"trgvocab.{pair}.spm"]
+        kinds = ["vocab"] if shared else ["srcvocab", "trgvocab"]
+        names = [f"{kind}.{pair}.spm" for kind in kinds]
         rows = []
         for side, name in enumerate(names):
             model, order = vocabulary_there(run.tokenizer, min(side, len(run.tokenizer.models) - 1))
@@ -246,12 +255,18 @@ class ToBergamot:
         file = folder / f"model.{pair}.{'intgemm.alphas' if is_int8 else 'float32'}.bin"
         options = model_options(c, [len(rows[0]), len(rows[-1])], shared)
         write_bin(file, arrays, yaml.safe_dump(options), is_int8)
-        self._model, self._vocabularies = file.name, [names[0], names[-1]]
+        self._weights = {"model": file.name, **dict(zip(kinds, names))}
+        both = [names[0], names[-1]]
+        self._files: dict[str, Any] = {"model": file.name, "vocabularies": both, "config": _CONFIG}
+        if self.has_shortlist:
+            self._weights["lex"] = self._files["shortlist"] = f"lex.{BEST}.{COMMON}.{pair}.s2t.bin"
+            write_shortlist(run, rows, folder / self._files["shortlist"])
         ratio = run.config.decode.max_length_ratio
         search = {
             "relative-paths": True,
             "models": [file.name],
-            "vocabs": self._vocabularies,
+            "vocabs": self._files["vocabularies"],
+            **({"shortlist": [self._files["shortlist"], False]} if self.has_shortlist else {}),
             "beam-size": 1,
             "normalize": 1.0,
             "word-penalty": 0,
@@ -296,7 +311,7 @@ class ToBergamot:
         return Output(translation.translation, translation.score)
 
     def metadata(self, config: Config) -> dict[str, Any]:
-        return {"files": {"model": self._model, "vocabularies": self._vocabularies, "config": _CONFIG}}
+        return {"files": self._files}
 
     def usage(self, config: Config, out: str) -> str:
         return f"""\
@@ -316,8 +331,7 @@ Settings, Languages, Import model. `{_REGISTRY}` is the entry that Firefox's eng
         self.check_cost(folder)
         source, target = config.data.languages
         titles = [language_name(code) for code in (source, target)]
-        written = dict.fromkeys([self._model, *self._vocabularies])
-        size = sum((folder / name).stat().st_size for name in written)
+        size = sum((folder / name).stat().st_size for name in self._weights.values())
         info = {
             "shortName": f"{source}-{target}-{re.sub(r'[^A-Za-z0-9]', '', config.name) or 'model'}",
             "modelName": f"{titles[0]}-{titles[1]} {config.name}",
@@ -330,8 +344,8 @@ Settings, Languages, Import model. `{_REGISTRY}` is the entry that Firefox's eng
             "API": 1,
         }
         write_text(folder / "model_info.json", json.dumps(info, indent=1, ensure_ascii=False) + "\n")
-        kinds = ["model", *(["vocab"] if len(written) == 2 else ["srcvocab", "trgvocab"])]
-        registry = {f"{source}{target}": {kind: _entry(folder / name) for kind, name in zip(kinds, written)}}
+        entries = {kind: _entry(folder / name) for kind, name in self._weights.items()}
+        registry = {f"{source}{target}": entries}
         write_text(folder / _REGISTRY, json.dumps(registry, indent=1) + "\n")
         write_sums(folder)  # of the files as they are now
         folder.rename(out)

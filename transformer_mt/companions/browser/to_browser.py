@@ -20,18 +20,25 @@ from transformer_mt.companions.browser.to_onnx import ENCODER, FACTS, STEP, ToOn
 from transformer_mt.companions.exchange.export.format import ExportFormat, Output, TrainedRun
 from transformer_mt.companions.exchange.verify import write_sums
 from transformer_mt.config import Config, DecodeConfig
+from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_text
 from transformer_mt.messages import say
 from transformer_mt.run_folder import open_model
 
 
 def add_options(parser: Parser) -> None:
-    """Add --runtime."""
+    """Add --runtime and --shortlist."""
     parser.add_argument(
         "--runtime",
         metavar="FOLDER",
         default="node_modules",
         help="for --to browser or bergamot: a node_modules folder with their engine (default: node_modules)",
+    )
+    parser.add_argument(
+        "--shortlist",
+        action="store_true",
+        help="for --to bergamot, or browser with such a model: learn from the training pairs which target "
+        "tokens are probable with each source token, and score these alone, which is faster",
     )
 
 
@@ -43,7 +50,7 @@ _RUNTIME = {
     "sentencepiece.js": "sentencepiece-js/dist/index.js",
 }
 """Files of the export's folder `runtime`, and the files of node_modules that they are copied from."""
-_WASM = "runtime/bergamot.wasm"
+_WASM, _PRODUCTS = "runtime/bergamot.wasm", "runtime/int8_products.wasm"
 _BERGAMOT_LICENCE = (
     "Bergamot's engine (runtime/bergamot.js, runtime/bergamot.wasm): Mozilla Public License 2.0, "
     "https://mozilla.org/MPL/2.0/. Its source code: https://github.com/browsermt/bergamot-translator."
@@ -96,6 +103,11 @@ class ToBrowser(ToOnnx):
         """The page's format: with Bergamot's engine where the model fits it."""
         if not reasons_against_bergamot(open_model(arguments.model).config()):
             return ToBergamotPage.of(arguments)
+        if arguments.shortlist:
+            raise InputError(
+                Setting("shortlist"), f" must be left out: {arguments.model} does not fit Bergamot's engine, "
+                "and a page with onnxruntime has no shortlist",
+            )  # fmt: skip
         return cls(arguments.quantization or "int8", Path(arguments.runtime))
 
     def supported_settings(self, settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
@@ -198,10 +210,6 @@ class ToBergamotPage(ToBergamot):
 
     name = "browser"
 
-    @classmethod
-    def of(cls, arguments: argparse.Namespace) -> "ToBergamotPage":
-        return cls(arguments.quantization or "int8", Path(arguments.runtime))
-
     def supported_settings(self, settings: DecodeConfig) -> tuple[DecodeConfig, list[str]]:
         return _with_rules(settings, *super().supported_settings(settings))
 
@@ -210,6 +218,7 @@ class ToBergamotPage(ToBergamot):
         runtime, worker = folder / "runtime", self.engine / "worker" / "bergamot-translator-worker"
         runtime.mkdir()
         shutil.copyfile(worker.with_suffix(".wasm"), folder / _WASM)
+        (folder / _PRODUCTS).write_bytes((files(__package__) / "web/int8_products.wasm").read_bytes())
         # A module has no `this`.
         glue = (
             worker.with_suffix(".js")
@@ -229,7 +238,5 @@ class ToBergamotPage(ToBergamot):
 
     def pack(self, folder: Path, out: Path, config: Config) -> None:
         self.check_cost(folder)
-        model = self.metadata(config)["files"]
-        loaded = dict.fromkeys([model["model"], *model["vocabularies"], model["config"], _WASM])
-        seal_page(folder, list(loaded))
+        seal_page(folder, [*self._weights.values(), self._files["config"], _WASM, _PRODUCTS])
         folder.rename(out)

@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from sentencepiece import SentencePieceProcessor
 
 from tests.conftest import TINY
 from tests.helpers.browser import Static, browser, needs_chromium, watched_page
 from tests.helpers.command import run_command
 from tests.helpers.node import node_modules
+from tests.helpers.shortlist import unpacked
+from transformer_mt.companions.browser.shortlist import packed
 from transformer_mt.companions.browser.to_bergamot import ToBergamot, largest_inputs, reasons_against
 from transformer_mt.companions.exchange.export.format import TrainedRun
 from transformer_mt.companions.exchange.marian_layout import is_quantized, quantized, read_bin, write_bin
@@ -116,16 +119,9 @@ def test_the_files_are_those_that_firefox_and_translatelocally_look_for(exported
 
 
 def test_int8_keeps_each_weight_within_half_a_step_and_the_engine_takes_it(runs, node_modules, tmp_path):
-    run = RunFolder(runs("ssru"))
-    target, config = ToBergamot("int8", node_modules), run.config()
-    decode = target.supported_settings(config.decode)[0]
-    config = config.model_copy(update={"decode": decode})
-    trained = TrainedRun(run, config, *load_model(run, config), sentences=SOURCES)
-    trained.model.eval()
-    target.write(trained, tmp_path)
-    (tmp_path / "metadata.json").write_text(json.dumps(target.metadata(config)))
-    (tmp_path / "exact").mkdir()
-    ToBergamot("float32", node_modules).write(trained, tmp_path / "exact")
+    target = ToBergamot("int8", node_modules)
+    written(runs("ssru"), target, tmp_path)
+    written(runs("ssru"), ToBergamot("float32", node_modules), tmp_path / "exact")
     exact, _ = read_bin(tmp_path / "exact/model.ende.float32.bin")
     arrays, _ = read_bin(tmp_path / "model.ende.intgemm.alphas.bin")
     matrices = [name for name in exact if is_quantized(name)]
@@ -151,6 +147,58 @@ def test_the_largest_inputs_are_those_of_each_call():
     assert largest == {"0": [3.0, 0.5]}
 
 
+def written(run, target, folder):
+    """What the target writes for a run, without the proof."""
+    run = RunFolder(run)
+    config = run.config()
+    decode = target.supported_settings(config.decode)[0]
+    config = config.model_copy(update={"decode": decode})
+    trained = TrainedRun(run, config, *load_model(run, config), sentences=SOURCES)
+    trained.model.eval()
+    folder.mkdir(exist_ok=True)
+    target.write(trained, folder)
+    (folder / "metadata.json").write_text(json.dumps(target.metadata(config)))
+
+
+@pytest.mark.parametrize("name", ["ssru", "separate"])
+def test_with_a_shortlist_only_its_tokens_are_written(name, runs, node_modules, tmp_path, capfd):
+    target, out = ToBergamot("int8", node_modules, has_shortlist=True), tmp_path / "out"
+    written(runs(name), target, out)
+    assert re.search(r"shortlist: learning a lexicon from 1,4\d\d training pairs", capfd.readouterr().err)
+    files = target.metadata(None)["files"]
+    lex = out / files["shortlist"]
+    assert yaml.safe_load((out / files["config"]).read_text())["shortlist"] == [lex.name, False]
+    lists = unpacked(lex.read_bytes())
+    src, tgt = (SentencePieceProcessor(model_file=str(out / file)) for file in files["vocabularies"])
+    assert len(lists) == src.vocab_size() and all(0 in tokens for tokens in lists)  # 0 ends a translation
+    assert all((np.diff(tokens.astype(int)) > 0).all() for tokens in lists)
+    assert all(tokens.max() < tgt.vocab_size() for tokens in lists)
+    read = [0, *src.encode(" ".join(SOURCES))]  # a list is made for all sentences of a batch
+    of_source = read if name == "ssru" else []  # with one vocabulary, the engine adds these
+    allowed = {*np.concatenate([lists[token] for token in read]), *of_source}
+    translations = target.translated(out, SOURCES)
+    assert all(translations) and {*tgt.encode(" ".join(translations))} <= allowed
+    lex.write_bytes(packed([[0]] * len(lists)))
+    nothing = target.translated(out, SOURCES)
+    assert nothing == [""] * len(SOURCES) or (name == "ssru" and nothing != translations)
+
+
+def test_a_shortlist_that_cannot_be_is_refused(runs, exported, tiny_run, node_modules, tmp_path, cli):
+    def refused(run, *words):
+        runtime = ("--runtime", node_modules)
+        done = cli("export", run, tmp_path / "x", "--shortlist", *words, *runtime)
+        assert done.status == 2 and not (tmp_path / "x").exists()
+        return done.err
+
+    err = refused(runs("ssru"), "--to", "bergamot", "--quantization", "float32")
+    assert "--shortlist must be left out with --quantization float32, whose proof compares all lines" in err
+    err = refused(tiny_run, "--to", "browser")
+    assert "--shortlist must be left out" in err and "a page with onnxruntime has no shortlist" in err
+    cli("import", exported("ssru")[0], tmp_path / "imported")
+    err = refused(tmp_path / "imported", "--to", "bergamot")
+    assert "must be replaced by your own sentence pairs, as they are not stored" in err
+
+
 @needs_chromium
 def test_the_page_of_a_model_that_fits_has_this_engine_and_translates_without_a_network(
     runs, node_modules, browser, tmp_path, cli
@@ -160,7 +208,8 @@ def test_the_page_of_a_model_that_fits_has_this_engine_and_translates_without_a_
     words = ("--to", "browser", "--quantization", "float32", "--runtime", node_modules)
     done = cli("export", run, out, *words)
     assert done.status == 0 and "probe sentences translated identically" in done.out, done.err
-    assert sorted(file.name for file in (out / "runtime").iterdir()) == ["bergamot.js", "bergamot.wasm"]
+    runtime = sorted(file.name for file in (out / "runtime").iterdir())
+    assert runtime == ["bergamot.js", "bergamot.wasm", "int8_products.wasm"]
     assert "Mozilla Public License 2.0" in (out / "LICENSES.txt").read_text()
     text = "THE DOG SLEEPS. A cat sings.\n\n  - The cat sings. 12\n"
     expected = run_command("translate", run, "--beam", "1", stdin=text.encode()).out

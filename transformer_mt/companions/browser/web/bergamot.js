@@ -1,6 +1,6 @@
 // Bergamot's engine in WebAssembly: a model of Marian that translates whole sentences.
 const LINES = 32; // sentences that are translated together; more are faster, but a cancel waits for them
-// The products of matrices that the engine asks for, and its own functions for them.
+// The products of matrices that the engine imports, and the functions of its own that it brings for them.
 const PRODUCTS = {
   int8_prepare_a: "int8PrepareAFallback",
   int8_prepare_b: "int8PrepareBFallback",
@@ -12,16 +12,20 @@ const PRODUCTS = {
 };
 
 // A function that translates a list of sentences. `start(Module)` runs the engine's own JavaScript; the others
-// are bytes, `vocabularies` a list of one or two.
-export async function openEngine({ start, wasm, model, vocabularies, config }) {
+// are bytes: `products` is int8_products.wasm, `vocabularies` a list of one or two; the model may have a
+// `shortlist`. Without `products`, the engine's own products of matrices are used.
+export async function openEngine({ start, wasm, products, model, vocabularies, shortlist, config }) {
   const engine = await new Promise((resolve, reject) => {
     const Module = { print: () => {}, printErr: () => {}, onAbort: reject };
-    const product = (own) => (...args) => Module.asm[own](...args);
-    const products = Object.fromEntries(Object.entries(PRODUCTS).map(([name, own]) => [name, product(own)]));
+    const itsOwn = Object.entries(PRODUCTS).map(([name, own]) => [name, (...args) => Module.asm[own](...args)]);
+    const instance = async (bytes, imports) => (await WebAssembly.instantiate(bytes, imports)).instance;
+    const instantiate = async (imports) => {
+      const wasm_gemm = products ? (await instance(products, imports)).exports : Object.fromEntries(itsOwn);
+      return instance(wasm, { ...imports, wasm_gemm });
+    };
     Module.onRuntimeInitialized = () => resolve(Module);
     Module.instantiateWasm = (imports, accept) => {
-      const all = { ...imports, wasm_gemm: products };
-      WebAssembly.instantiate(wasm, all).then(({ instance }) => accept(instance), reject);
+      instantiate(imports).then(accept, reject); // both work in the memory of `imports`
       return {};
     };
     start(Module);
@@ -34,10 +38,10 @@ export async function openEngine({ start, wasm, model, vocabularies, config }) {
   const list = new engine.AlignedMemoryList();
   for (const bytes of vocabularies) list.push_back(inMemory(bytes, 64));
   // The files are in memory, and texts were divided before.
-  const text = new TextDecoder().decode(config).replace(/^(relative-paths|models|vocabs):.*\n(- .*\n)*/gm, "");
-  const noShortlist = inMemory(new Uint8Array(0), 64);
+  const text = new TextDecoder().decode(config).replace(/^(relative-paths|models|vocabs|shortlist):.*\n(- .*\n)*/gm, "");
   const settings = `${text}ssplit-mode: sentence\n`;
-  const marian = said(engine, () => new engine.TranslationModel(settings, inMemory(model, 256), noShortlist, list, null));
+  const memories = [inMemory(model, 256), inMemory(shortlist ?? new Uint8Array(0), 64)];
+  const marian = said(engine, () => new engine.TranslationModel(settings, ...memories, list, null));
   const service = new engine.BlockingService({ cacheSize: 0 });
 
   return (lines) => said(engine, () => {
@@ -72,12 +76,14 @@ export async function load(read, at) {
   const facts = JSON.parse(new TextDecoder().decode(await read("model.json")));
   const { Translator, Rules } = await import(at("translator.js"));
   const { default: start } = await import(at("runtime/bergamot.js"));
-  const { model, vocabularies, config } = facts.engine;
+  const { model, vocabularies, shortlist, config } = facts.engine;
   const translated = await openEngine({
     start,
     wasm: await read("runtime/bergamot.wasm"),
+    products: await read("runtime/int8_products.wasm"),
     model: await read(model),
     vocabularies: await Promise.all([...new Set(vocabularies)].map(read)),
+    shortlist: shortlist && (await read(shortlist)),
     config: await read(config),
   });
 

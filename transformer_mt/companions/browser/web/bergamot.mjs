@@ -7,7 +7,7 @@ import { join } from "node:path";
 const module = encodeURIComponent(readFileSync(new URL("bergamot.js", import.meta.url), "utf8"));
 const { openEngine } = await import(`data:text/javascript,${module}`);
 const [engine, folder] = process.argv.slice(2);
-const { model, vocabularies, config } = JSON.parse(readFileSync(join(folder, "metadata.json"), "utf8")).files;
+const { model, vocabularies, shortlist, config } = JSON.parse(readFileSync(join(folder, "metadata.json"), "utf8")).files;
 const LINES = 64;
 
 const translate = await openEngine({
@@ -15,6 +15,7 @@ const translate = await openEngine({
   wasm: readFileSync(join(engine, "bergamot-translator-worker.wasm")),
   model: readFileSync(join(folder, model)),
   vocabularies: [...new Set(vocabularies)].map((name) => readFileSync(join(folder, name))),
+  shortlist: shortlist && readFileSync(join(folder, shortlist)),
   config: readFileSync(join(folder, config)),
 });
 const lines = JSON.parse(readFileSync(0, "utf8"));

@@ -1,0 +1,85 @@
+"""A shortlist for Bergamot's engine: the target tokens that are probable with each source token. The engine
+then scores these alone, instead of the whole vocabulary.
+"""
+
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from transformer_mt.companions.exchange.export.format import TrainedRun
+from transformer_mt.data.batches.encoded_pairs import EncodedPairs
+from transformer_mt.data.preparation.training_links import import_thot
+from transformer_mt.data.vocabulary.tokenizer import EOS
+from transformer_mt.messages import say, show_progress
+from transformer_mt.preparation import prepare
+
+BEST = 50
+"""Target tokens of a source token."""
+COMMON = 100
+"""The most frequent target tokens, which each sentence may use."""
+_PAIRS = 200_000
+"""The lexicon is learnt from at most so many training pairs, at equal distances."""
+_PASSES = 5
+_MAGIC = 0xF11A48D5013417F5
+_MASK = 2**64 - 1
+
+
+def write_shortlist(run: TrainedRun, rows: Sequence[Sequence[int]], file: Path) -> None:
+    """Learn a shortlist from the run's training pairs, and write it. `rows` has our id of each token of the
+    engine's, source and target. InputError if the pairs or the aligner are not there.
+    """
+    import_thot()
+    pairs = prepare(run.config, run.tokenizer).train
+    lists = probable_tokens(pairs, len(rows[0]))
+    numbers = {ours: there for there, ours in enumerate(rows[-1])}
+    theirs = [
+        # A list must not be empty; the end of a sentence is always possible.
+        sorted({numbers[EOS], *(numbers[token] for token in lists.get(ours, ()) if token in numbers)})
+        for ours in rows[0]
+    ]
+    file.write_bytes(packed(theirs))
+
+
+def probable_tokens(pairs: EncodedPairs, size: int) -> dict[int, list[int]]:
+    """For each source token the `BEST` target tokens by p(target | source), learnt by IBM's model 1 (Brown et
+    al. 1993). As each source has an end, the end has the `COMMON` tokens of all targets.
+    """
+    chosen = np.linspace(0, len(pairs) - 1, min(len(pairs), _PAIRS)).astype(np.int64).tolist()
+    say(f"shortlist: learning a lexicon from {len(chosen):,} training pairs")
+    model = import_thot().Ibm1AlignmentModel()
+    counts = np.zeros(0, np.int64)
+    for row in chosen:
+        src, tgt = pairs.src(row), pairs.tgt(row)
+        model.add_sentence_pair(list(map(str, src.tolist())), list(map(str, tgt.tolist())))
+        of_row = np.bincount(tgt, minlength=len(counts))
+        of_row[: len(counts)] += counts
+        counts = of_row
+    model.start_training()
+    for _ in show_progress(range(_PASSES), "lexicon", unit="passes"):
+        model.train()
+    model.end_training()
+    lists = {}
+    for token in map(str, range(size)):
+        if model.src_word_exists(token):
+            found = model.get_translations(model.get_src_word_index(token))
+            best = sorted(found, key=lambda translation: -translation[1])[:BEST]
+            lists[int(token)] = [int(model.get_trg_word(int(number))) for number, _ in best]
+    lists[EOS] = lists.get(EOS, []) + np.argsort(-counts, kind="stable")[:COMMON].tolist()
+    return lists
+
+
+def packed(lists: Sequence[Sequence[int]]) -> bytes:
+    """The file of Marian's BinaryShortlistGenerator: for each source token where its sorted list begins, and
+    the lists.
+    """
+    offsets = np.cumsum([0, *map(len, lists)]).astype("<u8")
+    tokens = np.concatenate(lists).astype("<u4")
+    # Its own most frequent tokens are the first of the vocabulary; here they are on the list of the end.
+    sizes = struct.pack("<4Q", 0, BEST, len(offsets), len(tokens))
+    content = sizes + offsets.tobytes() + tokens.tobytes()
+    checksum = 0
+    for word in np.frombuffer(content[: len(content) // 8 * 8], "<u8").tolist():
+        checksum ^= (word + 0x9E3779B9 + (checksum << 6) + (checksum >> 2)) & _MASK
+    return struct.pack("<2Q", _MAGIC, checksum) + content
