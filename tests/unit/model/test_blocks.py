@@ -88,6 +88,19 @@ def test_layers_that_share_weights_compute_the_same_layer_again():
     )
 
 
+@pytest.mark.parametrize("kind", ["transformer", "encoder", "decoder"])
+def test_weights_scaled_by_depth_are_glorots_over_the_root_of_their_layer(kind):
+    sizes = {"kind": kind, "num_encoder_layers": 3, "num_decoder_layers": 2, "norm": "post"}
+    usual, scaled = tiny_model(**sizes), tiny_model(**sizes, init="depth_scaled")
+    divisors = set()
+    for name, weight in usual.named_parameters():
+        layer = [int(part) for part in name.split(".") if part.isdigit()]
+        by = (1 + layer[0]) ** 0.5 if layer and weight.dim() > 1 else 1.0
+        divisors.add(by)
+        torch.testing.assert_close(scaled.get_parameter(name), weight / by)
+    assert len(divisors) == {"transformer": 3, "encoder": 3, "decoder": 2}[kind]
+
+
 def test_layers_are_left_out_by_sentence_and_only_in_training():
     drop, before, after = LayerDrop(0.25), torch.zeros(4000, 3, 2), torch.ones(4000, 3, 2)
     left = drop(before, after)

@@ -3,13 +3,13 @@ then scores these alone, instead of the whole vocabulary.
 """
 
 import struct
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from transformer_mt.companions.exchange.export.format import TrainedRun
-from transformer_mt.data.batches.encoded_pairs import EncodedPairs
 from transformer_mt.data.preparation.training_links import import_thot
 from transformer_mt.data.vocabulary.tokenizer import EOS
 from transformer_mt.messages import say, show_progress
@@ -32,7 +32,9 @@ def write_shortlist(run: TrainedRun, rows: Sequence[Sequence[int]], file: Path) 
     """
     import_thot()
     pairs = prepare(run.config, run.tokenizer).train
-    lists = probable_tokens(pairs, len(rows[0]))
+    chosen = np.linspace(0, len(pairs) - 1, min(len(pairs), _PAIRS)).astype(np.int64).tolist()
+    say(f"shortlist: learning a lexicon from {len(chosen):,} training pairs")
+    lists = probable_tokens((pairs.src(row), pairs.tgt(row)) for row in chosen)
     numbers = {ours: there for there, ours in enumerate(rows[-1])}
     theirs = [
         # A list must not be empty; the end of a sentence is always possible.
@@ -42,31 +44,24 @@ def write_shortlist(run: TrainedRun, rows: Sequence[Sequence[int]], file: Path) 
     file.write_bytes(packed(theirs))
 
 
-def probable_tokens(pairs: EncodedPairs, size: int) -> dict[int, list[int]]:
-    """For each source token the `BEST` target tokens by p(target | source), learnt by IBM's model 1 (Brown et
-    al. 1993). As each source has an end, the end has the `COMMON` tokens of all targets.
+def probable_tokens(pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> dict[int, list[int]]:
+    """For each token of the sources the `BEST` target tokens by p(target | source), learnt by IBM's model 1
+    (Brown et al. 1993); for the end, which each source of the engine's has, the `COMMON` ones of all targets.
     """
-    chosen = np.linspace(0, len(pairs) - 1, min(len(pairs), _PAIRS)).astype(np.int64).tolist()
-    say(f"shortlist: learning a lexicon from {len(chosen):,} training pairs")
-    model = import_thot().Ibm1AlignmentModel()
-    counts = np.zeros(0, np.int64)
-    for row in chosen:
-        src, tgt = pairs.src(row), pairs.tgt(row)
-        model.add_sentence_pair(list(map(str, src.tolist())), list(map(str, tgt.tolist())))
-        of_row = np.bincount(tgt, minlength=len(counts))
-        of_row[: len(counts)] += counts
-        counts = of_row
+    model, sources, targets = import_thot().Ibm1AlignmentModel(), set[int](), Counter[int]()
+    for src, tgt in ((src.tolist(), tgt.tolist()) for src, tgt in pairs):
+        model.add_sentence_pair(list(map(str, src)), list(map(str, tgt)))
+        sources.update(src)
+        targets.update(tgt)
     model.start_training()
     for _ in show_progress(range(_PASSES), "lexicon", unit="passes"):
         model.train()
     model.end_training()
-    lists = {}
-    for token in map(str, range(size)):
-        if model.src_word_exists(token):
-            found = model.get_translations(model.get_src_word_index(token))
-            best = sorted(found, key=lambda translation: -translation[1])[:BEST]
-            lists[int(token)] = [int(model.get_trg_word(int(number))) for number, _ in best]
-    lists[EOS] = lists.get(EOS, []) + np.argsort(-counts, kind="stable")[:COMMON].tolist()
+    lists = {EOS: [token for token, _ in targets.most_common(COMMON)]}
+    for token in sources:
+        translations = model.get_translations(model.get_src_word_index(str(token)))
+        best = sorted(translations, key=lambda translation: -translation[1])[:BEST]
+        lists[token] = [int(model.get_trg_word(int(number))) for number, _ in best]
     return lists
 
 
