@@ -1,6 +1,6 @@
-"""Size, quality and speed of models exported for browsers: in Node and Chromium, by Bergamot's engine and by
-onnxruntime where each can hold the model, beside CTranslate2. The runs should have decode.beam 1, as Bergamot
-is greedy.
+"""Size, quality and speed of models exported for browsers: in Node and Chromium, by Bergamot's engine (with
+and without a shortlist, and in Node with its own products of matrices) and by onnxruntime where each can hold
+the model, beside CTranslate2. The runs should have decode.beam 1, as Bergamot is greedy.
 
 python scripts/bench/browser.py RUN [RUN ...] --source val.en --reference val.de --runtime node_modules
 """
@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
+from transformer_mt.companions.browser.to_bergamot import ENGINE, ToBergamot
 from transformer_mt.companions.browser.to_browser import ToBergamotPage, ToBrowser
 from transformer_mt.companions.exchange.export.export import export
 from transformer_mt.companions.exchange.export.format import ExportFormat
@@ -43,14 +44,16 @@ IN_CHROMIUM = """async ([lines]) => {
 }"""
 
 
-def in_node(folder: Path, lines: list[str]) -> tuple[list[str], float, float]:
+def in_node(folder: Path, lines: list[str], runtime: Path) -> tuple[list[str], float, float]:
     """Translations, seconds, and the process's most memory in MB."""
-    script = "page.mjs" if (folder / "runtime/bergamot.wasm").exists() else "node.mjs"
+    is_page = (folder / "index.html").exists()
+    script = "page.mjs" if (folder / "runtime/bergamot.wasm").exists() else "node.mjs" if is_page else ""
+    program = [str(WEB / script)] if script else [str(WEB / "bergamot.mjs"), str(runtime / ENGINE / "worker")]
     with tempfile.TemporaryDirectory() as root:
         given, out, said = (Path(root, name) for name in ("in", "out", "err"))
         given.write_text(json.dumps(lines), encoding="utf-8")
         with given.open() as stdin, out.open("w") as stdout, said.open("w") as stderr:
-            command = [shutil.which("node") or "node", str(WEB / script), str(folder), "--time"]
+            command = [shutil.which("node") or "node", *program, str(folder), "--time"]
             process = subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr)
             memory = 0.0
             while process.poll() is None:
@@ -135,11 +138,14 @@ def measured(
         "onnxruntime": ToBrowser(quantization, runtime),
         "CTranslate2": ToCTranslate2(quantization),
     }
+    if quantization == "int8":
+        formats["Bergamot, its products"] = ToBergamot(quantization, runtime)
+        formats["Bergamot, shortlist"] = ToBergamotPage(quantization, runtime, has_shortlist=True)
     folders = {}
     for engine, format in formats.items():
         if not format.reasons_against(config):
             folders[engine] = root / engine
-            if engine == "CTranslate2":
+            if engine != "onnxruntime":
                 format.least_bleu = 0.0  # type: ignore[attr-defined]  # only its speed is compared
             print(engine, export(run, folders[engine], format, None))
     seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -148,13 +154,14 @@ def measured(
             if engine == "CTranslate2":
                 seconds[engine, ""].append(in_ctranslate2(folder, timed, config.decode.beam))
             else:
-                seconds[engine, "node"].append(in_node(folder, timed)[1])
-                seconds[engine, "chromium"].append(in_chromium(folder, timed))
+                seconds[engine, "node"].append(in_node(folder, timed, runtime)[1])
+                if (folder / "index.html").exists():
+                    seconds[engine, "chromium"].append(in_chromium(folder, timed))
     speeds = {each: words / median(times) for each, times in seconds.items()}
     native = speeds.get(("CTranslate2", ""))
     for engine, folder in folders.items():
         if engine != "CTranslate2":
-            texts, _, memory = in_node(folder, lines)
+            texts, _, memory = in_node(folder, lines, runtime)
             sizes = [sum(map(size, files_of(folder, kind))) / 1e6 for size in SIZES for kind in KINDS]
             speed = speeds[engine, "node"]
             yield [
@@ -164,7 +171,7 @@ def measured(
                 *(f"{megabytes:.1f}" for megabytes in sizes),
                 *(f"{metric.score([], texts, references).value:.2f}" for metric in metrics),
                 f"{speed:,.0f}",
-                f"{speeds[engine, 'chromium']:,.0f}",
+                f"{speeds[engine, 'chromium']:,.0f}" if (engine, "chromium") in speeds else "",
                 f"{native:,.0f}" if native else "",
                 f"{speed / native:.2f}" if native else "",
                 f"{memory:.0f}",
@@ -185,6 +192,8 @@ SIZES, KINDS = (bytes_of, bytes_sent), ("model", "all")
 
 def files_of(page: Path, kind: str) -> list[Path]:
     """The files of the model alone, or all that a visitor loads."""
+    if not (page / "model.json").exists():
+        return [*page.glob("*.bin"), *page.glob("*.spm")]
     facts = json.loads((page / "model.json").read_text(encoding="utf-8"))
     model = [page / name for name in facts["files"] if not name.startswith("runtime/")]
     others = [file for file in page.rglob("*") if file.suffix in (".js", ".html", ".wasm")]

@@ -176,7 +176,9 @@ _EXPORTS = {
     MARIAN: "Of the exports,\n# only bergamot can hold it.",
 }
 """A comment on the positions."""
-_FOR_MARIAN = {"norm": "post", "autoregression": "ssru", "decoder_start": "zeros"}
+_FOR_MARIAN = {
+    "norm": "post", "init": "depth_scaled", "autoregression": "ssru", "decoder_start": "zeros"
+}  # fmt: skip
 # BLEU counts sequences of up to this many tokens.
 _FEW_TOKENS = 4
 

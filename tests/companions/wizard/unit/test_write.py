@@ -424,6 +424,7 @@ def test_the_config_says_what_its_export_needs(tmp_path, quick):
         config = load_config(out)
         assert (config.model.num_decoder_layers == 1) is (purpose in ("browser", "bergamot"))
         if purpose == "bergamot":
+            assert config.model.init == "depth_scaled"
             assert bergamot_reasons(config) == [] and "# only bergamot can hold it." in out.read_text()
             continue
         is_held = purpose in ("any", "huggingface")
