@@ -28,8 +28,9 @@ def _start_server() -> None:
     parent only for its children, and a library has a package `tests`, too. Without PYTHONSAFEPATH it would
     look in the current folder first, where a test may have put another copy of the package.
     """
+    path = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
+        patch.setenv("PYTHONPATH", os.pathsep.join(path))
         patch.setenv("PYTHONSAFEPATH", "1")
         forkserver.ensure_running()
 

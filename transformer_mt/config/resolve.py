@@ -136,6 +136,10 @@ def with_checkpoint(config: Config, checkpoint: Config) -> Config:
     return config
 
 
+_FREE = ("tokenizer.file", "model.init")
+"""Keys of `model` and `tokenizer` that need not be the parent's: its weights and vocabulary are there."""
+
+
 def with_parent(config: Config, parent: Config) -> Config:
     """The config; keys of `model` and `tokenizer` that it leaves out are taken from the parent. InputError,
     with all reasons, if its vocabulary, shape or mechanism differs from the parent's.
@@ -147,7 +151,7 @@ def with_parent(config: Config, parent: Config) -> Config:
         both = parent.data.language_pieces == "both"
         filled = changed(filled, "data", language_pieces="both" if both else True)
     child, theirs = flat(filled.model_dump()), flat(parent.model_dump())
-    fixed = [key for key in child if key.startswith(("model.", "tokenizer.")) and key != "tokenizer.file"]
+    fixed = [key for key in child if key.startswith(("model.", "tokenizer.")) and key not in _FREE]
     if parent.model.has_max_positions:
         fixed.append("data.max_length")
     reasons = [

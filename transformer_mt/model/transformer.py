@@ -421,9 +421,9 @@ def initialise(model: nn.Module) -> None:
 
 
 def scale_by_depth(model: nn.Module) -> None:
-    """Divide the weights of the linear layers in the l-th layer of each stack by sqrt(l). With post-norm,
-    each norm divides the residual branch by what its sublayer adds to the variance, so that gradients vanish
-    on their way down; a smaller sublayer leaves more of the branch (Zhang et al. 2019, DS-Init).
+    """Divide the weights of the linear layers in the l-th layer of each stack by sqrt(l) (Zhang et al. 2019,
+    DS-Init with alpha 1). With post-norm, each norm divides the sum of residual branch and sublayer by its
+    standard deviation: the more a sublayer adds, the less gradient the branch passes on to the layers below.
     """
     for stack in model.modules():
         if isinstance(stack, Encoder | Decoder):

@@ -10,43 +10,56 @@ from pathlib import Path
 import numpy as np
 
 from transformer_mt.companions.exchange.export.format import TrainedRun
+from transformer_mt.corpora.corpus import ImportedCorpus
+from transformer_mt.corpora.seen_sentences import NOTHING_SEEN
 from transformer_mt.data.preparation.training_links import import_thot
 from transformer_mt.data.vocabulary.tokenizer import EOS
+from transformer_mt.errors import InputError, Setting
 from transformer_mt.messages import say, show_progress
 from transformer_mt.preparation import prepare
+from transformer_mt.settings.objectives import objective_class
 
 BEST = 50
 """Target tokens of a source token."""
 COMMON = 100
 """The most frequent target tokens, which each sentence may use."""
 _PAIRS = 200_000
-"""The lexicon is learnt from at most so many training pairs, at equal distances."""
+"""At most this many training pairs, evenly spaced, teach the lexicon."""
 _PASSES = 5
 _MAGIC = 0xF11A48D5013417F5
 _MASK = 2**64 - 1
 
 
-def write_shortlist(run: TrainedRun, rows: Sequence[Sequence[int]], file: Path) -> None:
-    """Learn a shortlist from the run's training pairs, and write it. `rows` has our id of each token of the
-    engine's, source and target. InputError if the pairs or the aligner are not there.
+def write_shortlist(run: TrainedRun, ids: Sequence[Sequence[int]], file: Path) -> None:
+    """Learn a shortlist from the run's training pairs, and write it. `ids[0][i]` is our id of the engine's
+    source token i, `ids[-1][i]` of its target token i. InputError if the pairs or the aligner are not there.
     """
     import_thot()
-    pairs = prepare(run.config, run.tokenizer).train
-    chosen = np.linspace(0, len(pairs) - 1, min(len(pairs), _PAIRS)).astype(np.int64).tolist()
-    say(f"shortlist: learning a lexicon from {len(chosen):,} training pairs")
-    lists = probable_tokens((pairs.src(row), pairs.tgt(row)) for row in chosen)
-    numbers = {ours: there for there, ours in enumerate(rows[-1])}
-    theirs = [
+    entries = run.config.data.entries
+    if any(isinstance(entry, ImportedCorpus) for entry in entries):
+        raise InputError(
+            "a shortlist is learnt from training pairs, but an imported model has none; leave out ",
+            Setting("shortlist"),
+        )
+    seen = run.folder.seen()
+    data = prepare(run.config, run.tokenizer, seen.inherited if seen else NOTHING_SEEN)
+    translates = [objective_class(entries[block.corpus].objective).translates for block in data.blocks]
+    rows = np.flatnonzero(np.repeat(translates, [block.rows for block in data.blocks]))
+    rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), _PAIRS)).astype(np.int64)]
+    say(f"shortlist: learning a lexicon from {len(rows):,} training pairs")
+    lists = probable_tokens((data.train.src(row), data.train.tgt(row)) for row in rows.tolist())
+    numbers = {ours: theirs for theirs, ours in enumerate(ids[-1])}
+    numbered = [
         # A list must not be empty; the end of a sentence is always possible.
         sorted({numbers[EOS], *(numbers[token] for token in lists.get(ours, ()) if token in numbers)})
-        for ours in rows[0]
+        for ours in ids[0]
     ]
-    file.write_bytes(packed(theirs))
+    file.write_bytes(packed(numbered))
 
 
 def probable_tokens(pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> dict[int, list[int]]:
     """For each token of the sources the `BEST` target tokens by p(target | source), learnt by IBM's model 1
-    (Brown et al. 1993); for the end, which each source of the engine's has, the `COMMON` ones of all targets.
+    (Brown et al. 1993). For EOS, which ends every source in the engine, the `COMMON` ones of all targets.
     """
     model, sources, targets = import_thot().Ibm1AlignmentModel(), set[int](), Counter[int]()
     for src, tgt in ((src.tolist(), tgt.tolist()) for src, tgt in pairs):

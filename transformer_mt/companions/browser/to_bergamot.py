@@ -208,8 +208,10 @@ class ToBergamot:
         if has_shortlist and quantization == "float32":
             raise InputError(
                 Setting("shortlist"), " must be left out with ", Setting("quantization", "float32"),
-                ", whose proof compares all lines",
+                ", whose proof needs identical translations, which a shortlist changes",
             )  # fmt: skip
+        if has_shortlist:
+            self.low_bleu_advice = "; or leave out ", Setting("shortlist")
         self.quantization, self.runtime, self.has_shortlist = quantization, runtime, has_shortlist
         self.engine, self.node = runtime / ENGINE, ""
 
@@ -248,23 +250,23 @@ class ToBergamot:
             (folder / name).write_bytes(model)
             rows.append(order)
         is_int8 = self.quantization == "int8"
+        model_file = f"model.{pair}.{'intgemm.alphas' if is_int8 else 'float32'}.bin"
+        self._registered = {"model": model_file, **dict(zip(kinds, names))}
+        both = [names[0], names[-1]]
+        self._files: dict[str, Any] = {"model": model_file, "vocabularies": both, "config": _CONFIG}
+        if self.has_shortlist:  # first, since it may be impossible
+            lex = self._registered["lex"] = self._files["shortlist"] = f"lex.{BEST}.{COMMON}.{pair}.s2t.bin"
+            write_shortlist(run, rows, folder / lex)
         weights = {name: parameter.detach() for name, parameter in run.model.named_parameters()}
         arrays = to_marian(c, weights, rows)
         if is_int8:
             arrays |= self._alphas(run, shared)
-        file = folder / f"model.{pair}.{'intgemm.alphas' if is_int8 else 'float32'}.bin"
         options = model_options(c, [len(rows[0]), len(rows[-1])], shared)
-        write_bin(file, arrays, yaml.safe_dump(options), is_int8)
-        self._weights = {"model": file.name, **dict(zip(kinds, names))}
-        both = [names[0], names[-1]]
-        self._files: dict[str, Any] = {"model": file.name, "vocabularies": both, "config": _CONFIG}
-        if self.has_shortlist:
-            self._weights["lex"] = self._files["shortlist"] = f"lex.{BEST}.{COMMON}.{pair}.s2t.bin"
-            write_shortlist(run, rows, folder / self._files["shortlist"])
+        write_bin(folder / model_file, arrays, yaml.safe_dump(options), is_int8)
         ratio = run.config.decode.max_length_ratio
         search = {
             "relative-paths": True,
-            "models": [file.name],
+            "models": [model_file],
             "vocabs": self._files["vocabularies"],
             **({"shortlist": [self._files["shortlist"], False]} if self.has_shortlist else {}),
             "beam-size": 1,
@@ -323,15 +325,16 @@ Settings, Languages, Import model. `{_REGISTRY}` is the entry that Firefox's eng
     def check_cost(self, folder: Path) -> None:
         """WorkError if int8 costs too much of the validation set's BLEU."""
         if self.quantization == "int8":
+            advice = ("leave out ", Setting("shortlist")) if self.has_shortlist else ("use float32",)
             check_cost_of_int8(
-                self._run, self.proof_settings, lambda lines, _: self.translated(folder, lines)
+                self._run, self.proof_settings, lambda lines, _: self.translated(folder, lines), advice
             )
 
     def pack(self, folder: Path, out: Path, config: Config) -> None:
         self.check_cost(folder)
         source, target = config.data.languages
         titles = [language_name(code) for code in (source, target)]
-        size = sum((folder / name).stat().st_size for name in self._weights.values())
+        size = sum((folder / name).stat().st_size for name in self._registered.values())
         info = {
             "shortName": f"{source}-{target}-{re.sub(r'[^A-Za-z0-9]', '', config.name) or 'model'}",
             "modelName": f"{titles[0]}-{titles[1]} {config.name}",
@@ -344,7 +347,7 @@ Settings, Languages, Import model. `{_REGISTRY}` is the entry that Firefox's eng
             "API": 1,
         }
         write_text(folder / "model_info.json", json.dumps(info, indent=1, ensure_ascii=False) + "\n")
-        entries = {kind: _entry(folder / name) for kind, name in self._weights.items()}
+        entries = {kind: _entry(folder / name) for kind, name in self._registered.items()}
         registry = {f"{source}{target}": entries}
         write_text(folder / _REGISTRY, json.dumps(registry, indent=1) + "\n")
         write_sums(folder)  # of the files as they are now

@@ -238,5 +238,5 @@ class ToBergamotPage(ToBergamot):
 
     def pack(self, folder: Path, out: Path, config: Config) -> None:
         self.check_cost(folder)
-        seal_page(folder, [*self._weights.values(), self._files["config"], _WASM, _PRODUCTS])
+        seal_page(folder, [*self._registered.values(), self._files["config"], _WASM, _PRODUCTS])
         folder.rename(out)

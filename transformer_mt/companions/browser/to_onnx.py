@@ -410,9 +410,11 @@ def check_cost_of_int8(
     run: TrainedRun,
     settings: Mapping[str, Any],
     translate: Callable[[Sequence[str], str | None], Sequence[str]],
+    advice: Sequence[str | Setting] = ("use float32",),
 ) -> None:
     """Compare BLEU of the validation set by the export, which translates lines with a tag, with the run's,
-    which searches with these `settings`. WorkError if the export's is more than half a point lower.
+    which searches with these `settings`. WorkError, with the advice, if the export's is more than half a
+    point lower.
     """
     config = run.config
     data = config.data
@@ -439,7 +441,7 @@ def check_cost_of_int8(
     scored = f"BLEU of {len(pairs)} validation sentences: {theirs:.2f} in int8, {ours:.2f} by the run"
     if theirs < ours - _BELOW:
         raise WorkError(
-            f"int8 must cost at most {_BELOW} BLEU, but: {scored}; the export was not kept, use float32"
+            f"int8 must cost at most {_BELOW} BLEU, but: {scored}; the export was not kept, ", *advice
         )
     say(scored)
 

@@ -97,6 +97,10 @@ def _export(arguments: argparse.Namespace) -> int:
         raise InputError(
             f"--with must be left out with --to {arguments.to}: only our commands read these files"
         )
+    if getattr(arguments, "shortlist", False) and arguments.to not in ("bergamot", "browser"):
+        raise InputError(
+            f"--shortlist must be left out with --to {arguments.to}: only Bergamot's engine knows one"
+        )
     run, out = open_model(arguments.model), Path(arguments.out)
     run.config()  # before anything is looked for: it says which runs there are
     sign = signer_of(arguments.sign) if arguments.sign else None

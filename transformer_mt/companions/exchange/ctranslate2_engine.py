@@ -446,3 +446,13 @@ def has_exact_int8_products(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
     except OSError:
         return True
     return "AuthenticAMD" not in words or "avx2" not in words or bool({"avx512_vnni", "avx_vnni"} & words)
+
+
+def advice_on_int8(cpuinfo: Path = Path("/proc/cpuinfo")) -> list[str]:
+    """What to do if a model in int8 translates differently because its products overflow; else nothing."""
+    if has_exact_int8_products(cpuinfo):
+        return []
+    return [
+        "; this CPU has no VNNI, so int8 products overflow: export on a CPU that has it, or set "
+        "CT2_USE_MKL=1 in the environment, which makes them exact but slow"
+    ]

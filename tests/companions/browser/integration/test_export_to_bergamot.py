@@ -19,6 +19,7 @@ from tests.helpers.node import node_modules
 from tests.helpers.shortlist import unpacked
 from transformer_mt.companions.browser.shortlist import packed
 from transformer_mt.companions.browser.to_bergamot import ToBergamot, largest_inputs, reasons_against
+from transformer_mt.companions.browser.to_browser import ToBergamotPage
 from transformer_mt.companions.exchange.export.format import TrainedRun
 from transformer_mt.companions.exchange.marian_layout import is_quantized, quantized, read_bin, write_bin
 from transformer_mt.config.load import load_config
@@ -173,14 +174,28 @@ def test_with_a_shortlist_only_its_tokens_are_written(name, runs, node_modules, 
     assert len(lists) == src.vocab_size() and all(0 in tokens for tokens in lists)  # 0 ends a translation
     assert all((np.diff(tokens.astype(int)) > 0).all() for tokens in lists)
     assert all(tokens.max() < tgt.vocab_size() for tokens in lists)
-    read = [0, *src.encode(" ".join(SOURCES))]  # a list is made for all sentences of a batch
-    of_source = read if name == "ssru" else []  # with one vocabulary, the engine adds these
-    allowed = {*np.concatenate([lists[token] for token in read]), *of_source}
-    translations = target.translated(out, SOURCES)
-    assert all(translations) and {*tgt.encode(" ".join(translations))} <= allowed
-    lex.write_bytes(packed([[0]] * len(lists)))
-    nothing = target.translated(out, SOURCES)
-    assert nothing == [""] * len(SOURCES) or (name == "ssru" and nothing != translations)
+    assert all(target.translated(out, SOURCES))
+    target.pack(out, tmp_path / "packed", RunFolder(runs(name)).config())
+    registry = json.loads((tmp_path / "packed/registry.json").read_text())
+    assert registry["ende"]["lex"]["name"] == lex.name
+    (tmp_path / "packed" / lex.name).write_bytes(packed([[0]] * len(lists)))
+    # With one vocabulary, the engine adds the tokens of the source.
+    text = {*"".join(target.translated(tmp_path / "packed", SOURCES))}
+    assert {letter for letter in text if letter.isalpha()} <= {*(" ".join(SOURCES) if name == "ssru" else "")}
+
+
+def test_a_page_reads_its_shortlist(runs, node_modules, tmp_path):
+    target, page = ToBergamotPage("int8", node_modules, has_shortlist=True), tmp_path / "page"
+    written(runs("separate"), target, tmp_path / "new")
+    before = target.translated(tmp_path / "new", SOURCES)
+    target.pack(tmp_path / "new", page, RunFolder(runs("separate")).config())
+    facts = json.loads((page / "model.json").read_text())
+    lex = facts["engine"]["shortlist"]
+    assert lex in facts["files"] and f'"{lex}"' in (page / "offline.js").read_text().replace("\\", "")
+    size = len(unpacked((page / lex).read_bytes()))
+    assert all(before)
+    (page / lex).write_bytes(packed([[0]] * size))
+    assert not any(map(str.isalpha, "".join(target.translated(page, SOURCES))))
 
 
 def test_a_shortlist_that_cannot_be_is_refused(runs, exported, tiny_run, node_modules, tmp_path, cli):
@@ -191,12 +206,13 @@ def test_a_shortlist_that_cannot_be_is_refused(runs, exported, tiny_run, node_mo
         return done.err
 
     err = refused(runs("ssru"), "--to", "bergamot", "--quantization", "float32")
-    assert "--shortlist must be left out with --quantization float32, whose proof compares all lines" in err
+    assert "--shortlist must be left out with --quantization float32, whose proof needs identical" in err
     err = refused(tiny_run, "--to", "browser")
     assert "--shortlist must be left out" in err and "a page with onnxruntime has no shortlist" in err
     cli("import", exported("ssru")[0], tmp_path / "imported")
     err = refused(tmp_path / "imported", "--to", "bergamot")
-    assert "must be replaced by your own sentence pairs, as they are not stored" in err
+    assert "a shortlist is learnt from training pairs, but an imported model has none; leave out --sh" in err
+    assert "--shortlist must be left out with --to ctranslate2" in refused(tiny_run)
 
 
 @needs_chromium

@@ -68,12 +68,12 @@ def test_products_are_those_of_rounded_matrices_without_cuts_at_16_bits():
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
-    whole_a, whole_b = (
+    rounded_a, rounded_b = (
         np.clip(np.rint(matrix * np.float32(scale)), -127, 127).astype(np.int64)
         for matrix, scale in zip((a, b), SCALES)
     )
-    assert result["b"] == whole_b.T.ravel().tolist() and result["same"] and result["beyond"]
-    exact = whole_a @ whole_b / (SCALES[0] * SCALES[1])
+    assert result["b"] == rounded_b.T.ravel().tolist() and result["same"] and result["beyond"]
+    exact = rounded_a @ rounded_b / (SCALES[0] * SCALES[1])
     np.testing.assert_allclose(np.reshape(result["product"], (ROWS, COLS)), 2 * exact + bias, rtol=1e-5)
     np.testing.assert_allclose(result["chosen"], exact[0, chosen], rtol=1e-5)
 
@@ -82,7 +82,7 @@ def test_the_binary_is_what_its_source_compiles_to(tmp_path):
     """By the version of the compiler and the command that stand at its top."""
     source = (WEB / "int8_products.ts").read_text(encoding="utf-8")
     version, command = re.match(r"// .* AssemblyScript ([\d.]+):\n// asc (.*)\n", source).groups()
-    npm, folder = shutil.which("npm"), ROOT / "build/assemblyscript"
+    npm, folder = shutil.which("npm"), ROOT / f"build/assemblyscript-{version}"
     compiler = folder / "node_modules/.bin/asc"
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / "lock"):

@@ -8,7 +8,7 @@ const module = encodeURIComponent(readFileSync(new URL("bergamot.js", import.met
 const { openEngine } = await import(`data:text/javascript,${module}`);
 const [engine, folder] = process.argv.slice(2);
 const { model, vocabularies, shortlist, config } = JSON.parse(readFileSync(join(folder, "metadata.json"), "utf8")).files;
-const LINES = 64;
+const LINES = 32; // as a page has
 
 const translate = await openEngine({
   start: new Function("Module", readFileSync(join(engine, "bergamot-translator-worker.js"), "utf8")),
@@ -19,7 +19,7 @@ const translate = await openEngine({
   config: readFileSync(join(folder, config)),
 });
 const lines = JSON.parse(readFileSync(0, "utf8"));
-translate(lines.slice(0, 1)); // the model is made ready by the first line
+translate(lines.slice(0, 2)); // the model is made ready by the first lines
 const begun = performance.now();
 const results = [];
 for (let i = 0; i < lines.length; i += LINES) results.push(...translate(lines.slice(i, i + LINES)));

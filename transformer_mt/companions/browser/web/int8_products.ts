@@ -2,8 +2,8 @@
 // asc int8_products.ts -o int8_products.wasm -O3 --enable simd --noAssert --runtime stub --importMemory --use abort=
 //
 // The engine has such functions, too (int8MultiplyAndAddBiasFallback and others), but they imitate an
-// instruction of x86 that WebAssembly lacks, and cut sums of two products at 16 bits. These extend int8 to 16
-// bits first, and nothing is cut.
+// instruction of x86 that WebAssembly lacks, and saturate sums of two products at 16 bits. These extend int8 to
+// 16 bits first, and add in 32.
 //
 // A (rows x width) are the inputs of a layer, B (width x cols) its weights. Both are multiplied by a scale,
 // rounded to -127..127 and stored as int8, A by rows and B by columns. `width` is a multiple of 64, `cols` of 8.
@@ -108,14 +108,14 @@ function sums(a: v128, b: v128, c: v128, d: v128): v128 {
 function round(from: usize, scale: f32, count: u32, out: usize): void {
   const scales = f32x4.splat(scale), least = i16x8.splat(-127);
   for (const end = out + count; out < end; out += 16, from += 64) {
-    const ab = i16x8.narrow_i32x4_s(whole(from, scales), whole(from + 16, scales));
-    const cd = i16x8.narrow_i32x4_s(whole(from + 32, scales), whole(from + 48, scales));
+    const ab = i16x8.narrow_i32x4_s(scaledAndRounded(from, scales), scaledAndRounded(from + 16, scales));
+    const cd = i16x8.narrow_i32x4_s(scaledAndRounded(from + 32, scales), scaledAndRounded(from + 48, scales));
     v128.store(out, i8x16.narrow_i16x8_s(i16x8.max_s(ab, least), i16x8.max_s(cd, least)));
   }
 }
 
 // @ts-ignore: decorator
 @inline
-function whole(from: usize, scale: v128): v128 {
+function scaledAndRounded(from: usize, scale: v128): v128 {
   return i32x4.trunc_sat_f32x4_s(f32x4.nearest(f32x4.mul(v128.load(from), scale)));
 }

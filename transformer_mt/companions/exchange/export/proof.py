@@ -14,7 +14,6 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
-from transformer_mt.companions.exchange.ctranslate2_engine import has_exact_int8_products
 from transformer_mt.companions.exchange.export.format import (
     ExportFormat,
     Output,
@@ -125,7 +124,8 @@ def prove(ours: Translator, target: ExportFormat, folder: Path, sentences: Seque
     ]
     scores = _our_scores(ours, differing) if target.quantization == "float32" else []
     facts = target.quantization, ours.target_lang, left_out
-    return compare(expected, outputs, *facts, scores, getattr(target, "least_bleu", _BLEU))
+    least = getattr(target, "least_bleu", _BLEU)
+    return compare(expected, outputs, *facts, scores, least, getattr(target, "low_bleu_advice", ()))
 
 
 def _our_scores(ours: Translator, lines: Sequence[tuple[str, Output]]) -> list[float]:
@@ -152,9 +152,10 @@ def compare(
     left_out: int = 0,
     scores: Sequence[float] = (),
     least_bleu: float = _BLEU,
+    advice: Sequence[str | Setting] = (),
 ) -> Proof:
     """Compare `outputs` with ours, `expected`. `scores` are our model's scores for the outputs that differ,
-    in order. WorkError if the outputs differ by more than is allowed.
+    in order; `advice` is said of a low BLEU. WorkError if the outputs differ by more than is allowed.
     """
     if not expected:
         raise WorkError(
@@ -196,18 +197,13 @@ def compare(
                 f"the same score in both, and have scores within {_SCORES}, but: {proof}; it was not kept"
             )
     elif bleu < least_bleu:
-        # Formats that set `least_bleu` do not run in CTranslate2.
-        why = "" if least_bleu != _BLEU or has_exact_int8_products() else (
-            "; this CPU has no VNNI, so int8 products overflow: export on a CPU that has it, or set "
-            "CT2_USE_MKL=1 in the environment, which makes them exact but slow"
-        )  # fmt: skip
         raise WorkError(
             f"the export must have a BLEU of {least_bleu:.0f} against the run's own output, but: {proof}; it "
             "was not kept, give sentences like those it will translate with ",
             Setting("probe"),
             ", or another ",
             Setting("quantization"),
-            why,
+            *advice,
         )
     return proof
 

@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
 
-from transformer_mt.companions.exchange.ctranslate2_engine import import_ctranslate2
+from transformer_mt.companions.exchange.ctranslate2_engine import advice_on_int8, import_ctranslate2
 from transformer_mt.companions.exchange.export.format import (
     OURS_ALONE,
     Output,
@@ -39,7 +39,7 @@ class ToArgos:
     proof_settings: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, quantization: str = "int8") -> None:
-        self.quantization = quantization
+        self.quantization, self.low_bleu_advice = quantization, advice_on_int8()
         import_ctranslate2()
         for module in ("argostranslate", "babel"):
             if importlib.util.find_spec(module) is None:

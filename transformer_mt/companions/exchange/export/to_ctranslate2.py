@@ -13,6 +13,7 @@ from torch import nn
 
 from transformer_mt.companions.exchange.ctranslate2_engine import (
     SAME_SEARCH,
+    advice_on_int8,
     import_ctranslate2,
     supported_settings,
 )
@@ -233,7 +234,7 @@ class ToCTranslate2:
     proof_settings: ClassVar[dict[str, Any]] = SAME_SEARCH
 
     def __init__(self, quantization: str = "float32") -> None:
-        self.quantization = quantization
+        self.quantization, self.low_bleu_advice = quantization, advice_on_int8()
         import_ctranslate2()
 
     @classmethod
