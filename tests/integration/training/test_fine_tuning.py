@@ -70,6 +70,11 @@ def test_a_guided_layer_may_be_one_that_only_the_parent_has(child_config, parent
         with_parent(config, RunFolder(parent).config())
 
 
+def test_a_child_may_say_how_weights_begin_since_the_parents_are_there(child_config, parent):
+    config = load_config(child_config(model={"init": "depth_scaled"}))
+    assert with_parent(config, RunFolder(parent).config()).model.init == "depth_scaled"
+
+
 def test_pieces_of_both_sides_need_one_vocabulary(child_config, parent, tmp_path):
     """The pieces would stand for others on the target side."""
     config = yaml.safe_load((parent / "config.yaml").read_text(encoding="utf-8"))
