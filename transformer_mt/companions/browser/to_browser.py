@@ -38,7 +38,7 @@ def add_options(parser: Parser) -> None:
         "--shortlist",
         action="store_true",
         help="for --to bergamot, or browser with such a model: learn from the training pairs which target "
-        "tokens are probable with each source token, and score these alone, which is faster",
+        "tokens are probable with each source token, and score these alone",
     )
 
 
