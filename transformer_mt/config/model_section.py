@@ -130,8 +130,8 @@ class ModelConfig(Section):
     norm: Annotated[PartName, PartOf("residual")] = PartName("pre")
     """The norm before each sublayer (trains reliably) or after the residual sum (the paper)."""
     init: Literal["glorot", "depth_scaled"] = "glorot"
-    """The weights before training: Glorot uniform, or depth_scaled, which divides those of the linear layers
-    in the l-th layer by the root of l, so that deep models with norm: post learn faster (Zhang et al. 2019).
+    """How the weights are initialised: glorot is Glorot uniform; depth_scaled then divides the linear weights
+    of the l-th layer by sqrt(l), and deep models with norm: post learn faster (Zhang et al. 2019).
     """
     norm_kind: Annotated[PartName, PartOf("norm")] = PartName("layer")
     """LayerNorm (the paper), or RMSNorm, which has no mean and no bias."""

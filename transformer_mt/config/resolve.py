@@ -137,7 +137,7 @@ def with_checkpoint(config: Config, checkpoint: Config) -> Config:
 
 
 _FREE = ("tokenizer.file", "model.init")
-"""Keys of `model` and `tokenizer` that need not be the parent's: its weights and vocabulary are there."""
+"""Keys of `model` and `tokenizer` that may differ from the parent's: its weights and vocabulary are used."""
 
 
 def with_parent(config: Config, parent: Config) -> Config:

@@ -189,9 +189,9 @@ def test_a_page_reads_its_shortlist(runs, node_modules, tmp_path):
     written(runs("separate"), target, tmp_path / "new")
     before = target.translated(tmp_path / "new", SOURCES)
     target.pack(tmp_path / "new", page, RunFolder(runs("separate")).config())
-    facts = json.loads((page / "model.json").read_text())
-    lex = facts["engine"]["shortlist"]
-    assert lex in facts["files"] and f'"{lex}"' in (page / "offline.js").read_text().replace("\\", "")
+    page_data = json.loads((page / "model.json").read_text())
+    lex = page_data["engine"]["shortlist"]
+    assert lex in page_data["files"] and f'"{lex}"' in (page / "offline.js").read_text().replace("\\", "")
     size = len(unpacked((page / lex).read_bytes()))
     assert all(before)
     (page / lex).write_bytes(packed([[0]] * size))
