@@ -31,8 +31,9 @@ _MASK = 2**64 - 1
 
 
 def write_shortlist(run: TrainedRun, ids: Sequence[Sequence[int]], file: Path) -> None:
-    """Learn a shortlist from the run's training pairs, and write it. `ids[0][i]` is our id of the engine's
-    source token i, `ids[-1][i]` of its target token i. InputError if the pairs or the aligner are not there.
+    """Learn a shortlist from the run's training pairs, as their files are now, and write it. `ids[0][i]` is
+    our id of the engine's source token i, `ids[-1][i]` of its target token i. InputError if the pairs or the
+    aligner are not there.
     """
     import_thot()
     entries = run.config.data.entries
@@ -42,7 +43,11 @@ def write_shortlist(run: TrainedRun, ids: Sequence[Sequence[int]], file: Path) -
             Setting("shortlist"),
         )
     seen = run.folder.seen()
-    data = prepare(run.config, run.tokenizer, seen.inherited if seen else NOTHING_SEEN)
+    try:
+        data = prepare(run.config, run.tokenizer, seen.inherited if seen else NOTHING_SEEN)
+    except InputError as error:
+        needed = "a shortlist is learnt from the training pairs; without them, leave out "
+        raise InputError(needed, Setting("shortlist"), ": ", *error.parts) from error
     translates = [objective_class(entries[block.corpus].objective).translates for block in data.blocks]
     rows = np.flatnonzero(np.repeat(translates, [block.rows for block in data.blocks]))
     rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), _PAIRS)).astype(np.int64)]

@@ -213,6 +213,14 @@ def test_a_shortlist_that_cannot_be_is_refused(runs, exported, tiny_run, node_mo
     err = refused(tmp_path / "imported", "--to", "bergamot")
     assert "a shortlist is learnt from training pairs, but an imported model has none; leave out --sh" in err
     assert "--shortlist must be left out with --to ctranslate2" in refused(tiny_run)
+    moved = tmp_path / "moved"
+    shutil.copytree(runs("ssru"), moved)
+    config = moved / "config.yaml"
+    entry = yaml.safe_load(config.read_text())
+    entry["data"]["train"] = {"source": "gone.en", "target": "gone.de"}
+    config.write_text(yaml.safe_dump(entry))
+    err = refused(moved, "--to", "bergamot")
+    assert "learnt from the training pairs; without them, leave out --shortlist: gone.en: no such file" in err
 
 
 @needs_chromium
