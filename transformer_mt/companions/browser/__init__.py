@@ -1,7 +1,7 @@
 """Models as ONNX files, as a folder that any browser opens, and for Bergamot, Firefox's engine.
 
-Begin with `to_onnx.py`, which writes and proves the two graphs of a model; `to_browser.py` adds the page of
-`web/`. `to_bergamot.py` stands alone.
+Begin with `to_onnx.py`, which writes and proves the two graphs of a model; `to_bergamot.py` writes
+and proves Marian's file. `to_browser.py` adds an engine and the page, whose files and rules are in `page.py`.
 """
 
 from transformer_mt.companion import Companion

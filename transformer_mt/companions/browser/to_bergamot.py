@@ -22,7 +22,6 @@ from sentencepiece import sentencepiece_model_pb2
 from torch import nn
 
 from transformer_mt.companions.browser.shortlist import BEST, COMMON, write_shortlist
-from transformer_mt.companions.browser.to_onnx import check_cost_of_int8
 from transformer_mt.companions.exchange.export.format import (
     OURS_ALONE,
     Output,
@@ -30,6 +29,7 @@ from transformer_mt.companions.exchange.export.format import (
     reasons_against_language_pieces,
     reasons_against_text,
 )
+from transformer_mt.companions.exchange.export.proof import check_cost_of_int8
 from transformer_mt.companions.exchange.export.to_huggingface import LATER_BLOCKS
 from transformer_mt.companions.exchange.marian_layout import OUTPUT, marian_weights, to_marian, write_bin
 from transformer_mt.companions.exchange.verify import write_sums

@@ -1,24 +1,21 @@
-"""A folder that any browser opens: the ONNX model, its tokenizer, the search in JavaScript and a page.
+"""A folder that any browser opens: a model, the engine that runs it there, and the page.
 
-The page gets the rules that `translate` applies before and after the search as data: the patterns of the
-stages themselves (translation/stages), rewritten for JavaScript.
+The engine is Bergamot's where it can run the model, else onnxruntime with a search of our own in JavaScript.
 """
 
 import argparse
-import hashlib
 import json
 import shutil
-import zlib
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
 from transformer_mt.cli.arguments import Parser
+from transformer_mt.companions.browser.page import FACTS, page_facts, seal_page, web_file, write_page
 from transformer_mt.companions.browser.to_bergamot import ToBergamot, check_npm_package, run_in_node
 from transformer_mt.companions.browser.to_bergamot import reasons_against as reasons_against_bergamot
-from transformer_mt.companions.browser.to_onnx import ENCODER, FACTS, STEP, ToOnnx, page_facts
+from transformer_mt.companions.browser.to_onnx import ENCODER, STEP, ToOnnx
 from transformer_mt.companions.exchange.export.format import ExportFormat, Output, TrainedRun
-from transformer_mt.companions.exchange.verify import write_sums
 from transformer_mt.config import Config, DecodeConfig
 from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_text
@@ -61,8 +58,6 @@ _USAGE = (
 )
 _BY_RULES = ("lowercase_capitals", "match_ends")
 """Settings that the page follows, besides those of the search (rules.py)."""
-_PAGE = ("index.html", "page.js", "worker.js", "translator.js", "offline.js")
-"""The files of every page, besides its engine.js, which loads the model."""
 
 # sentencepiece-js is written for Node's `require` and reads its model from a file. Between these two strings
 # it runs anywhere, and gets the model as bytes.
@@ -154,49 +149,6 @@ def _with_rules(
     """The supported settings and those of the rules that the page follows; the names of all others."""
     by_rules = {name: getattr(settings, name) for name in _BY_RULES}
     return supported.model_copy(update=by_rules), [name for name in others if name not in by_rules]
-
-
-def web_file(name: str) -> str:
-    """A text of `web/`."""
-    return (files(__package__) / "web" / name).read_text(encoding="utf-8")
-
-
-def write_page(folder: Path, engine: str, licences: Sequence[str]) -> None:
-    """Write the page into the folder of a model; `engine` is the file of `web/` that loads it."""
-    for name in _PAGE:
-        write_text(folder / name, web_file(name))
-    write_text(folder / "engine.js", web_file(engine))
-    write_text(folder / "package.json", '{"type": "module"}\n')  # for Node
-    ours = "The page and its search: transformer_mt, Apache-2.0. The model: see README.md."
-    write_text(folder / "LICENSES.txt", "\n\n".join([ours, *licences]))
-
-
-def seal_page(folder: Path, loaded: Sequence[str]) -> None:
-    """Write down sizes and checksums of the files that the page has `loaded` when it is ready, and of all
-    that it keeps to work without a network.
-    """
-    facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-    facts["files"] = {name: (folder / name).stat().st_size for name in loaded}
-    facts["checksums"] = {name: _checksum(folder / name) for name in loaded}
-    # A file that is missing on a host would keep all others from working without a network.
-    runtime = sorted(f"runtime/{file.name}" for file in (folder / "runtime").iterdir())
-    offline = list(dict.fromkeys([FACTS, *loaded, *_PAGE, "engine.js", "LICENSES.txt", *runtime]))
-    version = hashlib.sha256(b"".join((folder / name).read_bytes() for name in offline)).hexdigest()[:16]
-    write_text(folder / FACTS, json.dumps({**facts, "version": version}, ensure_ascii=False, indent=1) + "\n")
-    for name in ("index.html", "offline.js"):
-        text = (folder / name).read_text(encoding="utf-8")
-        write_text(folder / name, text.replace("{version}", version))
-    sealed = [["./" if name == "index.html" else name, _checksum(folder / name)] for name in offline]
-    worker = folder / "offline.js"
-    text = worker.read_text(encoding="utf-8")
-    listed = json.dumps(json.dumps([file for file in sealed if file[0] != "offline.js"]))
-    write_text(worker, text.replace("'{files}'", listed))
-    write_text(folder / ".nojekyll", "")  # GitHub Pages serves the files as they are
-    write_sums(folder)  # of the files as they are now
-
-
-def _checksum(file: Path) -> int:
-    return zlib.crc32(file.read_bytes())
 
 
 def translate_in_node(node: str, folder: Path, sentences: Sequence[str]) -> list[Output]:

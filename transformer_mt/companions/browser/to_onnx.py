@@ -8,9 +8,8 @@ S source length, T target tokens so far, K head width, V vocabulary.
 import argparse
 import json
 import logging
-import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,36 +19,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from transformer_mt.companions.browser.page import FACTS, page_facts
 from transformer_mt.companions.exchange.export.format import (
     OURS_ALONE,
     Output,
     TrainedRun,
     reasons_against_text,
 )
+from transformer_mt.companions.exchange.export.proof import check_cost_of_int8
 from transformer_mt.config import Config, DecodeConfig
-from transformer_mt.corpora.held_out import evenly_spaced, read_set
 from transformer_mt.data.vocabulary.tokenizer import BOS, EOS, PAD, UNK
-from transformer_mt.errors import InputError, Setting, WorkError
-from transformer_mt.evaluation.metrics import build_bleu
+from transformer_mt.errors import InputError, Setting
 from transformer_mt.files import write_text
-from transformer_mt.messages import say
 from transformer_mt.model.attention import AttentionRecorder
 from transformer_mt.model.interface import TranslationModel
 from transformer_mt.model.masks import Positions, attend_to
 from transformer_mt.model.positions import SinusoidalPositions
 from transformer_mt.model.transformer import DecoderLayer, Transformer
-from transformer_mt.text.languages import (
-    base_code,
-    has_no_spaces,
-    has_no_word_spaces,
-    is_natural,
-    language_name,
-    letter_case,
-)
-from transformer_mt.text.lines import CONTROL, INVISIBLE
-from transformer_mt.text.sentences import OWN_STOPS, USUAL, before_words, end_pattern
 from transformer_mt.translation.result import Options, Translation
-from transformer_mt.translation.stages.text_stages import MIN_LETTERS, MIN_WORDS, WORD
 from transformer_mt.translator import Translator
 
 ENCODER, STEP = "encoder.onnx", "step.onnx"
@@ -288,7 +275,6 @@ def import_onnxruntime() -> Any:
     return onnxruntime
 
 
-FACTS = "model.json"
 _TWO_TOKENIZERS = ["tokenizer.src.model", "tokenizer.tgt.model"]
 _USAGE = """\
 `encoder.onnx` turns `src` (B, S; int64, padded with 0, `eos` after each sentence) into `source`. `step.onnx`
@@ -324,8 +310,6 @@ while tokens and len(written) < limit:
 print(tgt_side.decode([i for i in written if i != facts["eos"]]))
 ```
 """
-_PAIRS, _BELOW = 2000, 0.5
-"""Validation sentences that int8 is compared on, and the most BLEU that it may cost."""
 _SEARCH = ("beam", "length_penalty", "length_penalty_form", "max_length", "max_length_ratio")
 
 
@@ -406,46 +390,6 @@ class ToOnnx:
         folder.rename(out)
 
 
-def check_cost_of_int8(
-    run: TrainedRun,
-    settings: Mapping[str, Any],
-    translate: Callable[[Sequence[str], str | None], Sequence[str]],
-    advice: Sequence[str | Setting] = ("use float32",),
-) -> None:
-    """Compare BLEU of the validation set by the export, which translates lines with a tag, with the run's,
-    which searches with these `settings`. WorkError, with the advice, if the export's is more than half a
-    point lower.
-    """
-    config = run.config
-    data = config.data
-    # Only sets in the default direction.
-    of_direction = [valid for valid in data.valid_sets if data.languages_of(valid) == data.languages]
-    try:
-        if not of_direction:
-            raise InputError(f"no validation set is in {' and '.join(data.languages)}")
-        valid = of_direction[0]
-        pairs = evenly_spaced(list(read_set(valid, data.languages, run.folder.path, "valid")), _PAIRS)
-    except InputError as error:
-        say(f"note: {error}; so int8 was compared with the run's own translations alone")
-        return
-    sources, references = [source for source, _ in pairs], [targets for _, targets in pairs]
-    decode = config.decode.model_copy(update=dict(settings))
-    by_run = Translator.of_config(run.model, run.tokenizer, config, decode).stream(
-        sources, Options(tag=valid.tag)
-    )
-    metric = build_bleu(data.target_lang, "auto", lowercase=False)
-    ours, theirs = (
-        metric.score(sources, translations, references).value
-        for translations in ([result.translation for result in by_run], list(translate(sources, valid.tag)))
-    )
-    scored = f"BLEU of {len(pairs)} validation sentences: {theirs:.2f} in int8, {ours:.2f} by the run"
-    if theirs < ours - _BELOW:
-        raise WorkError(
-            f"int8 must cost at most {_BELOW} BLEU, but: {scored}; the export was not kept, ", *advice
-        )
-    say(scored)
-
-
 def _positions(config: Config) -> int:
     """The longest sequence that the graphs must compute: each position takes a row of a table in them."""
     most = config.data.max_length
@@ -470,86 +414,3 @@ def model_facts(run: TrainedRun) -> dict[str, Any]:
         "search": {key: getattr(config.decode, key) for key in _SEARCH},
         "tokenizers": ["tokenizer.model"] if len(tokenizer.models) == 1 else _TWO_TOKENIZERS,
     }
-
-
-def page_facts(run: TrainedRun) -> dict[str, Any]:
-    """What a page needs to know besides the search: languages, tags, rules, and whether it divides texts."""
-    config, tokenizer = run.config, run.tokenizer
-    data, decode = config.data, config.decode
-
-    def ids(piece: str | None) -> list[int]:
-        return [tokenizer.control_id(piece)] if piece else []
-
-    directions: list[dict[str, Any]] = [
-        {
-            "from": pair[0],
-            "to": pair[1],
-            "title": " → ".join(map(language_name, pair)),
-            "before": ids(data.language_piece(pair)),
-            "prompt": ids(data.target_piece(pair)),
-            "source_has_spaces": not has_no_word_spaces(pair[0]),
-            "target_has_spaces": not has_no_spaces(pair[1]),
-            "rules": rules_of(*pair, decode),
-        }
-        for pair in dict.fromkeys([data.languages, *data.directions])
-    ]
-    return {
-        "title": f"Translate with {config.name}",
-        "directions": directions,
-        "tags": {tag: tokenizer.control_id(tag) for tag in data.tags},
-        "split_sentences": bool(decode.split_sentences),
-    }
-
-
-def rules_of(source: str, target: str, decode: DecodeConfig) -> dict[str, Any]:
-    """The text rules for one direction, as far as the settings turn them on and they suit its languages."""
-    rules: dict[str, Any] = {"control": CONTROL.pattern, "invisible": INVISIBLE.pattern}
-    if is_natural(source) and is_natural(target):
-        rules |= {"before": before_words(source).pattern, "kept": USUAL.pattern}
-        if decode.lowercase_capitals and source != target:
-            rules["capitals"] = {
-                "word": WORD.pattern,
-                "min_words": MIN_WORDS,
-                "min_letters": MIN_LETTERS,
-                "source": letter_case(source),
-                "target": letter_case(target),
-                "keeps_i": base_code(source) == "en",
-            }
-    if decode.match_ends:
-        rules["ends"] = {
-            "source": end_pattern("").pattern,
-            "target": end_pattern(target).pattern,
-            "stops": OWN_STOPS.get(base_code(target), ""),
-        }
-    return {
-        key: in_javascript(value) if isinstance(value, str) else _patterns_in_javascript(value)
-        for key, value in rules.items()
-    }
-
-
-def _patterns_in_javascript(values: dict[str, Any]) -> dict[str, Any]:
-    patterns = {"word", "source", "target"}
-    return {
-        key: in_javascript(value) if key in patterns and isinstance(value, str) else value
-        for key, value in values.items()
-    }
-
-
-# Group 1: an escape or a character class, to be kept. Group 2: a quantifier, without the + after it.
-_POSSESSIVE = re.compile(r"(\\.|\[\^?\]?(?:\\.|[^\]\\])*\])|([*+?]|\{\d+(?:,\d*)?\})\+")
-_IGNORING_CASE = re.compile(r"\(\?i:([^()]*)\)")
-
-
-def in_javascript(pattern: str) -> str:
-    """Rewrite a Python pattern for JavaScript with the flags `gu`. Possessive quantifiers, which only save
-    time, become ordinary ones; where case is ignored, each letter is written in both cases.
-    """
-    pattern = _IGNORING_CASE.sub(lambda found: f"(?:{_both_cases(found[1])})", pattern)
-    pattern = _POSSESSIVE.sub(lambda found: found[1] or found[2], pattern)
-    pattern = re.sub(r"\\U([0-9A-Fa-f]{8})", lambda found: f"\\u{{{int(found[1], 16):x}}}", pattern)
-    pattern = re.sub(r"\\([\"'%@&<>#:;,!~`=])", r"\1", pattern)
-    return "".join(f"\\u{ord(letter):04x}" if ord(letter) < 32 else letter for letter in pattern)
-
-
-def _both_cases(text: str) -> str:
-    return re.sub(r"[A-Za-z]", lambda found: f"[{found[0].lower()}{found[0].upper()}]", text)

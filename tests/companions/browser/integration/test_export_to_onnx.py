@@ -10,6 +10,7 @@ import pytest
 from tests.helpers.command import run_command
 from transformer_mt.companions.browser import to_onnx
 from transformer_mt.companions.browser.to_onnx import ENCODER, STEP
+from transformer_mt.companions.exchange.export import proof
 from transformer_mt.companions.exchange.export.format import TrainedRun
 from transformer_mt.errors import InputError, WorkError
 from transformer_mt.run_folder import RunFolder
@@ -48,7 +49,7 @@ def test_int8_is_smaller_and_judged_by_references(exported, tiny_run, tmp_path, 
     assert sizes[0] < 0.75 * sizes[1]
     run, target = RunFolder(tiny_run), to_onnx.ToOnnx()
     target._run = TrainedRun(run, run.config(), *load_model(run, run.config()))
-    monkeypatch.setattr(to_onnx, "_BELOW", -200.0)
+    monkeypatch.setattr(proof, "_BELOW", -200.0)
     with pytest.raises(WorkError, match=r"int8 must cost at most -200.0 BLEU, but: BLEU of .*was not kept"):
         target.pack(small, tmp_path / "b", run.config())
     assert not (tmp_path / "b").exists()

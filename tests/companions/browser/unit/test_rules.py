@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.helpers.node import NODE
-from transformer_mt.companions.browser.to_onnx import rules_of
+from transformer_mt.companions.browser.page import rules_of
 from transformer_mt.config import DecodeConfig
 from transformer_mt.text.sentences import match_end
 from transformer_mt.translation.stages.text_stages import Capitals, Edges, Unchanged, capitals_of

@@ -7,7 +7,7 @@ import json
 import math
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from transformer_mt.companions.exchange.export.format import (
     ExportFormat,
     Output,
+    TrainedRun,
     is_path,
     without_parents_folders,
 )
@@ -35,6 +36,7 @@ from transformer_mt.run.report import facts_table, test_scores, tests_table
 from transformer_mt.run_folder import RunFolder
 from transformer_mt.text.languages import base_code, has_no_word_spaces, is_natural
 from transformer_mt.text.lines import read_lines
+from transformer_mt.translation.result import Options
 from transformer_mt.translator import Translator
 from transformer_mt.version import __version__
 
@@ -44,6 +46,8 @@ _IDENTICAL = 0.995  # of the lines, in float32
 # than one, such as sums.
 _SCORES = 1e-3
 _FEW_WORDS = 4
+_PAIRS, _BELOW = 2000, 0.5
+"""Validation sentences that int8 is compared on, and the most BLEU that it may cost."""
 _BLEU = 95.0  # least BLEU of a quantised model's output against ours, unless a format sets `least_bleu`
 
 
@@ -206,6 +210,46 @@ def compare(
             *advice,
         )
     return proof
+
+
+def check_cost_of_int8(
+    run: TrainedRun,
+    settings: Mapping[str, Any],
+    translate: Callable[[Sequence[str], str | None], Sequence[str]],
+    advice: Sequence[str | Setting] = ("use float32",),
+) -> None:
+    """Compare BLEU of the validation set by the export, which translates lines with a tag, with the run's,
+    which searches with these `settings`. WorkError, with the advice, if the export's is more than half a
+    point lower.
+    """
+    config = run.config
+    data = config.data
+    # Only sets in the default direction.
+    of_direction = [valid for valid in data.valid_sets if data.languages_of(valid) == data.languages]
+    try:
+        if not of_direction:
+            raise InputError(f"no validation set is in {' and '.join(data.languages)}")
+        valid = of_direction[0]
+        pairs = evenly_spaced(list(read_set(valid, data.languages, run.folder.path, "valid")), _PAIRS)
+    except InputError as error:
+        say(f"note: {error}; so int8 was compared with the run's own translations alone")
+        return
+    sources, references = [source for source, _ in pairs], [targets for _, targets in pairs]
+    decode = config.decode.model_copy(update=dict(settings))
+    by_run = Translator.of_config(run.model, run.tokenizer, config, decode).stream(
+        sources, Options(tag=valid.tag)
+    )
+    metric = build_bleu(data.target_lang, "auto", lowercase=False)
+    ours, theirs = (
+        metric.score(sources, translations, references).value
+        for translations in ([result.translation for result in by_run], list(translate(sources, valid.tag)))
+    )
+    scored = f"BLEU of {len(pairs)} validation sentences: {theirs:.2f} in int8, {ours:.2f} by the run"
+    if theirs < ours - _BELOW:
+        raise WorkError(
+            f"int8 must cost at most {_BELOW} BLEU, but: {scored}; the export was not kept, ", *advice
+        )
+    say(scored)
 
 
 _DIRECTIONS = 12  # that are named
