@@ -57,7 +57,7 @@ _USAGE = (
     "The page works without a network once it was loaded."
 )
 _BY_RULES = ("lowercase_capitals", "match_ends")
-"""Settings that the page follows, besides those of the search (rules.py)."""
+"""Settings that the page follows, besides those of the search (page.py)."""
 
 # sentencepiece-js is written for Node's `require` and reads its model from a file. Between these two strings
 # it runs anywhere, and gets the model as bytes.

@@ -225,11 +225,11 @@ def check_cost_of_int8(
     config = run.config
     data = config.data
     # Only sets in the default direction.
-    of_direction = [valid for valid in data.valid_sets if data.languages_of(valid) == data.languages]
+    sets = [valid for valid in data.valid_sets if data.languages_of(valid) == data.languages]
     try:
-        if not of_direction:
+        if not sets:
             raise InputError(f"no validation set is in {' and '.join(data.languages)}")
-        valid = of_direction[0]
+        valid = sets[0]
         pairs = evenly_spaced(list(read_set(valid, data.languages, run.folder.path, "valid")), _PAIRS)
     except InputError as error:
         say(f"note: {error}; so int8 was compared with the run's own translations alone")
